@@ -1,0 +1,111 @@
+"""The bus as an AsyncAPI 3.1 document: channels, messages, who sends them, and how they are stored.
+
+AsyncAPI's NATS binding knows queues only, so the facts of JetStream stand under `x-jetstream`.
+Addresses come from `subjects`, schemas from the types: nothing is said twice.
+"""
+
+from typing import Any, NamedTuple
+
+from fairlead_schemas import commands, commit, reports, samples, subjects
+from fairlead_schemas.jsonschema import Desired, components
+
+_SCHEMAS = "#/components/schemas/{name}"
+
+_LOG = {
+    "stream": subjects.LOG,
+    "discard": "new",
+    "durable": True,
+    "deleteAndPurge": "denied",
+    "fence": "Nats-Expected-Last-Subject-Sequence, one writer per subject",
+}
+_CMD = {"stream": subjects.CMD, "discard": "new", "durable": True, "retention": "age"}
+_LOSSY = {"discard": "old", "durable": False, "cursor": "numbers and offsets inside the messages"}
+
+
+class Channel(NamedTuple):
+    """One subject (or a family of them)."""
+
+    name: str
+    address: str
+    message: str
+    payload: Any
+    sender: str
+    summary: str
+    #: None: core NATS, never stored.
+    jetstream: dict[str, Any] | None = None
+
+
+def channels() -> list[Channel]:
+    """Everything that crosses the bus."""
+    log = [
+        Channel(f"log.{writer}", subjects.log(writer), "Commit", commit.Commit, writer,
+                "The truth: the events of one decision per message, chained and fenced.", _LOG)
+        for writer in subjects.WRITERS
+    ]  # fmt: skip
+    queue, placer = list[commands.QueueCommand], list[commands.PlacerCommand]
+    return [
+        *log,
+        Channel("cmd.queue", subjects.cmd("queue"), "QueueCommands", queue, "gateway",
+                "What people ask of the queue, a list per message.", _CMD),
+        Channel("cmd.placer", subjects.cmd("placer"), "PlacerCommands", placer, "gateway",
+                "What people ask of the placer, a list per message.", _CMD),
+        Channel("report", subjects.report("{node}"), "ReportBatch", reports.ReportBatch, "agent",
+                "What an agent saw; numbered, kept in its journal and sent again until confirmed."),
+        Channel("beat", subjects.beat("{node}"), "Beat", reports.Beat, "agent",
+                "The agent is alive."),
+        Channel("confirm", subjects.confirm("{node}"), "Confirm", reports.Confirm, "placer",
+                "Reports up to a number are committed; the node's lease is renewed."),
+        Channel("sample", subjects.sample("{node}"), "SampleBatch", samples.SampleBatch, "agent",
+                "Measurements; a loss is counted by the batch number.", {"stream": subjects.SAMPLE, **_LOSSY}),
+        Channel("output", subjects.output("{node}", "{job}", 0, 0).replace(".0.0", ".{attempt}.{rank}"),
+                "OutputPiece", reports.OutputPiece, "agent",
+                "Standard output and error of a rank.", {"stream": subjects.OUTPUT, **_LOSSY}),
+        Channel("desired", f"$KV.{subjects.DESIRED}.{{node}}", "Desired", Desired, "placer",
+                "Everything that should be on the node now.", {"bucket": subjects.DESIRED, "durable": False}),
+    ]  # fmt: skip
+
+
+def document() -> dict[str, Any]:
+    """The AsyncAPI document."""
+    found = channels()
+    references, schemas = components([channel.payload for channel in found], _SCHEMAS)
+    return {
+        "asyncapi": "3.1.0",
+        "info": {
+            "title": "Fairlead's bus",
+            "version": "1",
+            "description": "NATS subjects and what they carry. JSON in UTF-8, integers only.",
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/json",
+        "channels": {channel.name: _channel(channel) for channel in found},
+        "operations": {f"send.{channel.name}": _operation(channel) for channel in found},
+        "components": {
+            "messages": {
+                channel.message: {"name": channel.message, "payload": reference}
+                for channel, reference in zip(found, references, strict=True)
+            },
+            "schemas": schemas,
+        },
+    }
+
+
+def _channel(channel: Channel) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "address": channel.address,
+        "summary": channel.summary,
+        "messages": {channel.message: {"$ref": f"#/components/messages/{channel.message}"}},
+        "x-jetstream": channel.jetstream or {"stored": False},
+    }
+    names = [part[1:-1] for part in channel.address.split(".") if part.startswith("{")]
+    if names:
+        shown["parameters"] = {name: {"description": f"the {name}"} for name in names}
+    return shown
+
+
+def _operation(channel: Channel) -> dict[str, Any]:
+    return {
+        "action": "send",
+        "channel": {"$ref": f"#/channels/{channel.name}"},
+        "summary": f"sent by {channel.sender}",
+    }

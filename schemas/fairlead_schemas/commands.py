@@ -1,0 +1,178 @@
+"""Commands: what people and services ask for. Imperative, verb first.
+
+They travel as **a list per message** on `fairlead.cmd.<service>`: what arrives while one publish
+is in flight goes into the next. `id` names the answer: every command leads to at least one event
+with `cause == "cmd:<id>"`.
+"""
+
+import hashlib
+from typing import Annotated, Any
+
+import msgspec
+
+from fairlead_schemas.decoding import decode
+from fairlead_schemas.events import JobKind
+from fairlead_schemas.resources import Request
+
+#: A message of commands stays within both, so that what it leads to fits one commit.
+MESSAGE_COMMANDS_MAX = 400
+MESSAGE_BYTES_MAX = 96 * 1024
+#: Both are repeated in events, one of them in that of every element of an array.
+ID_CHARS_MAX = 80
+USER_CHARS_MAX = 128
+
+
+class CommandBase(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
+    """What every command carries."""
+
+    id: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
+    #: Who asks.
+    user: Annotated[str, msgspec.Meta(max_length=USER_CHARS_MAX)] = ""
+
+
+class SubmitJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Accept this job. `spec` is the canonical job file; the other fields are its meaning in integers."""
+
+    name: str
+    queue: str
+    request: Request
+    spec: msgspec.Raw
+    project: str = ""
+    kind: JobKind = "batch"
+    priority: int = 50
+    array: tuple[int, int] | None = None
+    retries: int = 0
+    total_ns: int = 0
+    grace_ns: int = 0
+    start_at_ns: int = 0
+    #: Idempotency key, bound to its user ("" for none), and the digest of what was sent under it.
+    key: str = ""
+    digest: str = ""
+
+
+class CancelJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End the job, wherever it is (an array with all its elements)."""
+
+    job: str
+
+
+class HoldJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Keep a waiting job from being offered."""
+
+    job: str
+
+
+class ReleaseJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End a hold."""
+
+    job: str
+
+
+class ConfigureQueue(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Create a queue or replace its settings."""
+
+    path: str
+    gpu_quota_milli: int | None = None
+
+
+class CordonNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Give the node no new work."""
+
+    node: str
+    reason: str = ""
+
+
+class UncordonNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Give the node work again."""
+
+    node: str
+
+
+class DrainNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Give the node no new work; stop and requeue what runs there after `deadline_ns` from now (0: wait)."""
+
+    node: str
+    reason: str = ""
+    deadline_ns: int = 0
+
+
+QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | ConfigureQueue
+PlacerCommand = CordonNode | UncordonNode | DrainNode
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    "queue": msgspec.json.Decoder(list[QueueCommand]),
+    "placer": msgspec.json.Decoder(list[PlacerCommand]),
+}
+_one: dict[str, msgspec.json.Decoder[Any]] = {
+    "queue": msgspec.json.Decoder(QueueCommand),
+    "placer": msgspec.json.Decoder(PlacerCommand),
+}
+_list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Undecodable(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes on an input that are no valid command or report: recorded as rejected, never retried."""
+
+    digest: str
+    message: str
+    #: The command's id, where that much could be read.
+    id: str = ""
+
+
+class _OnlyId(msgspec.Struct):
+    id: str = ""
+
+
+_id_decoder = msgspec.json.Decoder(_OnlyId)
+
+
+def encode_commands(commands: "list[QueueCommand] | list[PlacerCommand]") -> bytes:
+    """One message of commands."""
+    return _encoder.encode(commands)
+
+
+def decode_commands(service: str, payload: bytes) -> "list[Any]":
+    """The commands of one message, in order; what does not decode is an `Undecodable` in its place. A message over
+    its bounds is one as a whole: what it leads to need not fit a commit."""
+    if len(payload) > MESSAGE_BYTES_MAX:
+        return [_undecodable(payload, f"expected at most {MESSAGE_BYTES_MAX} bytes, found {len(payload)}")]
+    try:
+        commands = decode(_decoders[service], payload)
+        return commands if len(commands) <= MESSAGE_COMMANDS_MAX else [_too_many(payload, len(commands))]
+    except msgspec.MsgspecError as error:
+        whole = str(error)
+    try:
+        raws = decode(_list_decoder, payload)
+    except msgspec.MsgspecError:
+        return [_undecodable(payload, whole)]
+    if len(raws) > MESSAGE_COMMANDS_MAX:
+        return [_too_many(payload, len(raws))]
+    return [_decode_one(service, bytes(raw)) for raw in raws]
+
+
+def _too_many(payload: bytes, count: int) -> Undecodable:
+    return _undecodable(payload, f"expected at most {MESSAGE_COMMANDS_MAX} commands in a message, found {count}")
+
+
+def _undecodable(payload: bytes, message: str) -> Undecodable:
+    return Undecodable(digest=digest_of(payload), message=message)
+
+
+def _decode_one(service: str, raw: bytes) -> Any:
+    try:
+        return decode(_one[service], raw)
+    except msgspec.MsgspecError as error:
+        message = str(error)
+    try:
+        command_id = decode(_id_decoder, raw).id
+    except msgspec.MsgspecError:
+        command_id = ""
+    return Undecodable(digest=digest_of(raw), message=message, id=command_id[:80])
+
+
+def digest_of(payload: bytes) -> str:
+    """SHA-256 (hex) that names bytes which are not repeated."""
+    return hashlib.sha256(payload).hexdigest()

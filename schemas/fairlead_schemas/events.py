@@ -1,0 +1,385 @@
+"""Every event of the log: what happened, said once, by the one writer that owns the fact.
+
+Event types are closed: each has exactly one writer, one meaning and somebody who emits it.
+Names are past tense, aggregate first. Fields may be added with defaults; a field's meaning never
+changes under the same name. Integers only. `cause` says what led to the event:
+"cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
+"""
+
+from typing import Literal
+
+import msgspec
+
+from fairlead_schemas.resources import Inventory, Request
+
+JobKind = Literal["batch", "session", "service"]
+
+#: Why an attempt's run came to its end.
+RunOutcome = Literal[
+    "exited",  # the process ended by itself; exit_code and signal say how
+    "stopped",  # it was asked to stop (cancel, time limit, drain) and has ended
+    "start_failed",  # the runtime could not start it; message says why
+    "node_lost",  # a node of the run was lost and has fenced itself
+    "node_rebooted",  # a node of the run booted anew under it
+    "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
+]
+StopReason = Literal["cancelled", "time_limit"]
+RecallReason = Literal["hold", "quota"]
+RequeueReason = Literal["retry", "node_lost", "node_rebooted", "drained", "start_failed", "exit_unknown"]
+FailReason = Literal["exit_code", "time_limit", "start_failed", "infrastructure", "element_failed"]
+
+
+class EventBase(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
+    """What every event carries."""
+
+    cause: str
+
+
+# ---------------------------------------------------------------------------- written by queue
+
+
+class QueueConfigured(EventBase, tag=True, frozen=True, kw_only=True):
+    """A queue exists from here on with these settings (the whole setting, not a change)."""
+
+    path: str
+    #: Hard quota over everything offered, placed and running; None: no quota.
+    gpu_quota_milli: int | None = None
+    by: str = ""
+
+
+class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
+    """A job was accepted. The spec stands here once, undecoded; `request` is what it asks for."""
+
+    job: str
+    name: str
+    queue: str
+    user: str
+    request: Request
+    spec: msgspec.Raw
+    project: str = ""
+    kind: JobKind = "batch"
+    priority: int = 50
+    #: First and last index of an array, both included; None: a single job.
+    array: tuple[int, int] | None = None
+    retries: int = 0
+    #: Longest run time of one attempt; 0: none.
+    total_ns: int = 0
+    grace_ns: int = 0
+    #: Not before this Unix time; 0: at once.
+    start_at_ns: int = 0
+    #: Idempotency key of the submit and the digest of what was sent under it.
+    key: str = ""
+    digest: str = ""
+
+
+class JobRejected(EventBase, tag=True, frozen=True, kw_only=True):
+    """A submit was refused; the job never entered."""
+
+    command: str
+    code: str
+    message: str
+    field: str = ""
+    user: str = ""
+
+
+class JobQueued(EventBase, tag=True, frozen=True, kw_only=True):
+    """A scheduled job's start time has come."""
+
+    job: str
+
+
+class JobOffered(EventBase, tag=True, frozen=True, kw_only=True):
+    """The queue offers an attempt for placement. An array's element comes into being here."""
+
+    job: str
+    attempt: int
+    #: Offers are taken in rising rank.
+    rank: int
+
+
+class JobRecalled(EventBase, tag=True, frozen=True, kw_only=True):
+    """The queue asks for an open offer back; the placer answers OfferReturned unless it has placed it."""
+
+    job: str
+    attempt: int
+    reason: RecallReason
+    #: Who asked for the hold; "" for quota.
+    by: str = ""
+
+
+class JobHeld(EventBase, tag=True, frozen=True, kw_only=True):
+    """The job waits until it is released."""
+
+    job: str
+    by: str = ""
+
+
+class JobReleased(EventBase, tag=True, frozen=True, kw_only=True):
+    """A held job may be offered again."""
+
+    job: str
+    by: str = ""
+
+
+class JobStopRequested(EventBase, tag=True, frozen=True, kw_only=True):
+    """An offered, placed or running attempt shall end; the placer returns the offer or ends the run."""
+
+    job: str
+    attempt: int
+    reason: StopReason
+    by: str = ""
+
+
+class JobRequeued(EventBase, tag=True, frozen=True, kw_only=True):
+    """The job goes back to the queue for another attempt."""
+
+    job: str
+    attempt: int  # the new one
+    reason: RequeueReason
+    not_before_ns: int = 0
+
+
+class JobSucceeded(EventBase, tag=True, frozen=True, kw_only=True):
+    """End state: the last attempt exited with 0 (an array: every element did)."""
+
+    job: str
+    attempt: int = 0
+
+
+class JobFailed(EventBase, tag=True, frozen=True, kw_only=True):
+    """End state: no further attempt will be made."""
+
+    job: str
+    reason: FailReason
+    attempt: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+
+class JobCancelled(EventBase, tag=True, frozen=True, kw_only=True):
+    """End state: cancelled by a person."""
+
+    job: str
+    by: str = ""
+    attempt: int = 0
+
+
+class JobsRetired(EventBase, tag=True, frozen=True, kw_only=True):
+    """Finished jobs leave folded state; the warehouse and the archive keep them."""
+
+    jobs: tuple[str, ...]
+
+
+class CommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
+    """A command to the queue was not carried out (or could not be read; then `digest` names its bytes)."""
+
+    command: str
+    code: str
+    message: str
+    digest: str = ""
+
+
+class CommandRepeated(EventBase, tag=True, frozen=True, kw_only=True):
+    """A submit repeated an earlier one under the same idempotency key; it stands for that job."""
+
+    command: str
+    job: str
+
+
+# --------------------------------------------------------------------------- written by placer
+
+
+class NodeJoined(EventBase, tag=True, frozen=True, kw_only=True):
+    """A node, under a new journal (incarnation), is part of the cluster. Its report numbers start at 1."""
+
+    node: str
+    incarnation: str
+    boot_id: str
+    inventory: Inventory
+
+
+class NodeChanged(EventBase, tag=True, frozen=True, kw_only=True):
+    """A known node reported another inventory or another boot."""
+
+    node: str
+    boot_id: str
+    inventory: Inventory
+
+
+class NodeLost(EventBase, tag=True, frozen=True, kw_only=True):
+    """No word from the node for its whole lease; its work counts as fenced."""
+
+    node: str
+    #: How long it had been silent.
+    silent_ns: int
+
+
+class NodeReturned(EventBase, tag=True, frozen=True, kw_only=True):
+    """A lost node was heard from again. What it held stays held until its agent reports it clean."""
+
+    node: str
+
+
+class NodeCordoned(EventBase, tag=True, frozen=True, kw_only=True):
+    """The node gets no new work."""
+
+    node: str
+    by: str = ""
+    reason: str = ""
+
+
+class NodeUncordoned(EventBase, tag=True, frozen=True, kw_only=True):
+    """The node gets work again (ends a drain, too)."""
+
+    node: str
+    by: str = ""
+
+
+class NodeDraining(EventBase, tag=True, frozen=True, kw_only=True):
+    """The node gets no new work; at the deadline (0: never) its runs are stopped and requeued."""
+
+    node: str
+    by: str = ""
+    reason: str = ""
+    deadline_ns: int = 0
+
+
+class NodeDrained(EventBase, tag=True, frozen=True, kw_only=True):
+    """A draining node holds nothing any more."""
+
+    node: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One node's part of a placement; the rank is its position in `JobPlaced.parts`."""
+
+    node: str
+    gpus: tuple[str, ...] = ()  # UUIDs
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):
+    """An attempt got its resources, on all its nodes at once. This authorises one run."""
+
+    job: str
+    attempt: int
+    parts: tuple[Part, ...]
+    #: Rendezvous of a gang, on the node of rank 0.
+    master_address: str = ""
+    master_port: int = 0
+    #: The parts of the score that chose these nodes, in whole points.
+    score: dict[str, int] = {}
+
+
+class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
+    """An open offer fits nowhere now. It stays open; its whole equivalence class waits for a change."""
+
+    job: str
+    attempt: int
+    #: Nodes by what kept each from taking part: {"free_gpus": 38, "cordoned": 1}.
+    reasons: dict[str, int]
+    nodes: int
+    #: Nodes that could take a part, where a gang wants more of them.
+    fitting: int = 0
+    gpu_milli_free: int = 0
+    gpu_milli_total: int = 0
+
+
+class OfferReturned(EventBase, tag=True, frozen=True, kw_only=True):
+    """A recalled or stopped offer is closed without having been placed."""
+
+    job: str
+    attempt: int
+
+
+class RankStarted(EventBase, tag=True, frozen=True, kw_only=True):
+    """One rank of a gang runs (a run on one node has RunStarted alone)."""
+
+    job: str
+    attempt: int
+    rank: int
+
+
+class RunStarted(EventBase, tag=True, frozen=True, kw_only=True):
+    """Every rank of the attempt runs."""
+
+    job: str
+    attempt: int
+
+
+class RankEnded(EventBase, tag=True, frozen=True, kw_only=True):
+    """One rank of a gang has ended while others have not (the last one's end is RunEnded)."""
+
+    job: str
+    attempt: int
+    rank: int
+    outcome: RunOutcome
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    released: bool = False
+
+
+class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
+    """Every rank of the attempt has ended. The numbers are those of the rank that decided the outcome."""
+
+    job: str
+    attempt: int
+    outcome: RunOutcome
+    exit_code: int | None = None
+    signal: int | None = None
+    rank: int = 0
+    message: str = ""
+    #: True when a drain asked for the stop.
+    drained: bool = False
+    #: Nodes whose part came back on evidence with this event.
+    released: tuple[str, ...] = ()
+
+
+class AllocationReleased(EventBase, tag=True, frozen=True, kw_only=True):
+    """A node's part of an ended (or ending) run is free again, on evidence that its devices are clean."""
+
+    job: str
+    attempt: int
+    node: str
+
+
+class ReportRejected(EventBase, tag=True, frozen=True, kw_only=True):
+    """Something on a node's report subject was not a report of that node."""
+
+    node: str
+    code: str
+    message: str
+    digest: str
+
+
+class NodeCommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
+    """A command to the placer was not carried out (or could not be read; then `digest` names its bytes)."""
+
+    command: str
+    code: str
+    message: str
+    digest: str = ""
+
+
+QueueEvent = (
+    QueueConfigured | JobSubmitted | JobRejected | JobQueued | JobOffered | JobRecalled | JobHeld | JobReleased
+    | JobStopRequested | JobRequeued | JobSucceeded | JobFailed | JobCancelled | JobsRetired | CommandRejected
+    | CommandRepeated
+)  # fmt: skip
+PlacerEvent = (
+    NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
+    | JobPlaced | JobUnplaceable | OfferReturned | RankStarted | RunStarted | RankEnded | RunEnded
+    | AllocationReleased | ReportRejected | NodeCommandRejected
+)  # fmt: skip
+Event = QueueEvent | PlacerEvent
+
+#: Which writer emits which types; a commit holding another's type is out of contract.
+EVENTS_OF: dict[str, tuple[type[EventBase], ...]] = {
+    "queue": QueueEvent.__args__,
+    "placer": PlacerEvent.__args__,
+}

@@ -1,0 +1,127 @@
+"""The life of a job: every legal move, in one table. docs/lifecycle.md is generated from it.
+
+The queue's core moves jobs by it and the gateway's views follow by it. A move that is not listed
+here cannot happen on a valid log.
+"""
+
+from typing import Literal, NamedTuple
+
+JobState = Literal[
+    "scheduled", "queued", "held", "offered", "placed", "running", "stopping", "succeeded", "failed", "cancelled"
+]
+
+STATES: dict[str, str] = {
+    "scheduled": "accepted, its start time has not come",
+    "queued": "waits for its turn in the queue",
+    "held": "waits until a person releases it",
+    "offered": "its turn has come; waits for a place",
+    "placed": "has its nodes and GPUs; starts",
+    "running": "every rank runs",
+    "stopping": "was asked to end and has not yet",
+    "succeeded": "ended with exit code 0",
+    "failed": "ended otherwise, and will not be tried again",
+    "cancelled": "ended by a person's wish",
+}
+END_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+#: States in which a job counts against its queue's quota.
+CHARGED_STATES: frozenset[str] = frozenset({"offered", "placed", "running", "stopping"})
+
+
+class Move(NamedTuple):
+    """One legal move."""
+
+    source: str  # "" for birth
+    event: str
+    target: str
+    driven_by: str
+    emitted_by: str
+    carries: str
+
+
+# fmt: off
+MOVES: tuple[Move, ...] = (
+    Move("", "JobSubmitted", "queued", "a person submits", "queue", "the spec and what it asks for, in integers"),
+    Move("", "JobSubmitted", "scheduled", "a person submits with a start time", "queue", "the spec and the start time"),
+    Move("", "JobOffered", "offered", "an array's element gets its turn", "queue", "attempt, rank of the offer"),
+    Move("scheduled", "JobQueued", "queued", "the start time has come", "queue", "–"),
+    Move("scheduled", "JobHeld", "held", "a person holds", "queue", "who"),
+    Move("scheduled", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
+    Move("queued", "JobOffered", "offered", "its turn has come and the quota allows", "queue", "attempt, rank of the offer"),
+    Move("queued", "JobHeld", "held", "a person holds", "queue", "who"),
+    Move("queued", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
+    # Array parents end when their last element does.
+    Move("queued", "JobSucceeded", "succeeded", "an array's last element succeeded, and so did all", "queue", "–"),
+    Move("queued", "JobFailed", "failed", "an array's last element ended, and one had failed", "queue", "reason"),
+    Move("queued", "JobStopRequested", "stopping", "a person cancels an array with live elements", "queue", "reason, who"),
+    # A delay between attempts is over; and what the queue asked of an offer that was coming back meanwhile.
+    Move("queued", "JobQueued", "queued", "the delay before another attempt is over", "queue", "–"),
+    Move("queued", "JobRecalled", "queued", "a hold, while the offer was coming back", "queue", "reason"),
+    Move("held", "JobReleased", "queued", "a person releases", "queue", "who"),
+    Move("held", "JobStopRequested", "stopping", "a person cancels a held array with live elements", "queue", "reason, who"),
+    Move("held", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
+    Move("offered", "JobPlaced", "placed", "it fits", "placer", "nodes, GPUs, CPUs, memory, rendezvous, score"),
+    Move("offered", "JobUnplaceable", "offered", "it fits nowhere now", "placer", "reasons counted over nodes"),
+    Move("offered", "JobRecalled", "offered", "a hold, or quota that others could use", "queue", "reason"),
+    Move("offered", "OfferReturned", "queued", "the queue recalled it", "placer", "–"),
+    Move("offered", "JobStopRequested", "stopping", "a person cancels", "queue", "reason, who"),
+    Move("placed", "RankStarted", "placed", "one rank of a gang runs", "placer", "rank"),
+    Move("placed", "JobRecalled", "placed", "too late: it was placed meanwhile", "queue", "reason"),
+    Move("placed", "RunStarted", "running", "every rank runs", "placer", "–"),
+    Move("placed", "RankEnded", "placed", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
+    Move("placed", "RunEnded", "placed", "it ended before every rank ran", "placer", "outcome, exit code, signal"),
+    Move("placed", "JobStopRequested", "stopping", "a person cancels, or its time is up", "queue", "reason, who"),
+    Move("placed", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
+    Move("placed", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
+    Move("placed", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
+    Move("running", "RankEnded", "running", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
+    Move("running", "JobRecalled", "running", "too late: it was placed meanwhile", "queue", "reason"),
+    Move("running", "RunEnded", "running", "every rank has ended", "placer", "outcome, exit code, signal"),
+    Move("running", "JobStopRequested", "stopping", "a person cancels, or its time is up", "queue", "reason, who"),
+    Move("running", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
+    Move("running", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
+    Move("running", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
+    Move("stopping", "JobPlaced", "stopping", "it was placed before the stop was seen", "placer", "as above; the run is stopped at once"),
+    Move("stopping", "JobUnplaceable", "stopping", "it fitted nowhere before the stop was seen", "placer", "reasons"),
+    Move("stopping", "OfferReturned", "stopping", "the offer was still open", "placer", "–"),
+    Move("stopping", "RankStarted", "stopping", "one rank started before the stop arrived", "placer", "rank"),
+    Move("stopping", "RunStarted", "stopping", "every rank started before the stop arrived", "placer", "–"),
+    Move("stopping", "RankEnded", "stopping", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
+    Move("stopping", "RunEnded", "stopping", "every rank has ended", "placer", "outcome, exit code, signal"),
+    Move("stopping", "JobCancelled", "cancelled", "the stop a person asked for is done", "queue", "who"),
+    Move("stopping", "JobSucceeded", "succeeded", "the run ended with 0 before the stop took effect", "queue", "–"),
+    Move("stopping", "JobFailed", "failed", "the stop for its time limit is done", "queue", "reason time_limit"),
+)
+# fmt: on
+
+#: {(state, event): next state}; a job's first event is keyed by "". "scheduled" and "queued" are told
+#: apart by the start time, so that one entry of the birth row is not here.
+NEXT: dict[tuple[str, str], str] = {(m.source, m.event): m.target for m in reversed(MOVES)}
+
+
+def next_state(state: str, event: str) -> str:
+    """Where a move leads. Raises KeyError naming both when the move is not legal."""
+    try:
+        return NEXT[(state, event)]
+    except KeyError:
+        raise KeyError(f"no move from state {state!r} by event {event!r}") from None
+
+
+#: Events that move no job, and why; together with MOVES they are all events there are.
+NOT_MOVING: dict[str, str] = {
+    "QueueConfigured": "is about a queue",
+    "JobRejected": "the job never entered",
+    "JobsRetired": "the jobs had ended; they leave folded state",
+    "CommandRejected": "nothing was done",
+    "CommandRepeated": "the job exists already",
+    "NodeJoined": "is about a node",
+    "NodeChanged": "is about a node",
+    "NodeLost": "is about a node; what ran there ends by RunEnded",
+    "NodeReturned": "is about a node",
+    "NodeCordoned": "is about a node",
+    "NodeUncordoned": "is about a node",
+    "NodeDraining": "is about a node; what runs there ends by RunEnded",
+    "NodeDrained": "is about a node",
+    "AllocationReleased": "is about a node's devices; the job moved with the end of its run",
+    "ReportRejected": "nothing was done",
+    "NodeCommandRejected": "nothing was done",
+}

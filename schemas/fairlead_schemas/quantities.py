@@ -1,0 +1,106 @@
+"""Quantities as people write them, turned into the integers that the log carries.
+
+CPU is milli-CPU, GPU milli-GPU, memory MiB, time nanoseconds. Words follow Kubernetes
+("500m", "64Gi"); durations follow Slurm and systemd ("7d", "1h 30m", "90").
+"""
+
+import re
+
+MILLI = 1000
+SECOND_NS = 1_000_000_000
+#: A hundred years and an exbibyte: more is a slip of the pen, and would not fit the log's 64-bit integers.
+DURATION_NS_MAX = 100 * 366 * 86400 * SECOND_NS
+MEMORY_MIB_MAX = 2**40
+
+_CPU = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?(m?)\Z", re.ASCII)
+_MEMORY = re.compile(r"(\d{1,15})(Ki|Mi|Gi|Ti|Pi|k|K|M|G|T|P)?\Z", re.ASCII)
+_MEMORY_BYTES = {
+    "": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
+    "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+}  # fmt: skip
+_DURATION_PART = re.compile(r"(\d{1,12})(ms|s|m|h|d|w|\Z)\s*", re.ASCII)
+_DURATION_NS = {
+    "ms": SECOND_NS // 1000, "s": SECOND_NS, "m": 60 * SECOND_NS, "h": 3600 * SECOND_NS,
+    "d": 86400 * SECOND_NS, "w": 7 * 86400 * SECOND_NS, "": SECOND_NS,
+}  # fmt: skip
+_CLOCK = re.compile(r"(?:(\d{1,4})-)?(\d{1,3}):(\d{2})(?::(\d{2}))?\Z", re.ASCII)
+
+
+class QuantityError(ValueError):
+    """A quantity could not be read; the message says what was expected and what was found."""
+
+
+def parse_cpu(text: str | int) -> int:
+    """Milli-CPU from "32", "0.5" or "500m"."""
+    match = _CPU.match(str(text).strip())
+    if match is None or (match[2] and match[3]):
+        raise QuantityError(f'expected a CPU quantity such as "8", "0.5" or "500m", found "{text}"')
+    if match[3]:
+        return int(match[1])
+    return int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
+
+
+def parse_gpu(text: str | int) -> int:
+    """Milli-GPU from a whole number of GPUs; shares of a GPU are not a resource amount."""
+    digits = str(text).strip()
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 6:
+        raise QuantityError(f'expected a whole number of GPUs such as 8, found "{text}"')
+    return int(digits) * MILLI
+
+
+def parse_memory(text: str | int) -> int:
+    """MiB, rounded up, from "64Gi", "512Mi", "1G" or a plain number of bytes."""
+    match = _MEMORY.match(str(text).strip())
+    if match is None:
+        raise QuantityError(f'expected a memory quantity such as "64Gi" or "512Mi", found "{text}"')
+    mib = -(-int(match[1]) * _MEMORY_BYTES[match[2] or ""] // 2**20)
+    if mib > MEMORY_MIB_MAX:
+        raise QuantityError(f'expected at most 1024Pi of memory, found "{text}"')
+    return mib
+
+
+def parse_duration(text: str | int) -> int:
+    """Nanoseconds from "7d", "1h 30m", "250ms", "90" (seconds) or Slurm's "[d-]hh:mm[:ss]"."""
+    stripped = str(text).strip()
+    clock = _CLOCK.match(stripped)
+    if clock is not None:
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND_NS
+    position, total = 0, 0
+    while position < len(stripped):
+        part = _DURATION_PART.match(stripped, position)
+        if part is None:
+            break
+        total += int(part[1]) * _DURATION_NS[part[2]]
+        position = part.end()
+    if not stripped or position < len(stripped):
+        raise QuantityError(f'expected a duration such as "90s", "1h 30m" or "7d", found "{text}"')
+    if total > DURATION_NS_MAX:
+        raise QuantityError(f'expected at most 100 years, found "{text}"')
+    return total
+
+
+def format_memory(mib: int) -> str:
+    """The shortest exact spelling: `format_memory(65536) == "64Gi"`."""
+    for unit, size in (("Ti", 2**20), ("Gi", 2**10)):
+        if mib and mib % size == 0:
+            return f"{mib // size}{unit}"
+    return f"{mib}Mi"
+
+
+def format_milli(milli: int) -> str:
+    """Whole units where exact, else three decimals: 8000 is "8", 1500 is "1.500"."""
+    return str(milli // MILLI) if milli % MILLI == 0 else f"{milli // MILLI}.{milli % MILLI:03d}"
+
+
+def format_duration(ns: int) -> str:
+    """Two largest units: `format_duration(5_400 * 10**9) == "1h 30m"`."""
+    seconds = ns // SECOND_NS
+    if seconds < 1:
+        return f"{ns // (SECOND_NS // 1000)}ms"
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= size:
+            parts.append(f"{seconds // size}{unit}")
+            seconds %= size
+    return " ".join(parts[:2])

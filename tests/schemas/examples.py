@@ -1,0 +1,252 @@
+"""One example of every type that crosses a wire, with every field set to something that is not its default.
+
+The golden files hold their bytes. A new type or field gets its example here; `--update-golden` writes the files.
+"""
+
+import msgspec
+
+from fairlead_schemas import commands, desired, events, reports, samples
+from fairlead_schemas.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.resources import Gpu, Inventory, Request
+
+REQUEST = Request(
+    nodes=2,
+    gpu_milli=8000,
+    cpu_milli=32000,
+    memory_mib=262144,
+    shm_mib=65536,
+    selector=("nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB",),
+    gpu_memory_mib=40960,
+    compute_capability=80,
+)
+INVENTORY = Inventory(
+    gpus=(
+        Gpu(
+            uuid="GPU-sim-1-0",
+            index=0,
+            model="NVIDIA A100-SXM4-80GB",
+            memory_mib=81920,
+            compute_capability=80,
+            numa=1,
+        ),
+    ),
+    cpu_milli=64000,
+    memory_mib=1048576,
+    labels={"nvidia.com/gpu.count": "1", "fairlead/rack": "r1"},
+    runtime="docker",
+    simulated=True,
+    address="10.0.0.7",
+    hostname="sim-1.example.org",
+)
+SPEC = msgspec.Raw(b'{"command":["torchrun","train.py"],"name":"train-llm"}')
+DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+AT_NS = 1_800_000_000_000_000_000
+SUBMIT = "cmd:c1"
+
+EVENTS: list[events.EventBase] = [
+    events.QueueConfigured(cause=SUBMIT, path="research/vision", gpu_quota_milli=16000, by="ada"),
+    events.JobSubmitted(
+        cause=SUBMIT,
+        job="812",
+        name="train-llm",
+        queue="research/vision",
+        user="ada",
+        request=REQUEST,
+        spec=SPEC,
+        project="llm",
+        kind="session",
+        priority=70,
+        array=(0, 7),
+        retries=3,
+        total_ns=7 * 86400 * 10**9,
+        grace_ns=120 * 10**9,
+        start_at_ns=AT_NS,
+        key="5d41402abc4b2a76",
+        digest="7d793037a0760186",
+    ),
+    events.JobRejected(
+        cause=SUBMIT, command="c1", code="unknown_queue", message="no queue x", field="queue", user="ada"
+    ),
+    events.JobQueued(cause="clock", job="812"),
+    events.JobOffered(cause="clock", job="812_3", attempt=1, rank=41),
+    events.JobRecalled(cause="cmd:c2", job="812", attempt=1, reason="hold", by="ada"),
+    events.JobHeld(cause="cmd:c2", job="812", by="ada"),
+    events.JobReleased(cause="cmd:c3", job="812", by="ada"),
+    events.JobStopRequested(cause="cmd:c4", job="812", attempt=2, reason="cancelled", by="ada"),
+    events.JobRequeued(cause="97.0", job="812", attempt=2, reason="retry", not_before_ns=AT_NS),
+    events.JobSucceeded(cause="98.1", job="812", attempt=2),
+    events.JobFailed(
+        cause="98.2", job="812", reason="exit_code", attempt=2, exit_code=137, signal=9, message="out of memory"
+    ),
+    events.JobCancelled(cause="99.0", job="812", by="ada", attempt=2),
+    events.JobsRetired(cause="clock", jobs=("1", "2_0")),
+    events.CommandRejected(cause="cmd:c5", command="c5", code="unknown_job", message="no job 9", digest=DIGEST),
+    events.CommandRepeated(cause="cmd:c6", command="c6", job="812"),
+    events.NodeJoined(cause="report:sim-1:1", node="sim-1", incarnation="i1", boot_id="b1", inventory=INVENTORY),
+    events.NodeChanged(cause="report:sim-1:9", node="sim-1", boot_id="b2", inventory=INVENTORY),
+    events.NodeLost(cause="clock", node="sim-1", silent_ns=120 * 10**9),
+    events.NodeReturned(cause="clock", node="sim-1"),
+    events.NodeCordoned(cause="cmd:c7", node="sim-1", by="ada", reason="new fan"),
+    events.NodeUncordoned(cause="cmd:c8", node="sim-1", by="ada"),
+    events.NodeDraining(cause="cmd:c9", node="sim-1", by="ada", reason="new driver", deadline_ns=AT_NS),
+    events.NodeDrained(cause="100.0", node="sim-1"),
+    events.JobPlaced(
+        cause="90.0",
+        job="812",
+        attempt=1,
+        parts=(events.Part(node="sim-1", gpus=("GPU-sim-1-0",), cpu_milli=32000, memory_mib=262144),),
+        master_address="10.0.0.7",
+        master_port=29500,
+        score={"best_fit": 7},
+    ),
+    events.JobUnplaceable(
+        cause="90.1",
+        job="812",
+        attempt=1,
+        reasons={"cordoned": 1, "free_gpus": 38},
+        nodes=40,
+        fitting=1,
+        gpu_milli_free=2000,
+        gpu_milli_total=320000,
+    ),
+    events.OfferReturned(cause="91.0", job="812", attempt=1),
+    events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1),
+    events.RunStarted(cause="report:sim-1:3", job="812", attempt=1),
+    events.RankEnded(
+        cause="report:sim-1:4",
+        job="812",
+        attempt=1,
+        rank=1,
+        outcome="exited",
+        exit_code=1,
+        signal=15,
+        message="rank 1 failed",
+        released=True,
+    ),
+    events.RunEnded(
+        cause="report:sim-1:5",
+        job="812",
+        attempt=1,
+        outcome="stopped",
+        exit_code=143,
+        signal=15,
+        rank=1,
+        message="terminated",
+        drained=True,
+        released=("sim-1",),
+    ),
+    events.AllocationReleased(cause="report:sim-1:6", job="812", attempt=1, node="sim-1"),
+    events.ReportRejected(cause="report:sim-1:0", node="sim-1", code="undecodable", message="not JSON", digest=DIGEST),
+    events.NodeCommandRejected(cause="cmd:c10", command="c10", code="unknown_node", message="no node x", digest=DIGEST),
+]
+
+COMMANDS: list[commands.CommandBase] = [
+    commands.SubmitJob(
+        id="c1",
+        user="ada",
+        name="train-llm",
+        queue="research/vision",
+        request=REQUEST,
+        spec=SPEC,
+        project="llm",
+        kind="service",
+        priority=70,
+        array=(0, 7),
+        retries=3,
+        total_ns=7 * 86400 * 10**9,
+        grace_ns=120 * 10**9,
+        start_at_ns=AT_NS,
+        key="5d41402abc4b2a76",
+        digest="7d793037a0760186",
+    ),
+    commands.CancelJob(id="c2", user="ada", job="812"),
+    commands.HoldJob(id="c3", user="ada", job="812"),
+    commands.ReleaseJob(id="c4", user="ada", job="812"),
+    commands.ConfigureQueue(id="c5", user="ada", path="research/vision", gpu_quota_milli=16000),
+    commands.CordonNode(id="c6", user="ada", node="sim-1", reason="new fan"),
+    commands.UncordonNode(id="c7", user="ada", node="sim-1"),
+    commands.DrainNode(id="c8", user="ada", node="sim-1", reason="new driver", deadline_ns=10**12),
+]
+
+REPORTS: list[reports.ReportBase] = [
+    reports.InventorySeen(n=1, boot_id="b1", inventory=INVENTORY),
+    reports.StartSeen(n=2, job="812", attempt=1, rank=1, at_ns=AT_NS),
+    reports.ExitSeen(
+        n=3,
+        job="812",
+        attempt=1,
+        rank=1,
+        outcome="exited",
+        exit_code=1,
+        signal=9,
+        message="killed",
+        clean=True,
+        at_ns=AT_NS,
+    ),
+    reports.CleanSeen(n=4, job="812", attempt=1, rank=1),
+]
+
+BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99)
+CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, desired=7)
+PIECE = reports.OutputPiece(stream="stderr", offset=4096, data=b"\x00\xffloss 0.1\n", at_ns=AT_NS, last=True)
+WANTED = reports.OutputWanted(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)
+
+SAMPLES = samples.SampleBatch(
+    node="sim-1",
+    incarnation="i1",
+    n=17,
+    at_ns=AT_NS,
+    gpus=[
+        samples.GpuSample(
+            uuid="GPU-sim-1-0",
+            utilization_pct=97,
+            memory_used_mib=70000,
+            power_mw=400000,
+            temperature_c=61,
+            sm_clock_mhz=1410,
+            run="812.1",
+        )
+    ],
+    simulated=True,
+)
+
+DESIRED = desired.Desired(
+    node="sim-1",
+    incarnation="i1",
+    boot_id="b1",
+    sequence=812,
+    runs=[
+        desired.RunOrder(
+            job="812",
+            attempt=1,
+            rank=1,
+            epoch=811,
+            gpus=("GPU-sim-1-0",),
+            cpu_milli=32000,
+            memory_mib=262144,
+            shm_mib=65536,
+            hosts=("10.0.0.7", "10.0.0.8"),
+            gpus_per_node=8,
+            master_address="10.0.0.7",
+            master_port=29500,
+            grace_ns=120 * 10**9,
+            user="ada",
+            queue="research/vision",
+            name="train-llm",
+            spec=SPEC,
+            spec_hash=DIGEST,
+            stop="cancelled",
+        )
+    ],
+)
+
+COMMIT = Commit(
+    v=VERSION,
+    writer="placer",
+    n=1,
+    basis=811,
+    at_ns=AT_NS,
+    cursors={"report.sim-1": 4, "CMD": 812},
+    prev=GENESIS,
+    events=[events.RunStarted(cause="report:sim-1:2", job="812", attempt=1)],
+)

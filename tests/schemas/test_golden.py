@@ -1,0 +1,110 @@
+"""The bytes of every type are a promise: logs written today are read for ever.
+
+After a wanted change: `make test ARGS="tests/schemas --update-golden"`, and read the difference.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from fairlead_schemas import commands, commit, desired, events, reports, samples
+from tests.schemas import examples
+
+GOLDEN = Path(__file__).parent / "golden"
+
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Family(NamedTuple):
+    """One golden file: objects, and how each is written and read."""
+
+    name: str
+    objects: list[Any]
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+def reader(union: Any) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(union).decode
+
+
+FAMILIES = [
+    Family("events", examples.EVENTS, _canonical, reader(events.Event)),
+    Family("commands", examples.COMMANDS, _canonical, reader(commands.QueueCommand | commands.PlacerCommand)),
+    Family("reports", examples.REPORTS, _canonical, reader(reports.Report)),
+    Family("beat", [examples.BEAT], reports.encode, reports.decode_beat),
+    Family("confirm", [examples.CONFIRM], reports.encode, reports.decode_confirm),
+    Family("output", [examples.PIECE], reports.encode, reader(reports.OutputPiece)),
+    Family("output_wanted", [examples.WANTED], reports.encode, reader(reports.OutputWanted)),
+    Family("samples", [examples.SAMPLES], samples.encode_samples, samples.decode_samples),
+    Family("desired", [examples.DESIRED], desired.encode_desired, desired.decode_desired),
+    Family("commit", [examples.COMMIT], commit.encode_commit, commit.decode_commit),
+]
+by_name = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+
+@by_name
+def test_every_object_survives_its_bytes(family: Family) -> None:
+    """decode(encode(x)) == x, and encoding it again gives the same bytes."""
+    for example in family.objects:
+        payload = family.encode(example)
+        assert family.decode(payload) == example
+        assert family.encode(family.decode(payload)) == payload
+
+
+@by_name
+def test_the_bytes_are_those_of_the_golden_file(family: Family, request: pytest.FixtureRequest) -> None:
+    """The golden file holds one object per line, byte for byte."""
+    path = GOLDEN / f"{family.name}.json"
+    written = b"[\n" + b",\n".join(family.encode(example) for example in family.objects) + b"\n]\n"
+    if request.config.getoption("--update-golden"):
+        path.write_bytes(written)
+    assert path.read_bytes().decode() == written.decode()
+
+
+@pytest.mark.parametrize(
+    ("union", "objects"),
+    [
+        (events.Event, examples.EVENTS),
+        (commands.QueueCommand, examples.COMMANDS),
+        (commands.PlacerCommand, examples.COMMANDS),
+        (reports.Report, examples.REPORTS),
+    ],
+    ids=["events", "queue commands", "placer commands", "reports"],
+)
+def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) -> None:
+    """A type without an example has no promise; add one to examples.py."""
+    assert {kind.__name__ for kind in union.__args__} - {type(example).__name__ for example in objects} == set()
+
+
+STRUCTS = [
+    *examples.EVENTS, *examples.COMMANDS, *examples.REPORTS, examples.BEAT, examples.CONFIRM, examples.PIECE,
+    examples.WANTED, examples.SAMPLES, examples.SAMPLES.gpus[0], examples.DESIRED, examples.DESIRED.runs[0],
+    examples.REQUEST, examples.INVENTORY, examples.INVENTORY.gpus[0],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("example", STRUCTS, ids=lambda example: type(example).__name__)
+def test_an_example_sets_every_field(example: msgspec.Struct) -> None:
+    """A field left at its default would not stand in the bytes, and its loss would not be seen."""
+    unset = {
+        field.name
+        for field in msgspec.structs.fields(example)
+        if field.default is not msgspec.NODEFAULT and getattr(example, field.name) == field.default
+    }
+    assert unset == set()
+
+
+def test_no_float_is_in_what_is_folded() -> None:
+    """Folded state is integers only, so that a replay is byte-equal on every machine."""
+    assert "float" not in str({kind: kind.__annotations__ for kind in events.Event.__args__})
+
+
+def test_each_event_has_exactly_one_writer() -> None:
+    """No type is in two writers' lists, and every type of the union is in one."""
+    written = [kind for kinds in events.EVENTS_OF.values() for kind in kinds]
+    assert len(written) == len(set(written))
+    assert set(written) == set(events.Event.__args__)

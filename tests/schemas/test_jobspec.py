@@ -1,0 +1,244 @@
+"""The job file: strict, told by path what is wrong, and turned into integers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.jobspec import (
+    SPEC_BYTES_MAX,
+    InvalidJob,
+    canonical,
+    decode_job,
+    decode_jobs,
+    job_from,
+    resolve,
+)
+from fairlead_schemas.quantities import SECOND_NS
+from fairlead_schemas.resources import Request
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    """A job file's content with the least it needs."""
+    return {"command": ["true"], **fields}
+
+
+def submit(**fields: Any) -> SubmitJob:
+    """What a job file becomes."""
+    return resolve(job_from(job(**fields)), command_id="c1", user="ada")
+
+
+def outcome(attempt: Callable[[], object]) -> object:
+    """What an attempt gave, or the errors of its refusal."""
+    try:
+        return (attempt(),)
+    except InvalidJob as error:
+        return error.errors
+
+
+def refused(payload: bytes) -> list[str]:
+    """Paths that a refusal names."""
+    with pytest.raises(InvalidJob) as error:
+        decode_job(payload)
+    return [each.field for each in error.value.errors]
+
+
+@pytest.mark.parametrize(
+    ("payload", "path"),
+    [
+        (b'{"command":["true"],"nodse":2}', "nodse"),
+        (b'{"command":["true"],"time":{"totl":"1h"}}', "time.totl"),
+        (b'{"command":["true"],"gpu":{"memory":1.5}}', "gpu.memory"),
+        (b'{"command":["true"],"nodes":"2"}', "nodes"),
+        (b'{"command":["true"],"nodes":2.5}', "nodes"),
+        (b'{"command":["true"],"nodes":null}', "nodes"),
+        (b'{"command":["true"],"nodes":true}', "nodes"),
+        (b'{"command":"true"}', "command"),
+        (b'{"command":["true",1]}', "command[1]"),
+        (b'{"command":["true"],"kind":"cron"}', "kind"),
+        (b'{"command":["true"],"env":{"A":1}}', "env[...]"),
+        (b"{}", ""),
+        (b"[]", ""),
+        (b"null", ""),
+        (b"", ""),
+        (b'{"command":["true"]', ""),
+        (b'{"command":["true"]} x', ""),
+        (b'{"command":["\xff"]}', ""),
+        (b'{"command":["\\ud800"]}', ""),
+        (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "a"),
+        (b'{"command":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "command[0]"),
+    ],
+    ids=lambda value: repr(value[:40]),
+)
+def test_a_bad_file_is_refused_by_path(payload: bytes, path: str) -> None:
+    """Unknown fields, wrong types, deep nesting and broken text are refused; the path says where."""
+    assert refused(payload) == [path]
+
+
+def test_a_large_file_is_refused_by_its_size() -> None:
+    """One byte over the limit, before anything is decoded."""
+    with pytest.raises(InvalidJob, match=f"at most {SPEC_BYTES_MAX} bytes, found {SPEC_BYTES_MAX + 1}"):
+        decode_job(b" " * (SPEC_BYTES_MAX + 1))
+
+
+def test_a_bad_element_of_a_list_is_named() -> None:
+    """Batches say which job was wrong."""
+    with pytest.raises(InvalidJob) as error:
+        decode_jobs(b'[{"command":["true"]},{"command":["true"],"nodse":1}]')
+    assert [each.field for each in error.value.errors] == ["[1].nodse"]
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_no_bytes_crash_the_decoder(payload: bytes) -> None:
+    """Whatever arrives is a job or an InvalidJob."""
+    for decode in (decode_job, decode_jobs):
+        assert outcome(lambda decode=decode: decode(payload)) != []
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=10,
+    ),
+    st.sampled_from(
+        ["nodes", "resources", "gpu", "time", "priority", "retries", "array", "startAt", "env", "queue", "name", "args"]
+    ),
+)
+def test_no_value_of_a_field_crashes(value: object, field: str) -> None:
+    """Whatever stands in a field becomes a command or an InvalidJob that names a field."""
+    assert outcome(lambda: submit(**{field: value})) != []
+
+
+def test_words_become_integers() -> None:
+    """The example of the design, in the log's units."""
+    command = submit(
+        name="train-llm",
+        queue="research/vision",
+        nodes=2,
+        resources={"nvidia.com/gpu": 8, "cpu": "32", "memory": "256Gi", "shm": "64Gi"},
+        nodeSelector={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "fairlead/rack": "r1"},
+        gpu={"memory": "40Gi", "computeCapability": ">=8.0"},
+        time={"total": "7d", "grace": "2m"},
+        priority=60,
+        retries={"max": 3},
+        array="1-100",
+        startAt="2027-01-31T10:00:00+01:00",
+    )
+    assert command.request == Request(
+        nodes=2,
+        gpu_milli=8000,
+        cpu_milli=32000,
+        memory_mib=262144,
+        shm_mib=65536,
+        selector=("fairlead/rack=r1", "nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB"),
+        gpu_memory_mib=40960,
+        compute_capability=80,
+    )
+    assert (command.name, command.queue, command.priority, command.retries) == ("train-llm", "research/vision", 60, 3)
+    assert (command.total_ns, command.grace_ns) == (7 * 86400 * SECOND_NS, 120 * SECOND_NS)
+    assert (command.array, command.start_at_ns) == ((1, 100), 1_801_386_000 * SECOND_NS)
+
+
+def test_the_least_job_has_the_stated_defaults() -> None:
+    """One CPU, one GiB, no GPU, the program's name, the default queue, half a minute of grace."""
+    command = submit(command=["/usr/bin/python3", "train.py"])
+    assert command.request == Request(nodes=1, cpu_milli=1000, memory_mib=1024)
+    assert (command.name, command.queue, command.priority) == ("python3", "default", 50)
+    assert (command.grace_ns, command.total_ns, command.array, command.start_at_ns) == (30 * SECOND_NS, 0, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"command": []}, "command"),
+        ({"command": [""]}, "command"),
+        ({"command": ["a\0b"]}, "command"),
+        ({"args": ["a\0b"]}, "command"),
+        ({"name": "x" * 129}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"queue": "Research"}, "queue"),
+        ({"queue": ""}, "queue"),
+        ({"queue": "a.b"}, "queue"),
+        ({"nodes": 0}, "nodes"),
+        ({"nodes": -1}, "nodes"),
+        ({"nodes": 4097}, "nodes"),
+        ({"nodes": 10**30}, "nodes"),
+        ({"priority": -1}, "priority"),
+        ({"priority": 10**30}, "priority"),
+        ({"retries": {"max": -1}}, "retries.max"),
+        ({"resources": {"gpu": 1}}, "resources.gpu"),
+        ({"resources": {"nvidia.com/gpu": "0.5"}}, "resources.nvidia.com/gpu"),
+        ({"resources": {"nvidia.com/gpu": -1}}, "resources.nvidia.com/gpu"),
+        ({"resources": {"nvidia.com/gpu": 65}}, "resources.nvidia.com/gpu"),
+        ({"resources": {"cpu": "many"}}, "resources.cpu"),
+        ({"resources": {"memory": "1Gb"}}, "resources.memory"),
+        ({"resources": {"memory": "1Gi", "shm": "2Gi"}}, "resources.shm"),
+        ({"gpu": {"memory": "big"}}, "gpu.memory"),
+        ({"gpu": {"computeCapability": "8"}}, "gpu.computeCapability"),
+        ({"time": {"total": "soon"}}, "time.total"),
+        ({"time": {"grace": "1000000w"}}, "time.grace"),
+        ({"array": 0}, "array"),
+        ({"array": -3}, "array"),
+        ({"array": "7-3"}, "array"),
+        ({"array": "x"}, "array"),
+        ({"array": 100_001}, "array"),
+        ({"array": 10**30}, "array"),
+        ({"startAt": "tomorrow"}, "startAt"),
+        ({"startAt": "2027-01-31T10:00:00"}, "startAt"),
+        ({"startAt": "0001-01-01T00:00:00+14:00"}, "startAt"),
+        ({"startAt": "9999-12-31T00:00:00Z"}, "startAt"),
+        ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "env.CUDA_VISIBLE_DEVICES"),
+        ({"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "env.NVIDIA_VISIBLE_DEVICES"),
+        ({"env": {"A=B": "x"}}, "env.A=B"),
+        ({"env": {"A": "x\0"}}, "env.A"),
+    ],
+    ids=repr,
+)
+def test_a_value_out_of_range_is_refused_by_path(fields: dict[str, Any], path: str) -> None:
+    """One error, with the path of the one thing that is wrong."""
+    with pytest.raises(InvalidJob) as error:
+        submit(**fields)
+    assert [each.field for each in error.value.errors] == [path]
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    """Nobody has to send a file three times to learn three things."""
+    with pytest.raises(InvalidJob) as error:
+        submit(nodes=0, priority=-1, resources={"cpu": "x", "disk": 1})
+    assert sorted(each.field for each in error.value.errors) == ["nodes", "priority", "resources.cpu", "resources.disk"]
+
+
+def test_equal_jobs_have_equal_bytes() -> None:
+    """Order of fields and spelled-out defaults make no difference to the canonical spec or its digest."""
+    one = job_from({"command": ["true"], "nodes": 2, "env": {"B": "2", "A": "1"}})
+    other = job_from({"env": {"A": "1", "B": "2"}, "queue": "default", "nodes": 2, "command": ["true"]})
+    assert canonical(one) == canonical(other)
+    assert decode_job(canonical(one)) == one
+
+
+def test_a_key_binds_the_digest_of_the_content() -> None:
+    """The digest tells a repetition from a conflict; without a key there is none."""
+    digests = [
+        resolve(job_from(job(nodes=nodes)), command_id=command_id, user="ada", key="k").digest
+        for nodes, command_id in ((1, "c1"), (1, "c2"), (2, "c3"))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+    assert submit().digest == ""
+
+
+def test_the_command_carries_the_canonical_spec() -> None:
+    """What the log holds is the job file, not its bytes as they came."""
+    assert bytes(submit(nodes=1, queue="default").spec) == b'{"command":["true"]}'
+    assert msgspec.json.decode(bytes(submit(name="x").spec)) == {"command": ["true"], "name": "x"}
+
+
+def test_a_memory_that_cannot_be_read_is_one_error() -> None:
+    """Not a second one on shm, which would be compared with nothing."""
+    with pytest.raises(InvalidJob) as caught:
+        resolve(job_from({"command": ["x"], "resources": {"memory": "256Gb", "shm": "64Gi"}}), command_id="c", user="u")
+    assert [error.field for error in caught.value.errors] == ["resources.memory"]
