@@ -1,0 +1,69 @@
+"""What a core is: the pure heart of a service. No asyncio, no clock, no random, no I/O, no logging.
+
+The same core runs under the live shell (`service.py`), in the simulator and in replay.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+from fairlead_schemas.commit import Commit
+from fairlead_schemas.events import Event
+
+
+class Input(NamedTuple):
+    """Something for a core to decide upon."""
+
+    #: "CMD" for commands; other names are the core's own (the placer's: "report", "silent", "heard").
+    source: str
+    #: Where it stands in its source (CMD: the stream sequence of the message); 0 where that has no meaning.
+    position: int
+    #: CMD: list of commands and `Undecodable`, one message.
+    body: Any
+
+
+class Decision(NamedTuple):
+    """What goes into one commit. Without events and cursors there is no commit."""
+
+    events: list[Event]
+    #: Inputs consumed by it: {"CMD": 812, "report.n7": 93}.
+    cursors: dict[str, int]
+
+
+NOTHING = Decision([], {})
+
+
+class Core(Protocol):
+    """State, folded from the log; decisions, read off the state."""
+
+    def evolve(self, seq: int, commit: Commit) -> None:
+        """Fold one commit (own or another writer's). The only way state changes; no rules; cannot fail on a
+        valid commit."""
+        ...
+
+    def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
+        """What to commit now. Reads state, never changes it. All `inputs` count as consumed once the commit is
+        in the log; at most COMMIT_EVENTS_MAX events."""
+        ...
+
+    def split(self, item: Input) -> list[Input]:
+        """An input in smaller ones, each to be decided and committed by itself; [] where it cannot be split.
+        Asked where `decide` raises upon it. Never asked about CMD, whose cursor moves by whole messages."""
+        ...
+
+    def reject(self, item: Input, error: str, now_ns: int) -> Decision:
+        """What to commit in place of an input that cannot be split and that `decide` raises upon: what records it
+        as rejected, and moves past it. Never asked about CMD."""
+        ...
+
+    def wake_at(self) -> int | None:
+        """When time alone could change the answer (Unix ns); 0 when there is more to decide at once."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """All state, canonical: equal states have equal bytes."""
+        ...
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self:
+        """The inverse of `snapshot`."""
+        ...

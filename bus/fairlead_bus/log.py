@@ -1,0 +1,177 @@
+"""The log, read and written by its rules: contiguity, hash chain, fence, read-back.
+
+`Chain` is what a reader knows about the log so far; `LogReader` tails and checks; `FencedWriter`
+appends one commit at a time and settles unknown outcomes by reading back. Nothing here decides.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fairlead_bus.port import Bus, LogDamaged, OutcomeUnknown, StaleWriter, Stored, Tail, Unavailable
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import (
+    GENESIS,
+    Commit,
+    CommitUndecodable,
+    Envelope,
+    commit_hash,
+    decode_commit,
+    decode_envelope,
+)
+
+#: Pause before asking a server again that did not answer.
+RETRY_S = 0.2
+
+
+class Head(NamedTuple):
+    """A writer's newest commit: its number, its hash and its place in the log."""
+
+    n: int
+    hash: str
+    sequence: int
+
+
+NO_HEAD = Head(0, GENESIS, 0)
+
+
+class Chain:
+    """What has been read so far: the last sequence and each writer's head."""
+
+    def __init__(self, last: int = 0, heads: dict[str, Head] | None = None) -> None:
+        self.last = last
+        self.heads: dict[str, Head] = dict(heads or {})
+
+    def head(self, writer: str) -> Head:
+        """A writer's newest commit so far."""
+        return self.heads.get(writer, NO_HEAD)
+
+    def extend(self, stored: Stored, commit: Commit | Envelope) -> None:
+        """Take the next commit, or raise LogDamaged naming what does not fit."""
+        sequence, writer = stored.sequence, subjects.writer_of(stored.subject)
+        if sequence != self.last + 1:
+            raise LogDamaged(self.last + 1, f"gap: the next commit found is {sequence}")
+        head = self.heads.get(writer, NO_HEAD)
+        if commit.writer != writer:
+            raise LogDamaged(sequence, f"commit of {commit.writer!r} stands under {stored.subject}")
+        if commit.n != head.n + 1:
+            raise LogDamaged(sequence, f"{writer}'s commit {commit.n} follows its commit {head.n}")
+        if commit.prev != head.hash:
+            bad = head.sequence or sequence
+            raise LogDamaged(bad, f"{writer}'s commit {head.n} does not have the hash that commit {commit.n} states")
+        self.last = sequence
+        self.heads[writer] = Head(commit.n, commit_hash(stored.payload), sequence)
+
+
+class Folded(NamedTuple):
+    """One commit, checked; `head` is its writer's head with it."""
+
+    seq: int
+    writer: str
+    commit: Commit
+    payload: bytes
+    head: Head
+
+
+class Checked(NamedTuple):
+    """One commit, checked, its events left undecoded."""
+
+    seq: int
+    writer: str
+    envelope: Envelope
+    payload: bytes
+
+
+class LogReader:
+    """Reads the log in order from a place on; stops with LogDamaged at whatever does not fit."""
+
+    def __init__(self, bus: Bus, *, after: int = 0, heads: dict[str, Head] | None = None) -> None:
+        self.bus = bus
+        self.chain = Chain(after, heads)
+        self._tail: Tail | None = None
+        self._expected: tuple[bytes, Commit] | None = None
+
+    def expect(self, payload: bytes, commit: Commit) -> None:
+        """An own commit on its way back: equal bytes need no second decoding."""
+        self._expected = (payload, commit)
+
+    async def _messages(self) -> list[Stored]:
+        if self._tail is None:
+            self._tail = await self.bus.tail(subjects.LOG, after=self.chain.last)
+        return await self._tail.next()
+
+    async def next(self) -> list[Folded]:
+        """The next commits; waits for at least one. Raises LogDamaged, for good."""
+        return [self.check(stored) for stored in await self._messages()]
+
+    async def next_checked(self) -> list[Checked]:
+        """As `next`, with events left undecoded."""
+        checked: list[Checked] = []
+        for stored in await self._messages():
+            envelope = self._decoded(stored, decode_envelope)
+            self.chain.extend(stored, envelope)
+            checked.append(Checked(stored.sequence, envelope.writer, envelope, stored.payload))
+        return checked
+
+    def check(self, stored: Stored) -> Folded:
+        """Decode and check one commit that comes next."""
+        own = self._expected
+        if own is not None and own[0] == stored.payload:
+            self._expected, commit = None, own[1]
+        else:
+            commit = self._decoded(stored, decode_commit)
+        self.chain.extend(stored, commit)
+        return Folded(stored.sequence, commit.writer, commit, stored.payload, self.chain.head(commit.writer))
+
+    @staticmethod
+    def _decoded[T](stored: Stored, decode: Callable[[bytes], T]) -> T:
+        try:
+            return decode(stored.payload)
+        except CommitUndecodable as error:
+            raise LogDamaged(stored.sequence, str(error)) from error
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._tail is not None:
+            await self._tail.close()
+
+
+class FencedWriter:
+    """Appends a writer's commits. The fence is the server's: the subject's last sequence must be our own."""
+
+    def __init__(self, bus: Bus, writer: str) -> None:
+        self.bus = bus
+        self.subject = subjects.log(writer)
+
+    async def append(self, payload: bytes, expected: int) -> int:
+        """Store one commit behind our own last one and return its sequence.
+
+        A timed-out append is unknown, not failed: it is settled by reading back. Raises StaleWriter when
+        another writer has written (step down), StreamFull and TooLarge (nothing stored). Waits out a server
+        that is away.
+        """
+        while True:
+            try:
+                return await self.bus.append(subjects.LOG, self.subject, payload, expected=expected)
+            except (OutcomeUnknown, StaleWriter) as error:
+                settled = await self._read_back(payload, expected)
+                if settled is not None:
+                    return settled
+                if isinstance(error, StaleWriter):
+                    raise LogDamaged(expected, "the server's last sequence for the writer is below its own") from error
+            except Unavailable:
+                await asyncio.sleep(RETRY_S)
+
+    async def _read_back(self, payload: bytes, expected: int) -> int | None:
+        """The sequence if our commit is there, None if it is absent. Raises StaleWriter if another's is."""
+        while True:
+            try:
+                newest = await self.bus.last(subjects.LOG, self.subject)
+                break
+            except Unavailable:
+                await asyncio.sleep(RETRY_S)
+        if newest is None or newest.sequence <= expected:
+            return None
+        if newest.payload == payload:
+            return newest.sequence
+        raise StaleWriter(f"another writer has written {self.subject} at sequence {newest.sequence}")

@@ -1,0 +1,106 @@
+"""A service process: settings from the environment, logging, the event loop, signals, the exit code.
+
+FAIRLEAD_NATS       nats://[token@]host:port of the bus (default nats://127.0.0.1:4222)
+FAIRLEAD_INSTANCE   name of this replica for its lease (default: host and process id)
+FAIRLEAD_LOG_LEVEL  debug | info | warning | error (default info)
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+
+from fairlead_bus.nats_bus import connect
+from fairlead_bus.port import Bus, BusError
+
+#: After SIGTERM a process that does not come to its end by itself is cut off after this long.
+STOP_S = 5.0
+DEFAULT_NATS = "nats://127.0.0.1:4222"
+
+
+class Runnable(Protocol):
+    """What `build` returns."""
+
+    async def run(self) -> int: ...
+
+    async def stop(self) -> None: ...
+
+
+def nats_url() -> str:
+    """The bus's address from the environment."""
+    return os.environ.get("FAIRLEAD_NATS", DEFAULT_NATS)
+
+
+def instance() -> str:
+    """This replica's name."""
+    return os.environ.get("FAIRLEAD_INSTANCE") or f"{socket.gethostname()}-{os.getpid()}"
+
+
+def configure_logging() -> None:
+    """One line per event: key=value on a terminal, JSON elsewhere."""
+    level = logging.getLevelNamesMapping().get(os.environ.get("FAIRLEAD_LOG_LEVEL", "info").upper(), logging.INFO)
+    terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def run(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> None:
+    """Run one service until it ends or a signal asks it to; exits the process with its code."""
+    configure_logging()
+    structlog.contextvars.bind_contextvars(service=name)
+    # Full collections stop the world for long; the shell runs them when idle.
+    gc.set_threshold(20_000, 10, 1_000_000)
+    sys.exit(_loop_factory_run(name, build))
+
+
+def _loop_factory_run(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(_serve(name, build))
+    return uvloop.run(_serve(name, build))
+
+
+async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:
+    try:
+        bus = await connect(nats_url(), name=name)
+        await bus.ensure()
+    except BusError as error:
+        structlog.get_logger().critical("cannot use the bus", reason=str(error))
+        return 1
+    service = await build(bus)
+    task = asyncio.ensure_future(service.run())
+    stops: list[asyncio.Future[None]] = []  # the loop itself holds tasks weakly
+
+    def ask_to_stop() -> None:
+        stops.append(asyncio.ensure_future(service.stop()))
+        asyncio.get_running_loop().call_later(STOP_S, task.cancel)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ask_to_stop)
+    gc.freeze()
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return 0
+    finally:
+        with contextlib.suppress(BusError):
+            await asyncio.wait_for(bus.close(), STOP_S)

@@ -1,0 +1,155 @@
+"""The in-memory twin's server: streams, buckets and blobs in one process, and the faults that may befall them.
+
+Its clients are in `memory.py` and come by `MemoryHub.connect`. It needs no clock but the event loop's, and so
+runs under the simulator's virtual time. The last section of `MemoryHub` injects what the contract suite and the
+simulator ask for.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fairlead_bus import streams
+from fairlead_bus.port import Entry, Message, StaleWriter, Stored, StreamFull, TooLarge
+
+if TYPE_CHECKING:
+    from fairlead_bus.memory import MemoryBus, MemorySubscription
+
+#: Messages that one `Tail.next()` returns at most.
+TAIL_BATCH_MAX = 500
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """NATS subject matching: `*` is one token, `>` the rest."""
+    if pattern == subject:
+        return True
+    wanted, found = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":  # noqa: S105 -- a token of a subject
+            return len(found) > index
+        if index >= len(found) or token not in ("*", found[index]):
+            return False
+    return len(wanted) == len(found)
+
+
+class MemoryStream:
+    """One stream's messages. Sequences start at 1; `base` messages were dropped from the front."""
+
+    def __init__(self, spec: streams.StreamSpec, created: str) -> None:
+        self.spec = spec
+        self.created = created
+        self.messages: list[Stored] = []
+        self.last = 0
+        self.bytes = 0
+        self.last_of: dict[str, Stored] = {}
+        self.msg_ids: dict[str, tuple[int, float]] = {}
+        self.arrived = asyncio.Event()
+
+    def check(self, subject: str, payload: bytes, expected: int | None) -> None:
+        if len(payload) > streams.MESSAGE_BYTES_MAX:
+            raise TooLarge(f"{len(payload)} bytes on {subject}, at most {streams.MESSAGE_BYTES_MAX}")
+        if expected is not None:
+            newest = self.last_of.get(subject)
+            if (newest.sequence if newest else 0) != expected:
+                raise StaleWriter(f"{subject}: expected last {expected}, found {newest.sequence if newest else 0}")
+        if self.spec.refuse_when_full and self.bytes + len(payload) > self.spec.bytes_max:
+            raise StreamFull(f"stream {self.spec.name} is full ({self.spec.bytes_max} bytes)")
+
+    def store(self, subject: str, payload: bytes) -> int:
+        self.last += 1
+        message = Stored(self.last, subject, payload)
+        self.messages.append(message)
+        self.last_of[subject] = message
+        self.bytes += len(payload)
+        while self.bytes > self.spec.bytes_max:
+            self.bytes -= len(self.messages.pop(0).payload)
+        self.announce()
+        return self.last
+
+    def announce(self) -> None:
+        arrived, self.arrived = self.arrived, asyncio.Event()
+        arrived.set()
+
+    def after(self, sequence: int) -> list[Stored]:
+        """Up to TAIL_BATCH_MAX messages behind a sequence."""
+        if not self.messages or sequence >= self.messages[-1].sequence:
+            return []
+        # Removed messages (injected gaps) only make this start earlier; the filter below is exact.
+        start = max(0, len(self.messages) - (self.messages[-1].sequence - sequence))
+        return [message for message in self.messages[start : start + TAIL_BATCH_MAX] if message.sequence > sequence]
+
+
+class MemoryHub:
+    """The shared server."""
+
+    def __init__(self, *, log_bytes_max: int | None = None) -> None:
+        self.streams = {
+            spec.name: MemoryStream(spec, f"memory-{spec.name}") for spec in streams.stream_specs(log_bytes_max)
+        }
+        self.buckets: dict[str, dict[str, Entry]] = {spec.name: {} for spec in streams.BUCKETS}
+        self.expiry: dict[tuple[str, str], float] = {}
+        self.revision = 0
+        self.objects: dict[str, dict[str, bytes]] = {name: {} for name in streams.STORES}
+        self.subscribers: dict[str, list[MemorySubscription]] = {}
+        self.clients: list[MemoryBus] = []
+        self.up = True
+        self.unknown_appends: deque[bool] = deque()
+        self.inbox = 0
+
+    def connect(self) -> "MemoryBus":
+        """A new client of this hub."""
+        from fairlead_bus.memory import MemoryBus  # a client knows its hub; only this convenience looks back
+
+        client = MemoryBus(self)
+        self.clients.append(client)
+        return client
+
+    def deliver(self, message: Message) -> int:
+        """Hand a core message to every subscriber, in order, soon. Returns how many there are."""
+        found = [s for pattern, group in self.subscribers.items() if matches(pattern, message.subject) for s in group]
+        for subscriber in found:
+            asyncio.get_running_loop().call_soon(subscriber.receive, message)
+        return len(found)
+
+    # -- faults, for the contract suite and the simulator
+
+    def stop(self) -> None:
+        """The server goes away: every call of every client fails until `start`."""
+        self.up = False
+        for stream in self.streams.values():
+            stream.announce()
+
+    def start(self) -> None:
+        """The server is back with all it had stored."""
+        self.up = True
+        for client in list(self.clients):
+            client.reconnected()
+        for stream in self.streams.values():
+            stream.announce()
+
+    def lose_next_answer(self, *, stored: bool) -> None:
+        """The next append's outcome is unknown to its writer; `stored` says what really happened."""
+        self.unknown_appends.append(stored)
+
+    def damage(self, stream: str, sequence: int, change: Callable[[bytes], bytes]) -> None:
+        """Change a stored payload in place."""
+        held = self.streams[stream]
+        index = next(i for i, message in enumerate(held.messages) if message.sequence == sequence)
+        old = held.messages[index]
+        held.messages[index] = old._replace(payload=change(old.payload))
+        if held.last_of.get(old.subject) == old:
+            held.last_of[old.subject] = held.messages[index]
+
+    def remove(self, stream: str, sequence: int) -> None:
+        """Lose one message out of the middle."""
+        held = self.streams[stream]
+        held.messages = [message for message in held.messages if message.sequence != sequence]
+
+    def truncate(self, stream: str, last: int) -> None:
+        """Lose the tail behind `last`; its sequences are used again."""
+        held = self.streams[stream]
+        held.messages = [message for message in held.messages if message.sequence <= last]
+        held.last = last
+        held.last_of = {message.subject: message for message in held.messages}
+        held.announce()

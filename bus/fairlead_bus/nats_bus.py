@@ -1,0 +1,281 @@
+"""The bus on a real nats-server. Implements `port.Bus`; start with `connect`."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import nats.errors
+import nats.js.errors
+from nats.aio.subscription import Subscription as NatsSubscription
+from nats.js.api import ObjectStoreConfig, StorageType
+from nats.js.object_store import ObjectStore
+
+from fairlead_bus import nats_setup, streams
+from fairlead_bus.nats_link import ANSWER_S, ApiError, Link
+from fairlead_bus.nats_tail import NatsTail
+from fairlead_bus.port import (
+    Bus,
+    BusError,
+    Entry,
+    Message,
+    OutcomeUnknown,
+    StaleWriter,
+    Stored,
+    StreamFull,
+    StreamState,
+    TooLarge,
+    Unavailable,
+)
+
+WRONG_LAST_SEQUENCE = (10071, 10164)
+NO_MESSAGE_FOUND = 10037
+STREAM_STORE_FAILED = 10077
+INSUFFICIENT_RESOURCES = (10023, 10047)
+MESSAGE_TOO_LARGE = 10054
+
+
+class _Ack(msgspec.Struct):
+    seq: int = 0
+    duplicate: bool = False
+    error: ApiError | None = None
+
+
+class _StoredMessage(msgspec.Struct):
+    seq: int
+    subject: str
+    data: str = ""
+
+
+class _Got(msgspec.Struct):
+    message: _StoredMessage | None = None
+    error: ApiError | None = None
+
+
+class _State(msgspec.Struct):
+    first_seq: int = 0
+    last_seq: int = 0
+    bytes: int = 0
+
+
+class _StreamConfig(msgspec.Struct):
+    max_bytes: int = -1
+
+
+class _StreamInfo(msgspec.Struct):
+    state: _State = msgspec.field(default_factory=_State)
+    config: _StreamConfig = msgspec.field(default_factory=_StreamConfig)
+    created: str = ""
+    error: ApiError | None = None
+
+
+_ack = msgspec.json.Decoder(_Ack)
+_got = msgspec.json.Decoder(_Got)
+
+
+async def connect(url: str, *, name: str = "fairlead") -> "NatsBus":
+    """Connect to a server and check its version. Raises Unavailable or ServerUnfit."""
+    link = Link(url, name)
+    await link.open()
+    nats_setup.check_version(link)
+    return NatsBus(link)
+
+
+class NatsSub:
+    """A core subscription."""
+
+    def __init__(self, subscription: NatsSubscription) -> None:
+        self.subscription = subscription
+
+    async def close(self) -> None:
+        try:
+            await self.subscription.unsubscribe()
+        except (nats.errors.Error, OSError):
+            return  # the connection is gone, and the subscription with it
+
+
+class NatsBus:
+    """One connection to a nats-server."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stores: dict[str, ObjectStore] = {}
+
+    async def ensure(self) -> None:
+        await nats_setup.check_sync(self.link)
+        for stream in streams.stream_specs():
+            await nats_setup.ensure_stream(self.link, nats_setup.stream_config(stream))
+        for bucket in streams.BUCKETS:
+            await nats_setup.ensure_stream(self.link, nats_setup.bucket_config(bucket))
+        for store in streams.STORES:
+            await self._store(store)
+
+    # -- streams
+
+    async def append(
+        self, stream: str, subject: str, payload: bytes, *, expected: int | None = None, msg_id: str = ""
+    ) -> int:
+        headers: dict[str, str] = {}
+        if expected is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+        if msg_id:
+            headers["Nats-Msg-Id"] = msg_id
+        return await self._store_message(subject, payload, headers)
+
+    async def _store_message(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
+        answer = await self.link.ask(subject, payload, headers=headers)
+        ack = _ack.decode(answer)
+        if ack.error is None:
+            return ack.seq
+        raise _refusal(ack.error, subject, len(payload))
+
+    async def last(self, stream: str, subject: str) -> Stored | None:
+        return await self._message(stream, {"last_by_subj": subject})
+
+    async def read(self, stream: str, sequence: int) -> Stored | None:
+        return await self._message(stream, {"seq": sequence})
+
+    async def _message(self, stream: str, query: dict[str, str | int]) -> Stored | None:
+        answer = await self.link.read(f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(query))
+        got = _got.decode(answer)
+        if got.message is not None:
+            return Stored(got.message.seq, got.message.subject, base64.b64decode(got.message.data))
+        if got.error is not None and got.error.err_code == NO_MESSAGE_FOUND:
+            return None
+        raise Unavailable(f"stream {stream}: {got.error.description if got.error else 'no answer'}")
+
+    async def state(self, stream: str) -> StreamState:
+        answer = await self.link.read(f"$JS.API.STREAM.INFO.{stream}")
+        info = msgspec.json.decode(answer, type=_StreamInfo)
+        if info.error is not None:
+            raise Unavailable(f"stream {stream}: {info.error.description}")
+        state = info.state
+        return StreamState(state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created)
+
+    async def tail(self, stream: str, *, after: int, subject: str = "") -> NatsTail:
+        return NatsTail(self.link, stream, after, subject)
+
+    # -- core messages
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        try:
+            await self.link.send(subject, payload)
+        except Unavailable:
+            return
+
+    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> NatsSub:
+        def received(subject: str, payload: bytes, reply: str, status: str) -> None:
+            handler(Message(subject, payload, reply))
+
+        return NatsSub(await self.link.subscribe(subject, received))
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        try:
+            return await self.link.ask(subject, payload, timeout_s=timeout_s)
+        except OutcomeUnknown as error:
+            raise Unavailable(str(error)) from error
+
+    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]]) -> NatsSub:
+        async def answer(message: Message) -> None:
+            await self.publish(message.reply, await handler(message))
+
+        def receive(message: Message) -> None:
+            task = asyncio.get_running_loop().create_task(answer(message))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return await self.subscribe(subject, receive)
+
+    # -- buckets
+
+    async def put(
+        self, bucket: str, key: str, value: bytes, *, expected: int | None = None, ttl_s: int | None = None
+    ) -> int:
+        headers: dict[str, str] = {}
+        if expected is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+        if ttl_s is not None:
+            headers["Nats-TTL"] = f"{ttl_s}s"
+        return await self._store_message(f"$KV.{bucket}.{key}", value, headers)
+
+    async def put_quickly(self, bucket: str, key: str, value: bytes) -> None:
+        # The server would drop it, and nobody would hear the refusal.
+        if len(value) > streams.MESSAGE_BYTES_MAX:
+            raise TooLarge(f"{len(value)} bytes for {bucket}/{key}, at most {streams.MESSAGE_BYTES_MAX}")
+        await self.publish(f"$KV.{bucket}.{key}", value)
+
+    async def get(self, bucket: str, key: str) -> Entry | None:
+        found = await self.last(f"KV_{bucket}", f"$KV.{bucket}.{key}")
+        return Entry(found.payload, found.sequence) if found is not None else None
+
+    async def delete(self, bucket: str, key: str) -> None:
+        request = msgspec.json.encode({"filter": f"$KV.{bucket}.{key}"})
+        await self.link.read(f"$JS.API.STREAM.PURGE.KV_{bucket}", request)
+
+    async def on_put(self, bucket: str, key: str, handler: Callable[[str, bytes], None]) -> NatsSub:
+        prefix = f"$KV.{bucket}."
+        return await self.subscribe(prefix + key, lambda m: handler(m.subject.removeprefix(prefix), m.payload))
+
+    # -- objects
+
+    async def _store(self, store: str) -> ObjectStore:
+        if store not in self._stores:
+            context = self.link.client.jetstream(timeout=ANSWER_S)  # pyright: ignore[reportUnknownMemberType] -- its **opts have no types
+            try:
+                self._stores[store] = await context.object_store(store)
+            except nats.js.errors.NotFoundError:
+                self._stores[store] = await context.create_object_store(  # pyright: ignore[reportUnknownMemberType] -- as above
+                    store, ObjectStoreConfig(storage=StorageType.FILE)
+                )
+        return self._stores[store]
+
+    async def put_object(self, store: str, name: str, data: bytes) -> None:
+        try:
+            await (await self._store(store)).put(name, data)
+        except (nats.errors.Error, OSError) as error:
+            raise Unavailable(f"object {store}/{name} not stored: {error or type(error).__name__}") from error
+
+    async def get_object(self, store: str, name: str) -> bytes | None:
+        try:
+            return (await (await self._store(store)).get(name)).data
+        except (nats.js.errors.ObjectNotFoundError, nats.js.errors.ObjectDeletedError):
+            return None
+        except (nats.js.errors.BadObjectMetaError, nats.js.errors.DigestMismatchError):
+            return None
+        except (nats.errors.Error, OSError) as error:
+            raise Unavailable(f"object {store}/{name}: {error or type(error).__name__}") from error
+
+    # -- connection
+
+    def on_reconnect(self, handler: Callable[[], None]) -> None:
+        self.link.on_back.append(handler)
+
+    async def flush(self) -> None:
+        try:
+            await self.link.client.flush(timeout=int(ANSWER_S))
+        except (nats.errors.Error, OSError) as error:
+            raise Unavailable(f"cannot flush: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await self.link.close()
+
+
+def _refusal(error: ApiError, subject: str, size: int) -> BusError:
+    if error.err_code in WRONG_LAST_SEQUENCE:
+        return StaleWriter(f"{subject}: {error.description}")
+    if error.err_code == MESSAGE_TOO_LARGE:
+        return TooLarge(f"{size} bytes on {subject}: {error.description}")
+    if error.err_code in INSUFFICIENT_RESOURCES or (
+        error.err_code == STREAM_STORE_FAILED and "maximum" in error.description
+    ):
+        return StreamFull(f"{subject}: {error.description}")
+    # Nothing was stored as far as the server says; the writer reads back all the same.
+    return OutcomeUnknown(f"{subject}: {error.description} ({error.err_code})")
+
+
+def as_port(bus: NatsBus) -> Bus:
+    """Type-checked proof that this adapter has the port's shape."""
+    return bus

@@ -1,0 +1,60 @@
+"""Inputs that a core cannot decide upon: found out one by one and recorded as rejected, so that none stops a service.
+
+That `decide` raises is a bug; that it raises again after every restart, for as long as the input lies in
+its stream, would be an outage. Pure: the shell gives it the trial. Start at `without_poison`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_bus.core import Core, Decision, Input
+from fairlead_schemas import subjects
+from fairlead_schemas.commands import Undecodable, digest_of, encode_commands
+
+#: Characters kept of what was raised.
+ERROR_CHARS_MAX = 200
+
+#: Decides upon inputs without committing anything; raises what is wrong with them.
+type Trial[T] = Callable[[list[Input]], T]
+
+
+def describe(error: Exception) -> str:
+    """What was raised, in one bounded line."""
+    return f"cannot be decided: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+
+
+def without_poison[T](item: Input, error: Exception, attempt: Trial[T]) -> T:
+    """The trial of a message of commands with those replaced that make it fail. Raises where even that fails.
+
+    A command is tried alone; its neighbours in the message were acknowledged and keep their meaning. Where all
+    pass alone, nobody can say which is to blame, and all are rejected.
+    """
+    body = [command if _passes(item, command, attempt) else _replaced(command, error) for command in item.body]
+    try:
+        return attempt([item._replace(body=body)])
+    except Exception:  # noqa: BLE001 -- whatever a core raises; the second trial below is the last
+        return attempt([item._replace(body=[_replaced(command, error) for command in item.body])])
+
+
+def rejected(core: Core, item: Input, error: Exception, now_ns: int) -> Decision:
+    """What to commit for an input of the core's own kind that cannot be decided."""
+    return core.reject(item, describe(error), now_ns)
+
+
+def is_commands(item: Input) -> bool:
+    """True for a message of commands."""
+    return item.source == subjects.CMD
+
+
+def _passes(item: Input, command: Any, attempt: Trial[Any]) -> bool:
+    try:
+        attempt([item._replace(body=[command])])
+    except Exception:  # noqa: BLE001 -- the question is whether it raises
+        return False
+    return True
+
+
+def _replaced(command: Any, error: Exception) -> Any:
+    if isinstance(command, Undecodable):
+        return command
+    return Undecodable(digest=digest_of(encode_commands([command])), message=describe(error), id=command.id)

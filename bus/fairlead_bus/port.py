@@ -1,0 +1,191 @@
+"""What a bus can do, in the words of Fairlead. Two adapters: `nats_bus.NatsBus` and `memory.MemoryBus`.
+
+Streams are stored and totally ordered; core messages are never stored; buckets hold last values;
+object stores hold blobs. Every wait is bounded; every failure is one of the classes below.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+
+class BusError(Exception):
+    """Something about the bus; each subclass says what to do about it."""
+
+
+class Unavailable(BusError):
+    """The bus cannot be reached now; nothing was stored. Retry."""
+
+
+class OutcomeUnknown(BusError):
+    """The bus did not answer in time: the message may be stored or not. Read back before doing anything else."""
+
+
+class StaleWriter(BusError):
+    """The expected sequence is not the subject's last: another writer has written. Nothing was stored."""
+
+
+class StreamFull(BusError):
+    """The stream is at its limit and refuses (discard new). Nothing was stored."""
+
+
+class TooLarge(BusError):
+    """The message is over the size that the stream takes. Nothing was stored."""
+
+
+class ServerUnfit(BusError):
+    """The server's version or settings cannot carry a log; the message says how to mend it."""
+
+
+class LogDamaged(BusError):
+    """The log has a gap, a broken chain, an undecodable commit, or went backwards. Never skip: stop."""
+
+    def __init__(self, sequence: int, message: str) -> None:
+        super().__init__(f"log sequence {sequence}: {message}")
+        self.sequence = sequence
+
+
+class Stored(NamedTuple):
+    """One message of a stream."""
+
+    sequence: int
+    subject: str
+    payload: bytes
+
+
+class Message(NamedTuple):
+    """One core message."""
+
+    subject: str
+    payload: bytes
+    reply: str = ""
+
+
+class Entry(NamedTuple):
+    """The last value under a bucket's key, and its revision."""
+
+    value: bytes
+    revision: int
+
+
+class StreamState(NamedTuple):
+    """What a stream holds. `created` (opaque text) tells a re-created stream from the old one."""
+
+    first: int
+    last: int
+    bytes: int
+    #: The stream refuses (or discards) beyond this many bytes; -1: no limit.
+    bytes_max: int
+    created: str
+
+
+class Subscription(Protocol):
+    """Something that delivers until it is closed."""
+
+    async def close(self) -> None: ...
+
+
+class Tail(Protocol):
+    """A stream read in order from a sequence on, for ever."""
+
+    async def next(self) -> list[Stored]:
+        """The next messages: waits for at least one, returns what is there. Raises Unavailable never:
+        it reconnects by itself and goes on after the last one returned. Raises LogDamaged when the
+        stream went backwards."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Bus(Protocol):
+    """One connection."""
+
+    async def ensure(self) -> None:
+        """Create what is missing of the streams, buckets and stores (`streams.py`), and check the settings of
+        what is there. Raises ServerUnfit."""
+        ...
+
+    # -- streams
+    async def append(
+        self, stream: str, subject: str, payload: bytes, *, expected: int | None = None, msg_id: str = ""
+    ) -> int:
+        """Store one message and return its sequence. `expected`: the subject's last sequence (0: none yet),
+        checked by the server. `msg_id`: the server drops a repetition within two minutes and returns the first
+        one's sequence. Raises StaleWriter, OutcomeUnknown, StreamFull, TooLarge, Unavailable."""
+        ...
+
+    async def last(self, stream: str, subject: str) -> Stored | None:
+        """The newest message of a subject, read from the stream's leader. Raises Unavailable."""
+        ...
+
+    async def read(self, stream: str, sequence: int) -> Stored | None:
+        """The message at a sequence, or None. Raises Unavailable."""
+        ...
+
+    async def state(self, stream: str) -> StreamState:
+        """What the stream holds now. Raises Unavailable."""
+        ...
+
+    async def tail(self, stream: str, *, after: int, subject: str = "") -> Tail:
+        """Read the stream (or one subject of it, wildcards allowed) from the sequence after `after`."""
+        ...
+
+    # -- core messages
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Send without storing; lost when nobody listens or the bus is away. Never raises for that, only TooLarge."""
+        ...
+
+    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> Subscription:
+        """Call `handler` for each message, in order of arrival."""
+        ...
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """Ask and wait for one answer. Raises Unavailable when nobody answers in time."""
+        ...
+
+    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]]) -> Subscription:
+        """Answer requests, each in a task of its own."""
+        ...
+
+    # -- buckets (last value per key)
+    async def put(
+        self, bucket: str, key: str, value: bytes, *, expected: int | None = None, ttl_s: int | None = None
+    ) -> int:
+        """Store a value and return its revision. `expected`: the key's revision (0: absent). Raises StaleWriter, TooLarge."""
+        ...
+
+    async def put_quickly(self, bucket: str, key: str, value: bytes) -> None:
+        """Store a value without waiting for the answer; for state that is derived and written again. Raises TooLarge."""
+        ...
+
+    async def get(self, bucket: str, key: str) -> Entry | None:
+        """The last value, read from the leader, or None. Raises Unavailable."""
+        ...
+
+    async def delete(self, bucket: str, key: str) -> None:
+        """Remove a key; absent is fine."""
+        ...
+
+    async def on_put(self, bucket: str, key: str, handler: Callable[[str, bytes], None]) -> Subscription:
+        """Call `handler(key, value)` at each later put of the key ("*": every key). No history, no guarantee:
+        read with `get` on (re)connect and now and then."""
+        ...
+
+    # -- objects (blobs)
+    async def put_object(self, store: str, name: str, data: bytes) -> None:
+        """Store a blob under a name, replacing the old one."""
+        ...
+
+    async def get_object(self, store: str, name: str) -> bytes | None:
+        """A blob, or None where there is none (or it is damaged)."""
+        ...
+
+    # -- connection
+    def on_reconnect(self, handler: Callable[[], None]) -> None:
+        """Call `handler` each time the connection is back after having been lost."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until the server has everything published so far. Raises Unavailable."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,373 @@
+"""The one service shell: restore, fold the tail, then loop { wait; fold; decide; append; fold; act }.
+
+It owns the order of things and holds no rules: what to commit is the core's, what to do outside is
+`act`'s, which must derive everything from state and be repeatable. Start at `Service.run`.
+
+    restore ─> fold tail ─> ┌ wait for log, inputs or timer
+                            │ fold what others committed
+                            │ decide ── nothing to commit ──┐
+                            │ append (fenced, one in flight)│
+                            │ fold up to the own commit     │
+                            └─ act <────────────────────────┘
+"""
+
+import asyncio
+import contextlib
+import gc
+import hashlib
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_bus import poison, snapshots, streams
+from fairlead_bus.core import Core, Decision, Input
+from fairlead_bus.lease import Lease
+from fairlead_bus.log import NO_HEAD, FencedWriter, Folded, Head, LogReader
+from fairlead_bus.port import Bus, LogDamaged, Message, StaleWriter, StreamFull, TooLarge, Unavailable
+from fairlead_bus.source import Source
+from fairlead_bus.steady_clock import SteadyClock
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import VERSION, Commit, commit_hash, decode_commit, encode_commit
+
+#: Pause before a refused append (full log) is tried again.
+FULL_RETRY_S = 1.0
+IDLE_COLLECT_S = 30.0
+#: The core's own time is waited for at least so long: its clock may run slower than the loop's.
+SHORTEST_WAIT_S = 0.001
+EXIT_OK, EXIT_DAMAGED, EXIT_STEPPED_DOWN = 0, 70, 75
+
+log = structlog.get_logger()
+
+
+def carried(cursors: dict[str, int]) -> dict[str, int]:
+    """The cursors that every commit repeats: those of streams, so that the newest commit says where to resume.
+
+    The numbers of nodes' reports stand in the core's own state; repeating them would put every node into every
+    commit (9 KB of it with 500 nodes).
+    """
+    return {name: position for name, position in cursors.items() if name == subjects.CMD}
+
+
+class Drawn(NamedTuple):
+    """A commit that is ready to be appended."""
+
+    commit: Commit
+    payload: bytes
+
+
+class Service[C: Core]:
+    """One core, run on one bus. `run` returns the process's exit code."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        core_type: type[C],
+        *,
+        writer: str,
+        sources: Sequence[Source] = (),
+        act: Callable[[C], Awaitable[None]] | None = None,
+        clock: Callable[[], int] = time.time_ns,
+        instance: str = "",
+        schema: str = "1",
+        snapshot_events: int = snapshots.SNAPSHOT_EVENTS,
+    ) -> None:
+        self.bus, self.core_type, self.writer = bus, core_type, writer
+        self.core: C = core_type()
+        self.sources, self.act, self.clock = sources, act, SteadyClock(clock)
+        self.lease = Lease(bus, writer, instance or f"{writer}-{id(self)}")
+        self.fence = FencedWriter(bus, writer)
+        self.reader = LogReader(bus)
+        self.folded = 0
+        self.commits = 0
+        self.leading = False
+        self._snapshots = snapshots.Keeper(bus, writer, schema, self._take_snapshot, events_max=snapshot_events)
+        self._heads: dict[str, Head] = {}
+        self._in_flight = b""
+        self._cursors: dict[str, int] = {}
+        self._unfolded: deque[Folded] = deque()
+        self._inputs: list[Input] = []
+        #: Some of the inputs cannot be decided upon: they are taken one by one.
+        self._suspicious = False
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._failure: Exception | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._collected = 0.0
+
+    # -- life
+
+    async def run(self) -> int:
+        """Serve until stopped (0), another writer takes over (75) or the log is damaged (70)."""
+        try:
+            await self.lease.acquire()
+            await self._restore()
+            await self._open()
+            log.info(
+                "leading", service=self.writer, sequence=self.folded, commits=self._heads.get(self.writer, NO_HEAD).n
+            )
+            while not self._stopping:
+                await self._cycle()
+            await self._snapshots.save()
+            return EXIT_OK
+        except StaleWriter as error:
+            log.warning("stepped down", service=self.writer, reason=str(error))
+            return EXIT_STEPPED_DOWN
+        except LogDamaged as error:
+            log.critical("log damaged, stopped", service=self.writer, sequence=error.sequence, reason=str(error))
+            return EXIT_DAMAGED
+        finally:
+            await self._close()
+
+    async def stop(self) -> None:
+        """Let `run` return after the cycle in progress."""
+        self._stopping = True
+        self._wake.set()
+
+    async def _close(self) -> None:
+        self.leading = False
+        for task in self._tasks:
+            task.cancel()
+        self._snapshots.close()
+        for source in self.sources:
+            await source.close()
+        await self.reader.close()
+        if self._stopping:
+            with contextlib.suppress(Unavailable):
+                await self.lease.release()
+
+    # -- start
+
+    async def _restore(self) -> None:
+        """Newest snapshot, then the tail up to what the log held when we began."""
+        state = await self._patiently(lambda: self.bus.state(subjects.LOG))
+        kept = await self._patiently(lambda: self._snapshots.load(state.created))
+        # Asked again: a leader that is on its way out may have committed and stored a snapshot meanwhile.
+        state = await self._patiently(lambda: self.bus.state(subjects.LOG))
+        for found in kept:
+            if found.sequence > state.last:
+                raise LogDamaged(state.last, f"log went backwards: a snapshot stands at {found.sequence}")
+            if await self._start_from(found):
+                break
+        self._spawn(self._read, "read")
+        await self._fold_through(state.last)
+
+    async def _start_from(self, found: snapshots.Snapshot) -> bool:
+        """Take up a snapshot. False when this code cannot read it: another version wrote it, the log has it all."""
+        for writer, head in found.heads.items():
+            commit = await self._patiently(lambda head=head: self._built_upon(head))
+            if writer == self.writer:
+                self._cursors = carried(commit.cursors)
+                self.clock.reach(commit.at_ns)
+        try:
+            self.core = self.core_type.restore(found.state)
+        except Exception as error:  # noqa: BLE001 -- whatever another version's bytes make the decoder do
+            log.warning("snapshot cannot be read, an older one or the log is", service=self.writer, reason=str(error))
+            self._cursors = {}
+            return False
+        self.folded, self._heads = found.sequence, dict(found.heads)
+        self.reader = LogReader(self.bus, after=found.sequence, heads=found.heads)
+        return True
+
+    async def _built_upon(self, head: Head) -> Commit:
+        """A writer's newest commit at the snapshot. Raises LogDamaged unless the log still holds that very one."""
+        stored = await self.bus.read(subjects.LOG, head.sequence)
+        if stored is None or commit_hash(stored.payload) != head.hash:
+            what = "gone" if stored is None else "another one now"
+            raise LogDamaged(head.sequence, f"the commit that a snapshot builds on is {what}")
+        return decode_commit(stored.payload)
+
+    async def _open(self) -> None:
+        if self.act is not None:
+            await self.act(self.core)
+        for source in self.sources:
+            await source.open(self.bus, self.core, self._cursors.get("CMD", 0), self._wake.set)
+        await self.bus.serve(subjects.rpc(self.writer, "state"), self._answer_state)
+        self._spawn(self._keep_lease, "lease")
+        self.leading = True
+        self._wake.set()
+
+    async def _patiently[T](self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await ask()
+            except Unavailable:
+                await asyncio.sleep(0.2)
+
+    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 -- handed to `run`, which raises it
+                self._failure = error
+                self._wake.set()
+
+        self._tasks.append(asyncio.create_task(guarded(), name=f"{self.writer}-{name}"))
+
+    async def _keep_lease(self) -> None:
+        await self.lease.keep()
+        raise StaleWriter("another holder has the lease")
+
+    async def _read(self) -> None:
+        while True:
+            self._unfolded.extend(await self.reader.next())
+            self._wake.set()
+
+    # -- the loop
+
+    async def _cycle(self) -> None:
+        await self._wait()
+        changed = self._fold_ready()
+        now_ns = self.clock.now()
+        for source in self.sources if not self._inputs else ():
+            self._inputs.extend(source.take(now_ns))
+        drawn = self._decide(now_ns)
+        if drawn is not None:
+            await self._commit(drawn)
+        elif not changed:
+            return
+        if self.act is not None:
+            await self.act(self.core)
+        self._snapshots.save_when_due()
+
+    def _decide(self, now_ns: int) -> Drawn | None:
+        """The next commit, if there is to be one; its inputs count as consumed."""
+        inputs = self._inputs[:1] if self._suspicious else self._inputs
+        try:
+            drawn = self._draw(self.core.decide(inputs, now_ns), now_ns)
+        except Exception as error:
+            if not inputs:
+                raise
+            log.critical("inputs cannot be decided upon", service=self.writer, inputs=len(inputs), exc_info=True)
+            self._draw(self.core.decide([], now_ns), now_ns)  # raises where it is not the inputs: then we end
+            if len(inputs) > 1:
+                self._suspicious = True
+                return self._decide(now_ns)
+            pieces = self.core.split(inputs[0])
+            if pieces:
+                self._inputs[:1] = pieces
+                self._suspicious = True
+                return self._decide(now_ns)
+            drawn = self._isolate(inputs[0], error, now_ns)
+        self._inputs = self._inputs[len(inputs) :]
+        if self._inputs:
+            self._wake.set()
+        else:
+            self._suspicious = False
+        return drawn
+
+    def _isolate(self, item: Input, error: Exception, now_ns: int) -> Drawn | None:
+        """A commit that records a single input as rejected, or what of it is to blame."""
+        if poison.is_commands(item):
+            return poison.without_poison(
+                item, error, lambda inputs: self._draw(self.core.decide(inputs, now_ns), now_ns)
+            )
+        return self._draw(poison.rejected(self.core, item, error, now_ns), now_ns)
+
+    def _draw(self, decision: Decision, now_ns: int) -> Drawn | None:
+        """A decision as a commit behind our own last one; None when it says nothing. Raises what keeps it from
+        being encoded, and TooLarge."""
+        if not decision.events and not decision.cursors:
+            return None
+        head = self._heads.get(self.writer, NO_HEAD)
+        commit = Commit(
+            v=VERSION, writer=self.writer, n=head.n + 1, basis=self.folded, at_ns=now_ns,
+            cursors=self._cursors | decision.cursors, prev=head.hash, events=decision.events,
+        )  # fmt: skip
+        payload = encode_commit(commit)
+        if len(payload) > streams.MESSAGE_BYTES_MAX:
+            raise TooLarge(f"a commit of {len(payload)} bytes, at most {streams.MESSAGE_BYTES_MAX}")
+        return Drawn(commit, payload)
+
+    async def _wait(self) -> None:
+        """Until the log, an input or the core's own time gives a reason to decide."""
+        while not self._wake.is_set():
+            delay_s = self._delay_s()
+            if delay_s is not None and delay_s <= 0:
+                await asyncio.sleep(0)  # a core that never has enough must not keep the loop from the others
+                break
+            idle_s = IDLE_COLLECT_S if delay_s is None else min(max(delay_s, SHORTEST_WAIT_S), IDLE_COLLECT_S)
+            try:
+                await asyncio.wait_for(self._wake.wait(), idle_s)
+            except TimeoutError:
+                self._collect_garbage()
+        self._wake.clear()
+        if self._failure is not None:
+            raise self._failure
+
+    def _delay_s(self) -> float | None:
+        times = [source.wake_at() for source in self.sources]
+        times.append(self.core.wake_at())
+        due = min((moment for moment in times if moment is not None), default=None)
+        return None if due is None else (due - self.clock.now()) / 1e9
+
+    def _collect_garbage(self) -> None:
+        """Full collections happen here only: when nothing waits."""
+        now = time.monotonic()
+        if now - self._collected >= IDLE_COLLECT_S:
+            self._collected = now
+            gc.collect()
+
+    def _fold_ready(self) -> bool:
+        folded_any = bool(self._unfolded)
+        while self._unfolded:
+            self._fold(self._unfolded.popleft())
+        return folded_any
+
+    def _fold(self, folded: Folded) -> None:
+        if self.leading and folded.writer == self.writer and folded.payload != self._in_flight:
+            # Appending behind it would pass the fence: two leaders would take turns.
+            raise StaleWriter(f"another process has written {self.writer}'s commit {folded.commit.n}")
+        self.core.evolve(folded.seq, folded.commit)
+        self.folded = folded.seq
+        self._heads[folded.writer] = folded.head
+        self._snapshots.count(len(folded.commit.events))
+        if folded.writer == self.writer:
+            self.clock.reach(folded.commit.at_ns)
+            self._cursors = carried(folded.commit.cursors)
+
+    async def _fold_through(self, sequence: int) -> None:
+        """Fold until the log has been read up to `sequence`."""
+        while True:
+            while self._unfolded and self.folded < sequence:
+                self._fold(self._unfolded.popleft())
+            if self.folded >= sequence:
+                return
+            self._wake.clear()
+            if self._failure is not None:
+                raise self._failure
+            await self._wake.wait()
+
+    async def _commit(self, drawn: Drawn) -> None:
+        payload = self._in_flight = drawn.payload
+        self.reader.expect(payload, drawn.commit)
+        sequence = await self._append(payload, self._heads.get(self.writer, NO_HEAD).sequence)
+        self.commits += 1
+        await self._fold_through(sequence)
+        self._wake.set()
+
+    async def _append(self, payload: bytes, expected: int) -> int:
+        """One fenced append; a full log is waited out (running jobs go on meanwhile)."""
+        while True:
+            try:
+                return await self.fence.append(payload, expected)
+            except StreamFull as error:
+                log.error("log is full, nothing is decided until there is room", service=self.writer, reason=str(error))
+                await asyncio.sleep(FULL_RETRY_S)
+                if self._stopping:
+                    raise StaleWriter("stopped while the log was full") from error
+
+    # -- snapshots and questions
+
+    def _take_snapshot(self) -> snapshots.Snapshot:
+        """The state as it is at this very sequence. The reader may be ahead of the fold; these are the heads as folded."""
+        return snapshots.Snapshot(self.folded, dict(self._heads), self.core.snapshot())
+
+    async def _answer_state(self, message: Message) -> bytes:
+        """{"sequence", "sha256", "bytes"} of the live state, for comparison with a fold."""
+        state = self.core.snapshot()
+        answer = {"sequence": self.folded, "sha256": hashlib.sha256(state).hexdigest(), "bytes": len(state)}
+        return msgspec.json.encode(answer)

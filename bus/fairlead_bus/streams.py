@@ -1,0 +1,60 @@
+"""The streams, buckets and stores that there are, as data. Both adapters build and check these.
+
+The log is never async and never trimmed; what may lose a tail (samples, output, and the derived desired
+state) is not fsynced per message. What the server makes of these settings: docs/facts.md.
+"""
+
+import os
+from typing import NamedTuple
+
+from fairlead_schemas import subjects
+
+MIB = 2**20
+#: Commits are at most 256 KiB; the rest is headroom for a single large event.
+MESSAGE_BYTES_MAX = MIB
+DUPLICATE_WINDOW_S = 120
+WEEK_S = 7 * 86400
+
+
+class StreamSpec(NamedTuple):
+    """One stream as it must be."""
+
+    name: str
+    subject: str
+    bytes_max: int
+    #: True: refuse when full; False: drop the oldest.
+    refuse_when_full: bool
+    age_max_s: int = 0
+    #: False: a crash of the server may lose the newest messages (and reuse their sequences).
+    durable: bool = True
+    #: True: nobody can delete or purge.
+    sealed: bool = False
+
+
+class BucketSpec(NamedTuple):
+    """One bucket of last values."""
+
+    name: str
+    durable: bool
+    ttl: bool = False
+
+
+def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
+    """All streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given."""
+    cap = log_bytes_max or int(os.environ.get("FAIRLEAD_LOG_MAX_BYTES", str(8 * 1024 * MIB)))
+    return (
+        StreamSpec(subjects.LOG, subjects.LOG_ALL, cap, refuse_when_full=True, sealed=True),
+        StreamSpec(subjects.CMD, subjects.CMD_ALL, 1024 * MIB, refuse_when_full=True, age_max_s=WEEK_S),
+        StreamSpec(subjects.SAMPLE, subjects.SAMPLE_ALL, 512 * MIB, refuse_when_full=False, durable=False),
+        StreamSpec(
+            subjects.OUTPUT, subjects.OUTPUT_ALL, 1024 * MIB, refuse_when_full=False, age_max_s=WEEK_S, durable=False
+        ),
+    )
+
+
+BUCKETS = (
+    # Derived from the log and written again whenever in doubt: no fsync per put (docs/adr).
+    BucketSpec(subjects.DESIRED, durable=False),
+    BucketSpec(subjects.LEASE, durable=True, ttl=True),
+)
+STORES = (subjects.SPEC, subjects.SNAPSHOT)

@@ -1,0 +1,23 @@
+"""Small builders of commits."""
+
+from fairlead_schemas.commit import GENESIS, Commit, commit_hash, encode_commit
+from fairlead_schemas.events import CommandRejected
+
+
+def commit(n: int, prev: bytes | None, *, writer: str = "queue", text: str = "") -> bytes:
+    """Bytes of a writer's n-th commit behind its commit `prev` (None: the first)."""
+    event = CommandRejected(cause="clock", command=f"c{n}", code="x", message=text)
+    return encode_commit(
+        Commit(
+            v=1, writer=writer, n=n, basis=0, at_ns=n, cursors={}, events=[event],
+            prev=GENESIS if prev is None else commit_hash(prev),
+        )
+    )  # fmt: skip
+
+
+def chain(length: int, *, writer: str = "queue") -> list[bytes]:
+    """The first `length` commits of a writer."""
+    made: list[bytes] = []
+    for n in range(1, length + 1):
+        made.append(commit(n, made[-1] if made else None, writer=writer))
+    return made

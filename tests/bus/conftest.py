@@ -1,0 +1,33 @@
+"""Every test of the contract suite runs against the twin and against a real server."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.bus.worlds import MemoryWorld, NatsWorld, World
+from tests.nats_server import NatsServer
+
+
+@pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.nats)])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A fresh, empty server."""
+    made: World
+    if request.param == "memory":
+        made = MemoryWorld()
+    else:
+        server: NatsServer = request.getfixturevalue("fresh_nats")
+        made = NatsWorld(server)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.nats)])
+async def small_world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A server whose log takes 64 KiB."""
+    made: World
+    if request.param == "memory":
+        made = MemoryWorld(65536)
+    else:
+        made = NatsWorld(request.getfixturevalue("fresh_nats"), 65536)
+    yield made
+    await made.close()

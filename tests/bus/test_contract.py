@@ -1,0 +1,285 @@
+"""What every bus must do: one suite, run against the in-memory twin and a real nats-server."""
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from fairlead_bus import streams
+from fairlead_bus.port import Bus, Message, OutcomeUnknown, StaleWriter, StreamFull, TooLarge, Unavailable
+from fairlead_schemas import subjects
+from tests.bus.worlds import World
+
+QUEUE, PLACER = subjects.log("queue"), subjects.log("placer")
+
+
+async def soon[T](awaited: Awaitable[T]) -> T:
+    """Fail instead of hanging."""
+    return await asyncio.wait_for(awaited, 10)
+
+
+async def read_all(bus: Bus, count: int, *, stream: str = subjects.LOG, subject: str = "") -> list[tuple[int, bytes]]:
+    """The first `count` messages of a stream."""
+    tail, found = await bus.tail(stream, after=0, subject=subject), []
+    while len(found) < count:
+        found += [(stored.sequence, stored.payload) for stored in await soon(tail.next())]
+    await tail.close()
+    return found
+
+
+async def test_appends_are_totally_ordered_over_subjects(world: World):
+    """Sequences rise by one over all subjects of a stream, and a tail sees them so."""
+    bus = await world.connect()
+    sequences = [await bus.append(subjects.LOG, subject, subject.encode()) for subject in (QUEUE, PLACER, QUEUE)]
+    assert sequences == [1, 2, 3]
+    assert await read_all(bus, 3) == [(1, QUEUE.encode()), (2, PLACER.encode()), (3, QUEUE.encode())]
+
+
+async def test_stale_writer_is_refused_and_nothing_is_stored(world: World):
+    """The fence is per subject: another writer's commits do not move it, an own one does."""
+    bus = await world.connect()
+    assert await bus.append(subjects.LOG, QUEUE, b"1", expected=0) == 1
+    assert await bus.append(subjects.LOG, PLACER, b"2", expected=0) == 2
+    with pytest.raises(StaleWriter):
+        await bus.append(subjects.LOG, QUEUE, b"stale", expected=0)
+    assert await bus.append(subjects.LOG, QUEUE, b"3", expected=1) == 3
+    assert (await bus.state(subjects.LOG)).last == 3
+
+
+async def test_message_id_stores_a_repetition_once(world: World):
+    """A resent message with the same id gives the first one's sequence."""
+    bus = await world.connect()
+    first = await bus.append(subjects.CMD, subjects.cmd("queue"), b"a", msg_id="m1")
+    assert await bus.append(subjects.CMD, subjects.cmd("queue"), b"a", msg_id="m1") == first
+    assert (await bus.state(subjects.CMD)).last == first
+
+
+async def test_last_and_read_go_by_subject_and_sequence(world: World):
+    """The newest message of a subject, a message by its sequence, None where there is none."""
+    bus = await world.connect()
+    assert await bus.last(subjects.LOG, QUEUE) is None
+    await bus.append(subjects.LOG, QUEUE, b"1")
+    await bus.append(subjects.LOG, PLACER, b"2")
+    newest, second, absent = (
+        await bus.last(subjects.LOG, QUEUE),
+        await bus.read(subjects.LOG, 2),
+        await bus.read(subjects.LOG, 9),
+    )
+    assert newest is not None and (newest.sequence, newest.payload) == (1, b"1")
+    assert second is not None and (second.subject, second.payload) == (PLACER, b"2")
+    assert absent is None
+
+
+async def test_tail_filters_by_subject(world: World):
+    """A filtered tail sees its subject only, with the stream's own sequences."""
+    bus = await world.connect()
+    for service in ("queue", "placer", "queue"):
+        await bus.append(subjects.CMD, subjects.cmd(service), service.encode())
+    found = await read_all(bus, 2, stream=subjects.CMD, subject=subjects.cmd("queue"))
+    assert found == [(1, b"queue"), (3, b"queue")]
+
+
+async def test_tail_delivers_every_message_of_a_burst_in_order(world: World):
+    """More messages than one request takes arrive whole and in order, while others are being written."""
+    bus = await world.connect()
+
+    async def write() -> None:
+        for number in range(1700):
+            await bus.append(subjects.LOG, QUEUE, b"%d" % number)
+
+    writing = asyncio.create_task(write())
+    found = await read_all(bus, 1700)
+    await writing
+    assert found == [(number + 1, b"%d" % number) for number in range(1700)]
+
+
+async def test_tail_starts_behind_a_sequence(world: World):
+    """`after` is the last sequence already known."""
+    bus = await world.connect()
+    for number in range(5):
+        await bus.append(subjects.LOG, QUEUE, b"%d" % number)
+    tail = await bus.tail(subjects.LOG, after=3)
+    assert (await soon(tail.next()))[0].sequence == 4
+    await tail.close()
+
+
+async def test_unknown_outcome_that_was_stored_can_be_read_back(world: World):
+    """The answer is lost, the message is not: it is there once, and the old fence refuses a second."""
+    bus = await world.connect()
+    with pytest.raises(OutcomeUnknown):
+        await world.unknown_append(bus, QUEUE, b"1", 0, stored=True)
+    newest = None
+    for _ in range(50):
+        newest = await bus.last(subjects.LOG, QUEUE)
+        if newest is not None:
+            break
+        await asyncio.sleep(0.1)
+    assert newest is not None and newest.payload == b"1"
+    with pytest.raises(StaleWriter):
+        await bus.append(subjects.LOG, QUEUE, b"again", expected=0)
+
+
+async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: World):
+    """The message is nowhere; the same fence still lets it in."""
+    bus = await world.connect()
+    with pytest.raises(OutcomeUnknown):
+        await world.unknown_append(bus, QUEUE, b"1", 0, stored=False)
+    for _ in range(100):
+        try:
+            assert await bus.last(subjects.LOG, QUEUE) is None
+            assert await bus.append(subjects.LOG, QUEUE, b"1", expected=0) == 1
+            break
+        except (Unavailable, OutcomeUnknown):
+            await asyncio.sleep(0.1)
+    assert (await bus.state(subjects.LOG)).last == 1
+
+
+async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(world: World):
+    """While the server is away calls fail and nothing is buffered; afterwards the tail goes on by itself."""
+    bus = await world.connect()
+    back = asyncio.Event()
+    bus.on_reconnect(back.set)
+    await bus.append(subjects.LOG, QUEUE, b"1")
+    tail = await bus.tail(subjects.LOG, after=0)
+    assert [s.sequence for s in await soon(tail.next())] == [1]
+    await world.stop_server()
+    await asyncio.sleep(0.2)
+    with pytest.raises((Unavailable, OutcomeUnknown)):
+        await bus.append(subjects.LOG, QUEUE, b"lost")
+    await bus.publish("fairlead.beat.n1", b"into the void")
+    await world.start_server()
+    await soon(back.wait())
+    assert await bus.append(subjects.LOG, QUEUE, b"2", expected=1) == 2
+    assert [(s.sequence, s.payload) for s in await soon(tail.next())] == [(2, b"2")]
+    await tail.close()
+
+
+async def test_full_log_refuses_and_keeps_what_it_has(small_world: World):
+    """Discard new: the writer is told, nothing old is dropped, reading goes on."""
+    bus = await small_world.connect()
+    stored = 0
+    with pytest.raises(StreamFull):  # noqa: PT012 -- which of the appends is refused is what is counted
+        for _ in range(200):
+            await bus.append(subjects.LOG, QUEUE, b"x" * 1000)
+            stored += 1
+    state = await bus.state(subjects.LOG)
+    assert (state.first, state.last) == (1, stored) and stored > 10
+
+
+async def test_message_over_the_limit_is_refused(world: World):
+    """Over 1 MiB nothing is stored."""
+    bus = await world.connect()
+    with pytest.raises(TooLarge):
+        await bus.append(subjects.LOG, QUEUE, b"x" * (2**20 + 200_000))
+    assert (await bus.state(subjects.LOG)).last == 0
+
+
+async def test_core_messages_reach_who_listens_in_order(world: World):
+    """Wildcards match one token; nothing is stored for later."""
+    sender, receiver = await world.connect(), await world.connect()
+    got: list[Message] = []
+    await sender.publish("fairlead.beat.n0", b"too early")
+    await sender.flush()
+    subscription = await receiver.subscribe("fairlead.beat.*", got.append)
+    await receiver.flush()
+    for number in range(100):
+        await sender.publish(f"fairlead.beat.n{number % 3}", b"%d" % number)
+    await sender.publish("fairlead.report.n1", b"not asked for")
+    await sender.flush()
+    for _ in range(100):
+        if len(got) == 100:
+            break
+        await asyncio.sleep(0.02)
+    assert [(m.subject, m.payload) for m in got] == [(f"fairlead.beat.n{n % 3}", b"%d" % n) for n in range(100)]
+    await subscription.close()
+    await sender.publish("fairlead.beat.n1", b"after closing")
+    await sender.flush()
+    await asyncio.sleep(0.05)
+    assert len(got) == 100
+
+
+async def test_requests_are_answered_or_unavailable(world: World):
+    """One answer to one request; nobody there is a clear failure, soon."""
+    asker, server = await world.connect(), await world.connect()
+
+    async def echo(message: Message) -> bytes:
+        return b"re:" + message.payload
+
+    await server.serve("fairlead.rpc.test.echo", echo)
+    await server.flush()
+    assert await asker.request("fairlead.rpc.test.echo", b"1", timeout_s=5) == b"re:1"
+    with pytest.raises(Unavailable):
+        await asker.request("fairlead.rpc.test.nobody", b"1", timeout_s=0.5)
+
+
+async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
+    """Revisions rise, a wrong expectation is refused, a deleted key is absent and can be made anew."""
+    bus = await world.connect()
+    assert await bus.get(subjects.DESIRED, "n1") is None
+    first = await bus.put(subjects.DESIRED, "n1", b"a", expected=0)
+    with pytest.raises(StaleWriter):
+        await bus.put(subjects.DESIRED, "n1", b"b", expected=0)
+    await bus.put(subjects.DESIRED, "n1", b"b", expected=first)
+    entry = await bus.get(subjects.DESIRED, "n1")
+    assert entry is not None and entry.value == b"b" and entry.revision > first
+    await bus.delete(subjects.DESIRED, "n1")
+    assert await bus.get(subjects.DESIRED, "n1") is None
+    assert await bus.put(subjects.DESIRED, "n1", b"c", expected=0) > entry.revision
+
+
+async def test_bucket_entry_with_a_time_to_live_expires(world: World):
+    """A lease that nobody renews is gone; its key can be taken as new."""
+    bus = await world.connect()
+    await bus.put(subjects.LEASE, "queue", b"me", expected=0, ttl_s=1)
+    for _ in range(50):
+        if await bus.get(subjects.LEASE, "queue") is None:
+            break
+        await asyncio.sleep(0.1)
+    assert await bus.put(subjects.LEASE, "queue", b"you", expected=0, ttl_s=1)
+
+
+async def test_watchers_hear_of_puts(world: World):
+    """`on_put` hears its key, "*" every key, from both ways of putting."""
+    writer, watcher = await world.connect(), await world.connect()
+    one: list[tuple[str, bytes]] = []
+    every: list[tuple[str, bytes]] = []
+    await watcher.on_put(subjects.DESIRED, "n1", lambda key, value: one.append((key, value)))
+    await watcher.on_put(subjects.DESIRED, "*", lambda key, value: every.append((key, value)))
+    await watcher.flush()
+    await writer.put(subjects.DESIRED, "n1", b"a")
+    await writer.put_quickly(subjects.DESIRED, "n2", b"b")
+    await writer.flush()
+    for _ in range(100):
+        if len(every) == 2:
+            break
+        await asyncio.sleep(0.02)
+    assert one == [("n1", b"a")]
+    assert every == [("n1", b"a"), ("n2", b"b")]
+    entry = None
+    for _ in range(50):
+        entry = await watcher.get(subjects.DESIRED, "n2")
+        if entry is not None:
+            break
+        await asyncio.sleep(0.05)
+    assert entry is not None and entry.value == b"b"
+
+
+async def test_objects_are_replaced_whole(world: World):
+    """A blob larger than a message comes back whole; a second put replaces the first; absent is None."""
+    bus = await world.connect()
+    assert await bus.get_object(subjects.SNAPSHOT, "queue-0") is None
+    await bus.put_object(subjects.SNAPSHOT, "queue-0", b"a" * 3_000_000)
+    await bus.put_object(subjects.SNAPSHOT, "queue-0", b"b" * 2_500_000)
+    assert await bus.get_object(subjects.SNAPSHOT, "queue-0") == b"b" * 2_500_000
+
+
+async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> None:
+    """Also where nobody waits for the answer: it must not vanish, and the connection lives on."""
+    bus = await world.connect()
+    large = b"x" * (streams.MESSAGE_BYTES_MAX + 1)
+    for put in (bus.put, bus.put_quickly):
+        with pytest.raises(TooLarge):
+            await put(subjects.DESIRED, "n1", large)
+    await bus.put(subjects.DESIRED, "n1", b"small")
+    found = await bus.get(subjects.DESIRED, "n1")
+    assert found is not None and found.value == b"small"

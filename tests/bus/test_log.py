@@ -1,0 +1,152 @@
+"""The log's rules: contiguity, hash chain, read-back. Each breach is seen, and named by its sequence."""
+
+import asyncio
+
+import pytest
+
+from fairlead_bus.log import FencedWriter, LogReader
+from fairlead_bus.port import Bus, LogDamaged, StaleWriter
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import decode_commit
+from tests.bus.commits import chain, commit
+from tests.bus.worlds import World
+
+QUEUE = subjects.log("queue")
+
+
+async def write(bus: Bus, commits: list[bytes], *, writer: str = "queue") -> None:
+    """Put commits into the log as they are."""
+    for payload in commits:
+        await bus.append(subjects.LOG, subjects.log(writer), payload)
+
+
+async def read_until_damage(bus: Bus) -> LogDamaged:
+    """Read until the reader refuses; what it says."""
+    reader = LogReader(bus)
+    with pytest.raises(LogDamaged) as caught:  # noqa: PT012 -- at whichever read meets it
+        while True:
+            await asyncio.wait_for(reader.next(), 10)
+    await reader.close()
+    return caught.value
+
+
+async def test_reader_folds_two_writers_chains(world: World):
+    """Each writer has its own chain; the reader knows both heads."""
+    bus = await world.connect()
+    queue, placer = chain(3), chain(2, writer="placer")
+    await write(bus, queue[:2])
+    await write(bus, placer, writer="placer")
+    await write(bus, queue[2:])
+    reader = LogReader(bus)
+    read: list[int] = []
+    while len(read) < 5:
+        read += [folded.seq for folded in await asyncio.wait_for(reader.next(), 10)]
+    assert read == [1, 2, 3, 4, 5]
+    assert {writer: (head.n, head.sequence) for writer, head in reader.chain.heads.items()} == {
+        "queue": (3, 5),
+        "placer": (2, 4),
+    }
+    await reader.close()
+
+
+async def test_gap_stops_the_reader(world: World):
+    """A removed commit is named by its own sequence."""
+    bus = await world.connect()
+    await write(bus, chain(5))
+    await world.remove(bus, 3)
+    assert (await read_until_damage(bus)).sequence == 3
+
+
+async def test_wrong_hash_stops_the_reader(world: World):
+    """A commit that another stands for: the chain names the one whose hash does not fit."""
+    bus = await world.connect()
+    first, second, _ = chain(3)
+    forged = commit(2, first, text="forged")
+    await write(bus, [first, forged, commit(3, second)])
+    assert (await read_until_damage(bus)).sequence == 2
+
+
+async def test_repeated_commit_number_stops_the_reader(world: World):
+    """The same commit twice is damage, not a duplicate to skip."""
+    bus = await world.connect()
+    first = chain(1)[0]
+    await write(bus, [first, first])
+    assert (await read_until_damage(bus)).sequence == 2
+
+
+async def test_commit_under_another_writers_subject_stops_the_reader(world: World):
+    """Who wrote it and where it stands must agree."""
+    bus = await world.connect()
+    await write(bus, chain(1), writer="placer")
+    assert (await read_until_damage(bus)).sequence == 1
+
+
+@pytest.mark.parametrize("change", [(b'"v":1', b'"v":2'), (b"CommandRejected", b"CommandForgotten"), (b"{", b"[")])
+async def test_undecodable_commit_stops_the_reader(world: World, change: tuple[bytes, bytes]):
+    """An unknown version, an unknown type and broken JSON are all a stop, never a skip."""
+    bus = await world.connect()
+    first, second = chain(2)
+    await write(bus, [first, second.replace(*change, 1)])
+    assert (await read_until_damage(bus)).sequence == 2
+
+
+async def test_log_that_went_backwards_stops_the_reader(world: World):
+    """A reader whose cursor is beyond the log's end refuses; it never rewinds."""
+    bus = await world.connect()
+    await write(bus, chain(3))
+    reader = LogReader(bus)
+    while reader.chain.last < 3:
+        await asyncio.wait_for(reader.next(), 10)
+    await world.lose_log()
+    with pytest.raises(LogDamaged) as caught:
+        await asyncio.wait_for(reader.next(), 20)
+    assert "went back" in str(caught.value)
+    await reader.close()
+
+
+async def test_writer_settles_a_stored_unknown_outcome_by_reading_back(world: World):
+    """The first copy landed after all: the writer's retry finds its own commit and takes its sequence."""
+    bus = await world.connect()
+    first, second = chain(2)
+    writer = FencedWriter(bus, "queue")
+    assert await writer.append(first, 0) == 1
+    assert await bus.append(subjects.LOG, QUEUE, second, expected=1) == 2  # the copy whose answer was lost
+    assert await asyncio.wait_for(writer.append(second, 1), 10) == 2
+    assert (await bus.state(subjects.LOG)).last == 2
+
+
+async def test_writer_steps_down_when_another_has_written(world: World):
+    """Read-back finds another's commit: this writer is stale and nothing of it is stored."""
+    bus = await world.connect()
+    first = chain(1)[0]
+    mine, theirs = commit(2, first, text="mine"), commit(2, first, text="theirs")
+    await write(bus, [first, theirs])
+    with pytest.raises(StaleWriter):
+        await asyncio.wait_for(FencedWriter(bus, "queue").append(mine, 1), 10)
+    assert (await bus.state(subjects.LOG)).last == 2
+
+
+async def test_server_restart_amid_appends_loses_and_doubles_nothing(world: World):
+    """Three kills of the server while a writer appends: every acknowledged commit is there, once, in order."""
+    bus = await world.connect()
+    writer, commits, acknowledged = FencedWriter(bus, "queue"), chain(400), list[int]()
+
+    async def append_all() -> None:
+        expected = 0
+        for payload in commits:
+            expected = await writer.append(payload, expected)
+            acknowledged.append(expected)
+            await asyncio.sleep(0.002)
+
+    appending = asyncio.create_task(append_all())
+    for _ in range(3):
+        await asyncio.sleep(0.25)
+        await world.stop_server()
+        await world.start_server()
+    await asyncio.wait_for(appending, 60)
+    assert acknowledged == list(range(1, 401))
+    reader, read = LogReader(bus), list[bytes]()
+    while len(read) < 400:
+        read += [folded.payload for folded in await asyncio.wait_for(reader.next(), 10)]
+    assert [decode_commit(payload).n for payload in read] == list(range(1, 401))
+    await reader.close()

@@ -1,0 +1,265 @@
+"""The one shell: exactly-once inputs, fencing of leaders, snapshots, damage, a full log."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+import msgspec
+import pytest
+
+from fairlead_bus import lease
+from fairlead_bus import service as shell
+from fairlead_bus.memory import MemoryHub
+from fairlead_bus.port import Bus, StaleWriter
+from fairlead_bus.service import EXIT_DAMAGED, EXIT_OK, EXIT_STEPPED_DOWN, Service
+from fairlead_bus.snapshots import Snapshot
+from fairlead_bus.source import CommandSource
+from fairlead_bus.steady_clock import SteadyClock
+from fairlead_schemas import subjects
+from tests.bus.commits import commit
+from tests.bus.counting import CountingCore, command
+from tests.bus.worlds import World
+
+CMD = subjects.cmd("queue")
+
+
+def service(bus: Bus, instance: str = "a") -> Service[CountingCore]:
+    """A service around the counting core."""
+    return Service(bus, CountingCore, writer="queue", sources=[CommandSource("queue")], instance=instance)
+
+
+async def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait for a condition, or fail."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 -- what is awaited is another service's doing
+            await asyncio.sleep(0.01)
+
+
+async def crash(task: "asyncio.Task[int]") -> None:
+    """End a service with no chance to tidy up."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_commands_are_decided_once_over_crashes(world: World):
+    """After each crash the next process resumes exactly at the cursor in the log."""
+    bus = await world.connect()
+    for round_number in range(4):
+        running = service(await world.connect())
+        task = asyncio.create_task(running.run())
+        for number in range(25):
+            await bus.append(subjects.CMD, CMD, command(round_number * 25 + number))
+        wanted = round_number * 25 + 10
+        await until(lambda r=running, w=wanted: len(r.core.ids) >= w)
+        await crash(task)
+    last = service(await world.connect())
+    task = asyncio.create_task(last.run())
+    await until(lambda: len(last.core.ids) >= 100)
+    await last.stop()
+    assert await asyncio.wait_for(task, 10) == EXIT_OK
+    assert last.core.ids == [f"c{number}" for number in range(100)]
+
+
+async def test_restored_state_equals_a_fold_of_the_log(world: World):
+    """Snapshot plus tail gives the same bytes as the whole log, and the snapshot is really used."""
+    bus = await world.connect()
+    first = service(bus)
+    task = asyncio.create_task(first.run())
+    for number in range(30):
+        await bus.append(subjects.CMD, CMD, command(number))
+    await until(lambda: len(first.core.ids) == 30)
+    await first.stop()
+    assert await asyncio.wait_for(task, 10) == EXIT_OK  # a clean stop leaves a snapshot
+    second = service(await world.connect())
+    task = asyncio.create_task(second.run())
+    await until(lambda: second.leading)
+    assert second.core.snapshot() == first.core.snapshot()
+    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=5))
+    assert answer["sequence"] == second.folded
+    assert second.reader.chain.last == first.folded, "only the tail behind the snapshot was read"
+    await crash(task)
+
+
+async def test_second_process_waits_for_the_lease_and_then_takes_over(world: World):
+    """Two at once: one leads; when it stops, the other goes on where it left."""
+    bus = await world.connect()
+    first, second = service(await world.connect(), "a"), service(await world.connect(), "b")
+    leading = asyncio.create_task(first.run())
+    await until(lambda: first.leading)
+    standby = asyncio.create_task(second.run())
+    await bus.append(subjects.CMD, CMD, command(1))
+    await until(lambda: first.core.ids == ["c1"])
+    assert not second.leading
+    await first.stop()
+    assert await asyncio.wait_for(leading, 10) == EXIT_OK
+    await until(lambda: second.leading)
+    await bus.append(subjects.CMD, CMD, command(2))
+    await until(lambda: second.core.ids == ["c1", "c2"])
+    await crash(standby)
+
+
+async def test_of_two_leaders_one_steps_down(world: World):
+    """Same lease holder twice (so the lease lets both in): the fence lets one commit, the other leaves with 75."""
+    bus = await world.connect()
+    services = [service(await world.connect(), "same") for _ in range(2)]
+    tasks = [asyncio.create_task(each.run()) for each in services]
+    await until(lambda: all(each.leading for each in services))
+    for number in range(20):
+        await bus.append(subjects.CMD, CMD, command(number))
+    done, pending = await asyncio.wait(tasks, timeout=15, return_when=asyncio.FIRST_COMPLETED)
+    assert [task.result() for task in done] == [EXIT_STEPPED_DOWN]
+    survivor = services[tasks.index(next(iter(pending)))]
+    await until(lambda: len(survivor.core.ids) == 20)
+    assert survivor.core.ids == [f"c{number}" for number in range(20)]
+    await crash(next(iter(pending)))
+
+
+async def test_foreign_commit_under_our_name_makes_us_step_down(world: World):
+    """Somebody else's commit in our chain is not built upon, even though the fence would let us."""
+    bus = await world.connect()
+    running = service(bus)
+    task = asyncio.create_task(running.run())
+    await until(lambda: running.leading)
+    await bus.append(subjects.LOG, subjects.log("queue"), commit(1, None))
+    assert await asyncio.wait_for(task, 10) == EXIT_STEPPED_DOWN
+
+
+async def test_damaged_log_stops_the_service(world: World):
+    """A commit that does not fit the chain is a stop, with a code of its own."""
+    bus = await world.connect()
+    await bus.append(subjects.LOG, subjects.log("placer"), commit(7, None, writer="placer"))
+    assert await asyncio.wait_for(service(bus).run(), 10) == EXIT_DAMAGED
+
+
+async def test_undecodable_message_is_passed_to_the_core_and_the_service_goes_on(world: World):
+    """Poison arrives as an input of its own; what comes behind it is decided."""
+    bus = await world.connect()
+    running = service(bus)
+    task = asyncio.create_task(running.run())
+    for payload in (b"not json", b'[{"type":"CancelJob","id":"bad"}]', command(1)):
+        await bus.append(subjects.CMD, CMD, payload)
+    await until(lambda: len(running.core.ids) == 3)
+    assert running.core.ids == ["", "bad", "c1"]
+    await crash(task)
+
+
+async def test_service_waits_out_a_server_restart(world: World):
+    """The server dies and comes back under a running service; nothing is lost or doubled."""
+    bus = await world.connect()
+    running = service(await world.connect())
+    task = asyncio.create_task(running.run())
+    await bus.append(subjects.CMD, CMD, command(1))
+    await until(lambda: running.core.ids == ["c1"])
+    back = asyncio.Event()
+    bus.on_reconnect(back.set)
+    await world.stop_server()
+    await world.start_server()
+    await asyncio.wait_for(back.wait(), 15)
+    await bus.append(subjects.CMD, CMD, command(2))
+    await until(lambda: running.core.ids == ["c1", "c2"])
+    await crash(task)
+
+
+async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
+    small_world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """Commands wait in CMD while the log is full; the service neither dies nor drops them."""
+    monkeypatch.setattr(shell, "FULL_RETRY_S", 0.05)
+    bus = await small_world.connect()
+    running = service(await small_world.connect())
+    task = asyncio.create_task(running.run())
+    await until(lambda: running.leading)
+    for number in range(400):
+        await bus.append(subjects.CMD, CMD, command(number))
+    decided = -1
+    while decided != len(running.core.ids):
+        decided = len(running.core.ids)
+        await asyncio.sleep(0.5)
+    assert 0 < decided < 400 and not task.done()
+    await crash(task)
+
+
+async def test_lease_expires_when_its_holder_dies(world: World):
+    """A holder that vanished is succeeded after the lease has run out; the old one then notices."""
+    bus = await world.connect()
+    old, new = lease.Lease(bus, "queue", "old"), lease.Lease(await world.connect(), "queue", "new")
+    await asyncio.wait_for(old.acquire(), 5)
+    await asyncio.wait_for(new.acquire(), 10)
+    await asyncio.wait_for(old.keep(), 10)
+    with pytest.raises(StaleWriter):
+        await bus.put(subjects.LEASE, "queue", b"x", expected=old.revision)
+
+
+class Reshaped(CountingCore):
+    """Another version of the code: it cannot read what the one before wrote."""
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self:
+        raise msgspec.ValidationError("expected field `more`")
+
+
+async def test_a_snapshot_of_another_shape_is_passed_over_and_the_log_folded(world: World):
+    """State is disposable: an upgrade whose state has another shape starts, and later snapshots are its own."""
+    bus = await world.connect()
+    for core_type, count in ((CountingCore, 10), (Reshaped, 20)):
+        running = Service(bus, core_type, writer="queue", sources=[CommandSource("queue")], instance="a")
+        task = asyncio.create_task(running.run())
+        for number in range(count - 10, count):
+            await bus.append(subjects.CMD, CMD, command(number))
+        await until(lambda r=running, c=count: len(r.core.ids) == c)
+        await running.stop()
+        assert await asyncio.wait_for(task, 10) == EXIT_OK
+    assert running.core.ids == [f"c{number}" for number in range(20)]
+
+
+async def test_a_snapshot_builds_on_the_very_commits_that_the_log_holds():
+    """A log that was replaced under its name, and has grown past the snapshot since, is damaged, not continued."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    running = service(bus)
+    task = asyncio.create_task(running.run())
+    await bus.append(subjects.CMD, CMD, command(1))
+    await until(lambda: running.core.ids == ["c1"])
+    await running.stop()
+    assert await asyncio.wait_for(task, 10) == EXIT_OK
+    hub.truncate(subjects.LOG, 0)
+    await bus.append(subjects.LOG, subjects.log("queue"), commit(1, None, text="another history"))
+    assert await asyncio.wait_for(service(bus).run(), 10) == EXIT_DAMAGED
+
+
+async def test_a_snapshot_that_is_stored_during_a_start_is_no_damage(monkeypatch: pytest.MonkeyPatch):
+    """The leader before us stores its last one between our two questions (simulator seed 635 of a planted bug)."""
+    hub = MemoryHub()
+    first, second = service(hub.connect()), service(hub.connect())
+    load = second._snapshots.load
+
+    async def late(created: str) -> list[Snapshot]:
+        task = asyncio.create_task(first.run())
+        await first.bus.append(subjects.CMD, CMD, command(1))
+        await until(lambda: first.core.ids == ["c1"])
+        await first.stop()
+        await task
+        return await load(created)
+
+    monkeypatch.setattr(second._snapshots, "load", late)
+    task = asyncio.create_task(second.run())
+    await until(lambda: second.leading)
+    assert second.core.ids == ["c1"]
+    await crash(task)
+
+
+async def test_time_goes_on_slowly_when_the_wall_clock_was_set_back(monkeypatch: pytest.MonkeyPatch):
+    """It never falls, timers still come, and the wall clock is met again; a commit's time is never undercut."""
+    wall, elapsed = [1_000 * 10**9], [0.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: elapsed[0])
+    clock = SteadyClock(lambda: wall[0])
+    assert clock.now() == wall[0]
+    wall[0] -= 100 * 10**9
+    seen = [clock.now()]
+    for _ in range(300):
+        wall[0], elapsed[0] = wall[0] + 10**9, elapsed[0] + 1.0
+        seen.append(clock.now())
+    assert seen[:4] == [1_000 * 10**9 + n * 10**9 // 2 for n in range(4)]
+    assert seen[-1] == wall[0] and seen == sorted(seen)
+    clock.reach(wall[0] + 5)
+    assert clock.now() == wall[0] + 5
