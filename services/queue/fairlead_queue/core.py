@@ -1,0 +1,77 @@
+"""The queue's core: state folded by `evolve`, read by `decide`. Pure: no clock, no bus, no logging."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_queue import snapshot
+from fairlead_queue.decide import decide
+from fairlead_queue.evolve import evolve
+from fairlead_queue.state import State
+from fairlead_schemas.commit import Commit
+
+
+class QueueCore:
+    """Implements `fairlead_bus.core.Core` for the writer "queue"."""
+
+    writer = "queue"
+
+    def __init__(self) -> None:
+        self.state = State()
+        # Memo, not state: deciding twice upon the same state and time is known to bring nothing.
+        self._folded = 0
+        self._quiet_at = -1
+
+    def evolve(self, seq: int, commit: Commit) -> None:
+        """Fold one commit of any writer."""
+        evolve(self.state, seq, commit)
+        self._folded += 1
+
+    def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
+        """What to commit now. Inputs are CMD messages: lists of queue commands and `Undecodable`."""
+        if not inputs and self._quiet_at == self._folded and not self._is_due(now_ns):
+            return NOTHING
+        events, full = decide(self.state, inputs, now_ns)
+        if not inputs and not events and not full:
+            self._quiet_at = self._folded
+        cursors = {each.source: each.position for each in inputs}
+        return Decision(list(events), cursors)
+
+    def split(self, item: Input) -> list[Input]:
+        """There are no inputs but commands."""
+        return []
+
+    def reject(self, item: Input, error: str, now_ns: int) -> Decision:
+        """There are no inputs but commands."""
+        return NOTHING
+
+    def wake_at(self) -> int | None:
+        """0 until a decision upon the state as it is has brought nothing; then the next timer."""
+        if self._quiet_at != self._folded:
+            return 0
+        timers = self.state.timers
+        return timers[0][0] if timers else None
+
+    def _is_due(self, now_ns: int) -> bool:
+        timers = self.state.timers
+        return bool(timers) and timers[0][0] <= now_ns
+
+    def snapshot(self) -> bytes:
+        """Canonical bytes of the state."""
+        return snapshot.dump(self.state)
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self:
+        """The inverse of `snapshot`."""
+        core = cls()
+        core.state = snapshot.load(data)
+        return core
+
+    def statistics(self) -> dict[str, int]:
+        """Sizes, for logs and metrics."""
+        state = self.state
+        return {
+            "queues": len(state.queues), "classes": len(state.classes), "live": len(state.jobs),
+            "in_line": state.in_line, "open": state.open, "parked_open": state.parked_open,
+            "finished": len(state.finished), "keys": len(state.keys), "timers": len(state.timers),
+        }  # fmt: skip

@@ -1,0 +1,36 @@
+"""Every bound of the queue service, by name."""
+
+from fairlead_schemas.commit import COMMIT_BYTES_MAX
+from fairlead_schemas.quantities import SECOND_NS
+
+#: Open offers of classes that are not parked: what the placer may look ahead over.
+WINDOW_OFFERS_MAX = 1024
+#: Open offers of one parked class: enough to go on at once when capacity comes back.
+PARKED_OFFERS_MAX = 16
+#: After this many offers have passed the first waiting job of a queue at its quota, the queue
+#: offers nothing behind that job until it fits.
+PASSES_MAX = 64
+
+#: Finished jobs kept in folded state, and how many leave it at once.
+FINISHED_JOBS_MAX = 10_000
+RETIRE_CHUNK = 1_000
+#: Keyed submits that are remembered.
+KEYS_MAX = 50_000
+
+#: Delay before each attempt after a loss that was not the job's doing; its length is the budget. The
+#: first is immediate: the lost node has already waited out its lease, the restarted agent is back.
+LOSS_DELAYS_NS = (0, 120 * SECOND_NS, 600 * SECOND_NS)
+#: Attempts that could not be started and are tried again at once, before the user's own retries count.
+FREE_STARTS_MAX = 1
+
+#: What a commit may hold, and what its events are counted as before they are encoded.
+COMMIT_BYTES_BUDGET = COMMIT_BYTES_MAX - 8 * 1024
+#: Of these, kept for the answers to one decision's commands (the source takes at most 400, of 96 KiB).
+COMMANDS_BYTES = 160 * 1024
+EVENT_BYTES = 200
+ANSWER_BYTES = 400
+SUBMIT_BYTES = 450
+
+#: Characters kept of a message that came from elsewhere: of an undecodable command, of a run's end.
+UNDECODABLE_CHARS_MAX = 100
+MESSAGE_CHARS_MAX = 500

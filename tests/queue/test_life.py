@@ -1,0 +1,364 @@
+"""One job's life: given events, when a command or an event, then events."""
+
+import pytest
+
+from fairlead_schemas import commands as cmd
+from fairlead_schemas import events as ev
+from tests.queue.world import SECOND, SPEC, World, kinds, request
+
+
+def test_an_empty_log_begins_with_the_default_queue() -> None:
+    """Somebody must be able to submit before anybody has configured anything."""
+    world = World()
+    assert world.log[0].events == [ev.QueueConfigured(cause="clock", path="default")]
+    assert world.settle() == []
+
+
+def test_a_submit_is_accepted_and_offered_in_one_commit() -> None:
+    """An idle cluster costs one fsync, not two; both events name the command."""
+    world = World()
+    submitted, offered = world.ask(world.submission(2, id="c-1", retries=2, total_ns=5, priority=70))
+    assert submitted == ev.JobSubmitted(
+        cause="cmd:c-1", job="1", name="job", queue="default", user="ada", request=request(2), spec=SPEC,
+        retries=2, total_ns=5, priority=70,
+    )  # fmt: skip
+    assert (offered.cause, offered.job, offered.attempt) == ("cmd:c-1", "1", 1)
+    assert world.settle() == []
+
+
+def test_a_whole_life_ends_in_success() -> None:
+    """submitted, offered, placed, running, ended, succeeded; the end names the run's end as its cause."""
+    world = World()
+    job = world.submit()
+    assert world.of(job) == "offered"
+    world.place(job)
+    assert world.of(job) == "placed"
+    world.start(job)
+    assert world.of(job) == "running"
+    world.end(job)
+    assert world.settle() == [ev.JobSucceeded(cause=f"{len(world.log) - 1}.0", job=job, attempt=1)]
+    assert world.of(job) == "succeeded"
+    assert world.state.jobs == {}
+    assert world.state.classes == {}
+
+
+def test_a_run_that_never_fully_started_may_end_too() -> None:
+    """A process can exit before its start was seen; the end counts, from placed."""
+    world = World()
+    job = world.submit()
+    world.place(job)
+    world.end(job)
+    assert kinds(world.settle()) == ["JobSucceeded"]
+
+
+def test_a_failed_exit_without_retries_fails_with_its_numbers() -> None:
+    """Exit code, signal and message of the run stand in the end event."""
+    world = World()
+    job = world.submit()
+    world.run(job)
+    world.end(job, 137, signal=9, message="killed")
+    (failed,) = world.settle()
+    assert failed == ev.JobFailed(
+        cause=f"{len(world.log) - 1}.0",
+        job=job,
+        reason="exit_code",
+        attempt=1,
+        exit_code=137,
+        signal=9,
+        message="killed",
+    )
+
+
+def test_retries_are_attempts_after_the_first() -> None:
+    """retries 2 gives three attempts, numbered, and then the failure."""
+    world = World()
+    job = world.submit(retries=2)
+    for attempt in (1, 2):
+        world.run(job)
+        world.end(job, 1)
+        requeued, offered = world.settle()
+        assert (requeued.reason, requeued.attempt, requeued.not_before_ns) == ("retry", attempt + 1, 0)
+        assert (offered.job, offered.attempt) == (job, attempt + 1)
+    world.run(job)
+    world.end(job, 1)
+    assert kinds(world.settle()) == ["JobFailed"]
+
+
+def test_losses_have_their_own_budget_and_delays() -> None:
+    """Three attempts after a loss, at once, after 120 s and 600 s; the user's retries are untouched."""
+    world = World()
+    job = world.submit(retries=1)
+    for delay_s in (0, 120, 600):
+        world.run(job)
+        world.end(job, None, "node_lost", released=())
+        (requeued, *_) = world.step()
+        assert requeued.reason == "node_lost"
+        assert requeued.not_before_ns == (world.now + delay_s * SECOND if delay_s else 0)
+        if delay_s:
+            assert world.settle() == []
+            assert world.core.wake_at() == requeued.not_before_ns
+            world.now += delay_s * SECOND - 1
+            assert world.settle() == []
+            world.now += 1
+        assert kinds(world.settle())[-1] == "JobOffered"
+    assert world.state.jobs[job].failures == 0
+    world.run(job)
+    world.end(job, None, "node_rebooted", released=())
+    (failed,) = world.settle()
+    assert (failed.reason, failed.attempt) == ("infrastructure", 4)
+
+
+def test_a_drain_costs_nothing() -> None:
+    """However often people drain, the job goes back to the queue at once and keeps its budgets."""
+    world = World()
+    job = world.submit()
+    for attempt in range(2, 8):
+        world.run(job)
+        world.end(job, 143, "stopped", drained=True)
+        requeued, _ = world.settle()
+        assert (requeued.reason, requeued.attempt, requeued.not_before_ns) == ("drained", attempt, 0)
+    assert (world.state.jobs[job].losses, world.state.jobs[job].failures) == (0, 0)
+
+
+def test_a_drained_run_that_ended_well_has_succeeded() -> None:
+    """Work that is done is not done again."""
+    world = World()
+    job = world.submit()
+    world.run(job)
+    world.end(job, 0, drained=True)
+    assert kinds(world.settle()) == ["JobSucceeded"]
+
+
+def test_a_failed_start_is_tried_once_more_and_then_fails() -> None:
+    """The second try may be elsewhere; a program that is not there is not tried for ever."""
+    world = World()
+    job = world.submit()
+    world.place(job)
+    world.end(job, None, "start_failed", message="no such file")
+    requeued, _ = world.settle()
+    assert requeued.reason == "start_failed"
+    world.place(job)
+    world.end(job, None, "start_failed", message="no such file")
+    (failed,) = world.settle()
+    assert (failed.reason, failed.message) == ("start_failed", "no such file")
+
+
+def test_an_end_nobody_saw_counts_as_a_loss() -> None:
+    """exit_unknown may have been a success or not: it is run again within the budget of losses."""
+    world = World()
+    job = world.submit()
+    world.run(job)
+    world.end(job, None, "exit_unknown")
+    requeued, _ = world.settle()
+    assert requeued.reason == "exit_unknown"
+
+
+def test_a_scheduled_job_waits_for_its_start() -> None:
+    """It is not offered before, and the core says when to wake."""
+    world = World()
+    job = world.submit(start_at_ns=world.now + 60 * SECOND)
+    assert world.of(job) == "scheduled"
+    assert world.settle() == []
+    assert world.core.wake_at() == world.now + 60 * SECOND
+    world.now += 60 * SECOND
+    assert kinds(world.settle()) == ["JobQueued", "JobOffered"]
+
+
+def test_a_released_job_still_waits_for_its_start() -> None:
+    """Holding and releasing is no way round the start time."""
+    world = World()
+    job = world.submit(start_at_ns=world.now + 60 * SECOND)
+    world.hold(job)
+    assert isinstance(world.release(job), ev.JobReleased)
+    assert world.settle() == []
+    world.now += 60 * SECOND
+    assert kinds(world.settle()) == ["JobQueued", "JobOffered"]
+
+
+def test_the_time_limit_stops_a_run() -> None:
+    """Counted from RunStarted; the failure says time_limit, and no retry follows."""
+    world = World()
+    job = world.submit(total_ns=10 * SECOND, retries=5)
+    world.place(job)
+    world.now += 100 * SECOND
+    world.start(job)
+    assert world.settle() == []
+    assert world.core.wake_at() == world.now + 10 * SECOND
+    world.now += 10 * SECOND
+    assert world.settle() == [ev.JobStopRequested(cause="clock", job=job, attempt=1, reason="time_limit")]
+    world.end(job, 143, "stopped")
+    (failed,) = world.settle()
+    assert (failed.reason, failed.exit_code) == ("time_limit", 143)
+
+
+def test_a_run_that_ended_in_time_leaves_no_timer() -> None:
+    """Nothing wakes for it later."""
+    world = World()
+    job = world.submit(total_ns=10 * SECOND)
+    world.run(job)
+    world.end(job)
+    world.settle()
+    assert world.state.timers == []
+    assert world.core.wake_at() is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "exit_code", "end"),
+    [("stopped", 143, "cancelled"), ("stopped", 0, "cancelled"), ("exited", 1, "cancelled"),
+     ("exited", 0, "succeeded"), ("node_lost", None, "cancelled")],
+)  # fmt: skip
+def test_cancelling_a_run(outcome: ev.RunOutcome, exit_code: int | None, end: str) -> None:
+    """It ends as cancelled however the run ended, unless it ended well by itself before the stop took effect."""
+    world = World()
+    job = world.submit(retries=3)
+    world.run(job)
+    stop = world.cancel(job)
+    assert (stop.reason, stop.by, stop.attempt) == ("cancelled", "bob", 1)
+    assert world.of(job) == "stopping"
+    world.end(job, exit_code, outcome)
+    world.settle()
+    assert world.of(job) == end
+
+
+def test_a_stop_that_crosses_the_end_of_the_run() -> None:
+    """The run had ended with 0 when the stop was decided without knowing: it succeeded."""
+    world = World()
+    job = world.submit()
+    world.run(job)
+    world.end(job, 0)
+    world.fold("queue", [ev.JobStopRequested(cause="cmd:x", job=job, attempt=1, reason="cancelled", by="bob")])
+    assert kinds(world.settle()) == ["JobSucceeded"]
+
+
+def test_cancelling_an_offer_waits_for_the_placer() -> None:
+    """The placer alone decides an offer's fate: OfferReturned makes the cancel true."""
+    world = World()
+    job = world.submit()
+    assert isinstance(world.cancel(job), ev.JobStopRequested)
+    assert world.settle() == []
+    world.give_back(job)
+    (cancelled,) = world.settle()
+    assert cancelled == ev.JobCancelled(cause=f"{len(world.log) - 1}.0", job=job, by="bob", attempt=1)
+
+
+def test_a_stop_that_crosses_the_placement() -> None:
+    """Placed although it was to be cancelled: the run is stopped, and its end cancels the job."""
+    world = World()
+    job = world.submit()
+    world.cancel(job)
+    world.place(job)
+    assert world.of(job) == "stopping"
+    assert world.settle() == []
+    world.start(job)
+    world.end(job, 143, "stopped")
+    world.settle()
+    assert world.of(job) == "cancelled"
+
+
+def test_a_stop_that_crosses_a_returned_offer() -> None:
+    """The recalled offer was back already: nothing runs, so nothing has to end first."""
+    world = World()
+    job = world.submit()
+    world.hold(job)
+    world.give_back(job)
+    world.fold("queue", [ev.JobStopRequested(cause="cmd:x", job=job, attempt=1, reason="cancelled", by="bob")])
+    assert kinds(world.settle()) == ["JobCancelled"]
+
+
+@pytest.mark.parametrize("prepare", ["scheduled", "held"])
+def test_cancelling_what_waits_ends_it_at_once(prepare: str) -> None:
+    """No placer is involved."""
+    world = World()
+    job = world.submit(start_at_ns=world.now + SECOND)
+    if prepare == "held":
+        world.hold(job)
+    assert world.cancel(job) == ev.JobCancelled(cause=f"cmd:c{world.asked - 1}", job=job, by="bob", attempt=1)
+    assert world.state.timers == []
+
+
+def test_holding_an_offer_recalls_it() -> None:
+    """Recalled, returned, held by the one who asked; released, it is offered again as the same attempt."""
+    world = World()
+    job = world.submit()
+    recalled = world.hold(job)
+    assert (recalled.reason, recalled.by) == ("hold", "bob")
+    world.give_back(job)
+    assert world.settle() == [ev.JobHeld(cause=f"{len(world.log) - 1}.0", job=job, by="bob")]
+    assert world.settle() == []
+    world.release(job)
+    (offered,) = world.settle()
+    assert (offered.job, offered.attempt) == (job, 1)
+
+
+def test_a_hold_that_comes_too_late_has_no_effect() -> None:
+    """The job was placed meanwhile: it runs and ends as if nobody had asked."""
+    world = World()
+    job = world.submit()
+    world.hold(job)
+    world.run(job)
+    world.end(job)
+    assert kinds(world.settle()) == ["JobSucceeded"]
+
+
+def test_a_hold_that_crosses_a_placement() -> None:
+    """JobRecalled may stand in the log after JobPlaced; it moves nothing."""
+    world = World()
+    job = world.submit(retries=1)
+    world.place(job)
+    world.fold("queue", [ev.JobRecalled(cause="cmd:x", job=job, attempt=1, reason="hold", by="bob")])
+    world.start(job)
+    world.end(job, 1)
+    assert kinds(world.settle()) == ["JobRequeued", "JobOffered"]
+
+
+def test_a_late_event_about_an_earlier_attempt_moves_nothing() -> None:
+    """Only capacity is taken from it."""
+    world = World()
+    job = world.submit(retries=1)
+    world.run(job)
+    world.end(job, 1)
+    world.settle()
+    capacity = world.state.capacity
+    world.says(ev.AllocationReleased(cause="report:n1:4", job=job, attempt=1, node="n1"))
+    assert (world.of(job), world.state.capacity) == ("offered", capacity + 1)
+
+
+def test_refusals_name_what_stands_against_them() -> None:
+    """Unknown: not_found. Ended, stopping, wrong state: conflict, with the state. The state stays as it was."""
+    world = World()
+    job = world.submit()
+    assert world.cancel("77").code == "not_found"
+    assert world.hold("x y z").code == "not_found"
+    released = world.release(job)
+    assert (released.code, released.message) == ("conflict", f"job {job} is offered, not held")
+    world.run(job)
+    assert world.hold(job).message == f"job {job} is running; only a job that waits can be held"
+    world.cancel(job)
+    assert world.cancel(job).message == f"job {job} is already being stopped"
+    world.end(job, 143, "stopped")
+    world.settle()
+    again = world.cancel(job)
+    assert (again.code, again.message) == ("conflict", f"job {job} has already ended: cancelled")
+
+
+def test_commands_of_one_message_see_each_other() -> None:
+    """Held, released, cancelled, cancelled again: each is decided upon what the one before left."""
+    world = World()
+    job = world.submit(start_at_ns=world.now + SECOND)
+    events = world.ask(
+        cmd.HoldJob(id="a", job=job),
+        cmd.ReleaseJob(id="b", job=job),
+        cmd.CancelJob(id="c", job=job),
+        cmd.CancelJob(id="d", job=job),
+    )
+    assert kinds(events) == ["JobHeld", "JobReleased", "JobCancelled", "CommandRejected"]
+
+
+def test_a_command_that_meets_the_end_of_its_job() -> None:
+    """The run has ended and the cancel arrives in the same cycle: the end stands, the cancel is refused."""
+    world = World()
+    job = world.submit()
+    world.run(job)
+    world.end(job)
+    ended, answer = world.ask(cmd.CancelJob(id="c", job=job))
+    assert (type(ended), answer.code) == (ev.JobSucceeded, "conflict")

@@ -1,0 +1,270 @@
+"""Whose turn it is: order, quota, the window, parked classes, recalls."""
+
+from fairlead_queue.limits import PARKED_OFFERS_MAX, PASSES_MAX, WINDOW_OFFERS_MAX
+from fairlead_schemas import events as ev
+from tests.queue.world import World, kinds, request
+
+
+def fill(world: World, count: int, gpus: int = 1, **more: object) -> list[str]:
+    """Submit many; their ids."""
+    events = world.ask(*(world.submission(gpus, **more) for _ in range(count)))
+    return [event.job for event in events if isinstance(event, ev.JobSubmitted)]
+
+
+def recalls(world: World) -> list[tuple[str, str]]:
+    """(job, reason) of every recall in the log, in order."""
+    return [(e.job, e.reason) for commit in world.log for e in commit.events if isinstance(e, ev.JobRecalled)]
+
+
+def test_priority_goes_before_submit_order() -> None:
+    """Offers of one commit stand in rank order: priority descending, then first come."""
+    world = World()
+    events = world.ask(*(world.submission(gpus, priority=p) for gpus, p in ((1, 10), (1, 90), (2, 90), (1, 50))))
+    offers = [event for event in events if isinstance(event, ev.JobOffered)]
+    assert [offer.job for offer in offers] == ["2", "3", "4", "1"]
+    assert [offer.rank for offer in offers] == sorted(offer.rank for offer in offers)
+
+
+def test_quota_holds_back_and_lets_others_pass() -> None:
+    """A job over its queue's quota waits; smaller ones of the queue and all of other queues go on."""
+    world = World()
+    world.quota("small", 4)
+    big = world.submit(3, queue="small")
+    waits = world.submit(2, queue="small")
+    passes = world.submit(1, queue="small")
+    other = world.submit(8)
+    assert world.offered() == [big, passes, other]
+    world.run(big)
+    world.end(big)
+    assert [event.job for event in world.settle()] == [big, waits]
+    assert world.state.queues["small"].charged == 3000
+
+
+def test_a_request_above_the_whole_quota_waits_and_blocks_nobody() -> None:
+    """Accepted: the quota may be raised. Then it is offered."""
+    world = World()
+    world.quota("small", 2)
+    big = world.submit(4, queue="small")
+    little = world.submit(1, queue="small")
+    assert world.offered() == [little]
+    world.quota("small", None)
+    world.settle()
+    assert world.offered() == [big, little]
+
+
+def test_what_needs_no_gpu_is_not_held_by_a_gpu_quota() -> None:
+    """Quota zero, no GPU: it goes."""
+    world = World()
+    world.quota("none", 0)
+    job = world.submit(0, queue="none")
+    waits = world.submit(1, queue="none")
+    assert (world.offered(), world.of(waits)) == ([job], "queued")
+
+
+def test_quota_is_free_when_the_run_has_ended_not_when_it_is_asked_to() -> None:
+    """A stopping run is charged until its end."""
+    world = World()
+    world.quota("small", 1)
+    first = world.submit(queue="small")
+    second = world.submit(queue="small")
+    world.run(first)
+    world.cancel(first)
+    assert world.settle() == []
+    world.end(first, 143, "stopped")
+    assert [(type(e).__name__, e.job) for e in world.settle()] == [("JobCancelled", first), ("JobOffered", second)]
+
+
+def test_the_window_bounds_open_offers() -> None:
+    """Placements make room for as many again, in order."""
+    world = World(careful=False)
+    jobs = [job for _ in range(6) for job in fill(world, 300)]
+    world.settle()
+    assert world.offered() == jobs[:WINDOW_OFFERS_MAX]
+    world.place(*jobs[:10])
+    assert [event.job for event in world.settle()] == jobs[WINDOW_OFFERS_MAX : WINDOW_OFFERS_MAX + 10]
+
+
+def test_a_parked_class_keeps_a_few_offers_open_and_blocks_nobody() -> None:
+    """After a refusal the class stands still at its bound; another class goes on."""
+    world = World()
+    first = world.submit(8)
+    world.refuse(first)
+    fill(world, 40, 8)
+    other = world.submit(1)
+    world.settle()
+    assert len(world.offered()) == PARKED_OFFERS_MAX + 1
+    assert world.of(other) == "offered"
+
+
+def test_a_parked_class_goes_on_when_capacity_changes_or_one_is_placed() -> None:
+    """Either says that the refusal is no longer the last word."""
+    world = World()
+    jobs = fill(world, 1, 8) + fill(world, 1, 8)
+    world.refuse(jobs[0])
+    fill(world, 40, 8)
+    world.settle()
+    world.free_something()
+    world.settle()
+    assert len(world.offered()) == 42
+    world.refuse(jobs[0])
+    fill(world, 10, 8)
+    assert world.settle() == []
+    world.place(jobs[0])
+    world.settle()
+    assert len(world.offered()) == 51
+
+
+def test_a_higher_priority_is_always_offered() -> None:
+    """A parked class at its bound still lets a job through that goes before all its open offers."""
+    world = World()
+    world.refuse(world.submit(8))
+    fill(world, 40, 8)
+    world.settle()
+    urgent = world.submit(8, priority=90)
+    same = world.submit(8, priority=90)
+    assert (world.of(urgent), world.of(same)) == ("offered", "queued")
+    assert world.offered()[0] == urgent
+
+
+def test_refused_offers_give_their_quota_to_jobs_that_can_use_it() -> None:
+    """Recalled, returned, and offered again only after capacity has changed."""
+    world = World()
+    world.quota("small", 8)
+    big = world.submit(8, queue="small")
+    world.refuse(big)
+    little = world.submit(1, queue="small")
+    assert recalls(world) == [(big, "quota")]
+    assert world.settle() == []
+    world.give_back(big)
+    assert [event.job for event in world.settle()] == [little]
+    world.run(little)
+    world.end(little, released=())
+    assert kinds(world.settle()) == ["JobSucceeded"]
+    world.free_something()
+    assert [event.job for event in world.settle()] == [big]
+
+
+def test_a_recall_is_made_only_where_it_helps() -> None:
+    """Nothing is recalled for a job that is parked itself, or that no recall could bring within the quota."""
+    world = World()
+    world.quota("small", 8)
+    running = world.submit(4, queue="small")
+    world.run(running)
+    parked = world.submit(4, queue="small")
+    world.refuse(parked)
+    world.submit(6, queue="small")
+    assert world.settle() == []
+    same_class = world.submit(4, queue="small")
+    assert (world.settle(), world.of(same_class)) == ([], "queued")
+
+
+def test_recalls_take_the_last_offers_and_no_more_than_needed() -> None:
+    """The first in line keep their offers."""
+    world = World()
+    world.quota("small", 8)
+    jobs = [world.submit(2, queue="small") for _ in range(4)]
+    world.refuse(*jobs)
+    world.submit(3, queue="small")
+    assert recalls(world) == [(jobs[3], "quota"), (jobs[2], "quota")]
+    assert world.settle() == []
+
+
+def test_lowering_a_quota_recalls_offers_but_stops_no_run() -> None:
+    """Open offers above the new quota come back, last first; what runs is left alone."""
+    world = World()
+    world.quota("small", 4)
+    jobs = [world.submit(1, queue="small") for _ in range(4)]
+    world.run(jobs[3])
+    world.quota("small", 2)
+    world.settle()
+    # One is running, so one offer may stay.
+    assert recalls(world) == [(jobs[2], "quota"), (jobs[1], "quota")]
+
+
+def test_a_parked_big_job_and_small_ones_at_the_quota_both_progress() -> None:
+    """A queue at its quota on a full cluster: the big job is asked back, small ones run, and after a bounded
+    number of passes the queue waits for the big one, which then runs. Events stay bounded by what runs."""
+    world = World()
+    world.quota("small", 8)
+    free, small_runs, big_ran, events = 4, 0, False, 0
+    big = world.submit(8, queue="small")
+    smalls = fill(world, 300, 1, queue="small")
+    running: list[str] = []
+    for _ in range(2_000):
+        events += len(world.settle())
+        for job in world.offered():
+            if world.state.jobs[job].recall:
+                world.give_back(job)
+            elif job == big and not running and free == 8:
+                big_ran = True
+                world.run(big)
+                world.end(big)
+            elif job == big:
+                world.refuse(big)
+            elif free:
+                free -= 1
+                running.append(job)
+                world.run(job)
+        events += len(world.settle())
+        if running:
+            world.end(running.pop(0))
+            free += 1
+            small_runs += 1
+        # Once the others have left, the cluster is this queue's own.
+        if small_runs == 50 and free + len(running) == 4:
+            free += 4
+            world.free_something()
+        if big_ran:
+            break
+    assert big_ran
+    assert 50 <= small_runs <= 50 + 3 * PASSES_MAX < len(smalls)
+    assert events <= 8 * (small_runs + 2)
+
+
+def test_the_first_job_is_passed_only_so_often() -> None:
+    """A stream of small jobs cannot starve a big one of the same queue: after PASSES_MAX the quota drains for it."""
+    world = World()
+    world.quota("small", 2)
+    running = [world.submit(1, queue="small"), world.submit(1, queue="small")]
+    big = world.submit(2, queue="small")
+    world.run(*running)
+    passed = 0
+    while world.of(big) == "queued":
+        world.submit(1, queue="small")
+        if running:
+            world.end(running.pop(0))
+        world.settle()
+        for job in world.offered():
+            if job != big:
+                passed += 1
+                world.run(job)
+                running.append(job)
+        assert passed <= PASSES_MAX + 2
+    assert world.of(big) == "offered"
+    assert passed >= PASSES_MAX
+
+
+def test_deciding_twice_upon_the_same_state_is_free() -> None:
+    """The second decision is the memo's, and equal."""
+    world = World()
+    world.submit(1)
+    world.settle()
+    assert world.core.wake_at() is None
+    assert world.decide() == []
+
+
+def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
+    """Many classes, each refused: the next decision offers nothing and recalls nothing."""
+    world = World(careful=False)
+    for cpu in range(1, 101):
+        world.ask(*(world.submission(request=request(1, cpu=cpu)) for _ in range(30)))
+    world.settle()
+    for _ in range(100):
+        unparked = {k.request: k for k in world.state.classes.values() if k.open and not world.state.parked(k)}
+        first_of = {world.state.jobs[job].lane.klass.request: job for job in reversed(world.offered())}
+        if not unparked:
+            break
+        world.refuse(*(first_of[asked] for asked in unparked))
+        world.settle()
+    assert world.settle() == []
+    assert world.state.open >= 100 * PARKED_OFFERS_MAX
