@@ -1,0 +1,73 @@
+"""The placer as a core: one writer of the log, runnable live, in the simulator and in replay."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_placer import reports, snapshot
+from fairlead_placer.decide import decide
+from fairlead_placer.evolve import fold
+from fairlead_placer.state import DRAINING, State
+from fairlead_schemas.commit import Commit
+
+
+class PlacerCore:
+    """`fairlead_bus.core.Core` for the placer. `state` is for reading."""
+
+    writer = "placer"
+
+    def __init__(self) -> None:
+        self.state = State()
+        self._more = False
+        self._crowded = False
+        #: Version of the index at which there was nothing to decide: without inputs there still is nothing.
+        self._quiet_at = -1
+
+    def evolve(self, seq: int, commit: Commit) -> None:
+        """Fold one commit."""
+        fold(self.state, seq, commit)
+
+    def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
+        """What to commit now; the state is as it was."""
+        state = self.state
+        if not inputs and state.index.version == self._quiet_at and not state.recalls and not self._due(now_ns):
+            return NOTHING
+        decision, self._more, self._crowded = decide(state, inputs, now_ns, roomy=self._crowded)
+        quiet = not decision.events and not self._more
+        self._quiet_at = state.index.version if quiet else -1
+        return decision
+
+    def split(self, item: Input) -> list[Input]:
+        """A batch of reports, one by one."""
+        return reports.split(item) if item.source == "report" and len(item.body.reports) > 1 else []
+
+    def reject(self, item: Input, error: str, now_ns: int) -> Decision:
+        """A single report is passed over and recorded; of the rest (silence, a return, garbage) nothing remains."""
+        return reports.passed_over(self.state, item.body, error, now_ns) if item.source == "report" else NOTHING
+
+    def wake_at(self) -> int | None:
+        """The next drain's deadline; 0 when the last commit had no room for all."""
+        if self._more:
+            return 0
+        return min(self._deadlines(), default=None)
+
+    def snapshot(self) -> bytes:
+        """All folded state, canonical."""
+        return snapshot.dump(self.state)
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self:
+        """The core that had this snapshot."""
+        core = cls()
+        core.state = snapshot.load(data)
+        return core
+
+    def _due(self, now_ns: int) -> bool:
+        return any(deadline_ns <= now_ns for deadline_ns in self._deadlines())
+
+    def _deadlines(self) -> list[int]:
+        return [
+            node.deadline_ns
+            for node in map(self.state.nodes.__getitem__, self.state.closed)
+            if node.duty == DRAINING and node.deadline_ns
+        ]

@@ -1,0 +1,67 @@
+"""What to commit next: the order in which the rules are asked. Reads state; what it tries, it takes back.
+
+Ends come before placements, so that one commit holds a run's end and what takes its place.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead_bus.core import Decision, Input
+from fairlead_placer import nodes, parking, reports
+from fairlead_placer.draft import Draft
+from fairlead_placer.state import State
+from fairlead_schemas import events as ev
+
+
+class Drawn(NamedTuple):
+    """The next commit, whether there is more to decide at once, and whether that needs a commit of its own."""
+
+    decision: Decision
+    more: bool
+    crowded: bool
+
+
+def decide(state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = False) -> Drawn:
+    """What to commit next. `roomy`: the last draft was crowded."""
+    draft = Draft(state, now_ns, roomy=roomy)
+    state.journal = []
+    try:
+        nodes.fence_lost(draft)
+        for item in inputs:
+            _take(draft, item)
+        _return_offers(draft)
+        nodes.fence_lost(draft)
+        nodes.drains(draft)
+        placed_all = parking.place(draft)
+        more = draft.full or not placed_all
+    finally:
+        state.undo()
+    return Drawn(Decision(draft.events, draft.cursors), more, draft.crowded)
+
+
+def _take(draft: Draft, item: Input) -> None:
+    """Inputs by source: "CMD" a message of commands, "report" a batch, "silent" (node, ns), "heard" a node,
+    "refused" a `reports.Refused`."""
+    match item.source:
+        case "CMD":
+            for asked in item.body:
+                nodes.command(draft, asked)
+            draft.cursors["CMD"] = item.position
+        case "report":
+            reports.batch(draft, item.body)
+        case "refused":
+            reports.refused(draft, item.body)
+        case "silent":
+            nodes.silent(draft, *item.body)
+        case "heard":
+            nodes.heard(draft, item.body, "clock")
+        case _:
+            raise AssertionError(f'expected an input of a known source, found "{item.source}"')
+
+
+def _return_offers(draft: Draft) -> None:
+    for job in sorted(draft.state.recalls):
+        if draft.full:
+            return
+        recall = draft.state.recalls[job]
+        draft.emit(ev.OfferReturned(cause=recall.cause, job=job, attempt=recall.attempt))

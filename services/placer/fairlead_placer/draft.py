@@ -1,0 +1,55 @@
+"""A decision being drawn up: its events, its cursors, its size, and the state with them tried on.
+
+Owns the bounds of a commit. `emit` both notes an event and tries it on the state, so that the next rule sees
+what the last one decided; whoever opened the draft takes it all back with `State.undo`.
+"""
+
+import msgspec
+
+from fairlead_placer.evolve import REPORT_CURSOR, apply
+from fairlead_placer.state import Node, State
+from fairlead_schemas import events as ev
+
+#: Rules stop here; what a rule adds for one more report still fits into COMMIT_EVENTS_MAX and COMMIT_BYTES_MAX.
+EVENTS_SOFT_MAX = 900
+BYTES_SOFT_MAX = 200 * 1024
+#: An event of ordinary size, encoded; the larger kinds state theirs.
+EVENT_BYTES = 160
+
+
+def encoded_bytes(text: str) -> int:
+    """What a text of others takes: a character may take six bytes and more."""
+    return len(msgspec.json.encode(text)) if text else 0
+
+
+class Draft:
+    """What one decide is about to answer."""
+
+    __slots__ = ("bytes", "crowded", "cursors", "events", "now_ns", "roomy", "state")
+
+    def __init__(self, state: State, now_ns: int, *, roomy: bool = False) -> None:
+        self.state = state
+        self.now_ns = now_ns
+        self.events: list[ev.Event] = []
+        self.cursors: dict[str, int] = {}
+        self.bytes = 0
+        #: Set when an event found no room beside the others; the next draft is then `roomy`: reports wait for the
+        #: one after it (agents send them again), or under steady load the large event would never fit.
+        self.crowded = False
+        self.roomy = roomy
+
+    def emit(self, event: ev.Event, size: int = EVENT_BYTES) -> None:
+        """Add an event of about `size` bytes and let the state have it."""
+        apply(self.state, 0, len(self.events), self.now_ns, event)
+        self.events.append(event)
+        self.bytes += size
+
+    def consume(self, node: Node, number: int) -> None:
+        """A report counts as taken up once this is in the log."""
+        self.state.set(node, "reported", number)
+        self.cursors[REPORT_CURSOR + node.name] = number
+
+    @property
+    def full(self) -> bool:
+        """True when no rule may begin anything more in this commit."""
+        return len(self.events) >= EVENTS_SOFT_MAX or self.bytes >= BYTES_SOFT_MAX

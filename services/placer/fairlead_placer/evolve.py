@@ -1,0 +1,314 @@
+"""How events change the state. No rules, no refusals: on a valid log every event applies.
+
+`fold` takes a commit of the log. `apply` takes one event: the same function folds it and lets `decide` try it,
+so what a decision expects of its own events is what they will do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_placer.state import (
+    CORDONED,
+    DRAINED,
+    DRAINING,
+    READY,
+    Job,
+    Node,
+    Offer,
+    Outcome,
+    Recall,
+    Run,
+    State,
+    Verdict,
+    is_uniform,
+    run_key,
+)
+from fairlead_schemas import events as ev
+from fairlead_schemas.commit import Commit
+from fairlead_schemas.ids import array_of
+
+REPORT_CURSOR = "report."
+#: A cause that a parked class has named is not named again within this time, however often it comes and goes.
+NEWS_INTERVAL_NS = 10 * 1_000_000_000
+#: Replaced incarnations that a node remembers, so that an older agent cannot come back as a new one.
+SUPERSEDED_MAX = 8
+
+
+def fold(state: State, seq: int, commit: Commit) -> None:
+    """Fold one commit, whoever wrote it. Events that do not concern the placer change nothing."""
+    own = commit.writer == "placer"
+    for index, event in enumerate(commit.events):
+        apply(state, seq, index, commit.at_ns, event)
+    if own:
+        for name, position in commit.cursors.items():
+            _consume(state, name, position)
+    state.sequence = seq
+
+
+def _consume(state: State, name: str, position: int) -> None:
+    if not name.startswith(REPORT_CURSOR):
+        state.cursors[name] = position
+        return
+    node = state.nodes[name[len(REPORT_CURSOR) :]]
+    if node.reported != position:
+        node.reported = position
+        state.advanced.add(node.name)
+
+
+def apply(state: State, seq: int, index: int, at_ns: int, event: ev.Event) -> None:
+    """Fold one event of the commit at `seq` (0: not committed yet, only tried)."""
+    handler = _HANDLERS.get(type(event))
+    if handler is not None:
+        handler(state, seq, index, at_ns, event)
+
+
+# ---------------------------------------------------------------------------- of the queue
+
+
+def _job_submitted(state: State, seq: int, index: int, at_ns: int, event: ev.JobSubmitted) -> None:
+    # The spec is copied: as decoded it is a view that would keep the whole commit's bytes alive.
+    spec = event.spec.copy()
+    request = state.intern(event.request)
+    state.put(state.jobs, event.job, Job(event.name, event.queue, event.user, event.grace_ns, request, spec))
+
+
+def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOffered) -> None:
+    job = state.jobs.get(array_of(event.job) or event.job)
+    if job is None:
+        return
+    state.close_offer(event.job)
+    state.drop(state.recalls, event.job)
+    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", job.request))
+
+
+def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.JobRecalled) -> None:
+    _want_back(state, event.job, event.attempt, f"{seq}.{index}", "")
+
+
+def _job_stop_requested(state: State, seq: int, index: int, at_ns: int, event: ev.JobStopRequested) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None:
+        stop(state, run, event.reason)
+    else:
+        _want_back(state, event.job, event.attempt, f"{seq}.{index}", event.reason)
+
+
+def _want_back(state: State, job: str, attempt: int, cause: str, reason: str) -> None:
+    """Take the offer out of the running. A commit that places it may be under way: the recall outlives it."""
+    offer = state.offers.get(job)
+    recall = state.recalls.get(job)
+    if offer is not None and offer.attempt == attempt:
+        state.close_offer(job)
+    elif recall is None or recall.attempt != attempt:
+        return
+    state.put(state.recalls, job, Recall(job, attempt, cause, reason or (recall.stop if recall else "")))
+
+
+def _job_finished(
+    state: State, seq: int, index: int, at_ns: int, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled
+) -> None:
+    state.drop(state.jobs, event.job)
+
+
+def _jobs_retired(state: State, seq: int, index: int, at_ns: int, event: ev.JobsRetired) -> None:
+    for job in event.jobs:
+        state.drop(state.jobs, job)
+
+
+# ---------------------------------------------------------------------------- nodes
+
+
+def _node_joined(state: State, seq: int, index: int, at_ns: int, event: ev.NodeJoined) -> None:
+    node = state.nodes.get(event.node)
+    if node is None:
+        state.add_node(Node(event.node, event.incarnation, event.boot_id, event.inventory))
+    else:
+        state.set(node, "superseded", (*node.superseded, node.incarnation)[-SUPERSEDED_MAX:])
+        state.set(node, "incarnation", event.incarnation)
+        state.set(node, "reported", 0)
+        _take_stock(state, node, event.boot_id, event.inventory)
+        state.change(node, lost=False)
+    state.touch(event.node)
+
+
+def _node_changed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeChanged) -> None:
+    _take_stock(state, state.nodes[event.node], event.boot_id, event.inventory)
+    state.touch(event.node)  # its desired state names the boot that it is meant for
+
+
+def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory) -> None:
+    """Another inventory under what is held: what is held and gone is nobody's until it is released."""
+    used = [state.runs[key].parts[rank] for key, rank in node.held.items()]
+    state.change(
+        node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), uniform=is_uniform(inventory.gpus),
+        gpus_free=sum(gpu.uuid not in node.holders for gpu in inventory.gpus),
+        cpu_free_milli=inventory.cpu_milli - sum(part.cpu_milli for part in used),
+        memory_free_mib=inventory.memory_mib - sum(part.memory_mib for part in used),
+    )  # fmt: skip
+
+
+def _node_lost(state: State, seq: int, index: int, at_ns: int, event: ev.NodeLost) -> None:
+    state.change(state.nodes[event.node], lost=True)
+
+
+def _node_returned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeReturned) -> None:
+    state.change(state.nodes[event.node], lost=False)
+    state.touch(event.node)
+
+
+def _node_cordoned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeCordoned) -> None:
+    node = state.nodes[event.node]
+    if node.duty in (READY, CORDONED):  # a drain is more than a cordon and goes on
+        state.change(node, duty=CORDONED, by=event.by, reason=event.reason)
+
+
+def _node_uncordoned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeUncordoned) -> None:
+    state.change(state.nodes[event.node], duty=READY, by="", reason="", cause="", deadline_ns=0)
+
+
+def _node_draining(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDraining) -> None:
+    """A deadline that is not after the commit has come: the runs are stopped now."""
+    node = state.nodes[event.node]
+    due = 0 < event.deadline_ns <= at_ns
+    cause = node.cause if event.cause == "clock" else event.cause
+    state.change(
+        node, duty=DRAINING, by=event.by, reason=event.reason, cause=cause, deadline_ns=0 if due else event.deadline_ns
+    )
+    if due:
+        for key in sorted(node.held):
+            run = state.runs[key]
+            if run.ended != run.all_ranks and not run.stop:
+                stop(state, run, "drained")
+
+
+def _node_drained(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDrained) -> None:
+    state.change(state.nodes[event.node], duty=DRAINED, deadline_ns=0)
+
+
+# ---------------------------------------------------------------------------- offers and runs
+
+
+def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
+    state.close_offer(event.job)
+    nodes = [state.nodes[part.node] for part in event.parts]
+    hosts = nodes[0].hosts if len(nodes) == 1 else tuple(node.hosts[0] for node in nodes)
+    run = Run(event.job, event.attempt, seq, event.parts, hosts)
+    run.master_address, run.master_port = event.master_address, event.master_port
+    recall = state.drop(state.recalls, event.job)
+    if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
+        run.stop = recall.stop
+    state.put(state.runs, run.key, run)
+    for rank, (node, part) in enumerate(zip(nodes, event.parts, strict=True)):
+        state.take(node, run.key, rank, part)
+        state.touch(node.name)
+
+
+def _job_unplaceable(state: State, seq: int, index: int, at_ns: int, event: ev.JobUnplaceable) -> None:
+    offer = state.offers.get(event.job)
+    if offer is not None:
+        group = state.classes[offer.request]
+        keys, since_ns = set(event.reasons), at_ns
+        if group.outcome is not None and at_ns < group.outcome.since_ns + NEWS_INTERVAL_NS:
+            keys, since_ns = keys | set(group.outcome.keys), group.outcome.since_ns
+        state.set(group, "outcome", Outcome(tuple(sorted(keys)), event.nodes, since_ns))
+
+
+def _offer_returned(state: State, seq: int, index: int, at_ns: int, event: ev.OfferReturned) -> None:
+    state.drop(state.recalls, event.job)
+
+
+def _rank_started(state: State, seq: int, index: int, at_ns: int, event: ev.RankStarted) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "started", run.started | 1 << event.rank)
+
+
+def _run_started(state: State, seq: int, index: int, at_ns: int, event: ev.RunStarted) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "started", run.all_ranks)
+
+
+def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEnded) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    _end(state, run, event.rank)
+    if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
+        verdict = Verdict(event.outcome, event.exit_code, event.signal, event.rank, event.message)
+        state.set(run, "verdict", verdict)
+        _touch_live(state, run)
+    if event.released:
+        _release(state, run, event.rank)
+
+
+def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnded) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    for rank in range(len(run.parts)):
+        if not run.ended >> rank & 1:
+            _end(state, run, rank)
+    for name in event.released:
+        _release(state, run, state.nodes[name].held[run.key])
+
+
+def _allocation_released(state: State, seq: int, index: int, at_ns: int, event: ev.AllocationReleased) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    _release(state, run, state.nodes[event.node].held[run.key])
+
+
+def _end(state: State, run: Run, rank: int) -> None:
+    node = state.nodes[run.parts[rank].node]
+    state.set(run, "ended", run.ended | 1 << rank)
+    state.set(node, "live", node.live - 1)
+    state.touch(node.name)
+
+
+def _release(state: State, run: Run, rank: int) -> None:
+    part = run.parts[rank]
+    state.give(state.nodes[part.node], run.key, part)
+    state.set(run, "released", run.released | 1 << rank)
+    if run.released == run.all_ranks:
+        state.drop(state.runs, run.key)
+    state.touch(part.node)
+
+
+def stop(state: State, run: Run, reason: str) -> None:
+    """Mark the orders of a run's living ranks. A person's stop outranks a drain's: it is not requeued."""
+    if run.stop in ("", "drained"):
+        state.set(run, "stop", reason)
+        _touch_live(state, run)
+
+
+def _touch_live(state: State, run: Run) -> None:
+    for rank, part in enumerate(run.parts):
+        if not run.ended >> rank & 1:
+            state.touch(part.node)
+
+
+def is_success(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None) -> bool:
+    """True for a rank whose end does not end the others."""
+    return outcome == "exited" and exit_code == 0 and signal is None
+
+
+_HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
+    ev.JobSubmitted: _job_submitted,
+    ev.JobOffered: _job_offered,
+    ev.JobRecalled: _job_recalled,
+    ev.JobStopRequested: _job_stop_requested,
+    ev.JobSucceeded: _job_finished,
+    ev.JobFailed: _job_finished,
+    ev.JobCancelled: _job_finished,
+    ev.JobsRetired: _jobs_retired,
+    ev.NodeJoined: _node_joined,
+    ev.NodeChanged: _node_changed,
+    ev.NodeLost: _node_lost,
+    ev.NodeReturned: _node_returned,
+    ev.NodeCordoned: _node_cordoned,
+    ev.NodeUncordoned: _node_uncordoned,
+    ev.NodeDraining: _node_draining,
+    ev.NodeDrained: _node_drained,
+    ev.JobPlaced: _job_placed,
+    ev.JobUnplaceable: _job_unplaceable,
+    ev.OfferReturned: _offer_returned,
+    ev.RankStarted: _rank_started,
+    ev.RunStarted: _run_started,
+    ev.RankEnded: _rank_ended,
+    ev.RunEnded: _run_ended,
+    ev.AllocationReleased: _allocation_released,
+}

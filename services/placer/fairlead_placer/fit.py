@@ -1,0 +1,99 @@
+"""Best fit over nodes: which nodes an attempt gets, and which of their GPUs. Reads state, changes nothing.
+
+Fewest GPUs left first, then least CPU left, then the name. A job without GPUs goes to nodes without GPUs, then
+to those with the fewest free. A gang takes its nodes in the same order, all or none, never one twice.
+"""
+
+from bisect import bisect_left
+from itertools import islice
+
+from fairlead_placer.capacity import Index, gpu_suits, gpus_of, level_of
+from fairlead_placer.state import Node
+from fairlead_schemas.events import Part
+from fairlead_schemas.resources import Request
+
+#: Up to so many matching nodes, looking at each is cheaper than walking the buckets past all the others.
+FEW_NODES = 64
+
+
+def choose(index: Index, nodes: dict[str, Node], request: Request) -> list[Node] | None:
+    """The nodes for the request, in order of fit; None when it does not fit now."""
+    matching = index.matching(request)
+    if matching is None:
+        return _walk(index, request, None)
+    if len(matching) < request.nodes:
+        return None
+    if len(matching) <= FEW_NODES:
+        return _among([nodes[name] for name in matching], request)
+    return _walk(index, request, matching)
+
+
+def _walk(index: Index, request: Request, matching: set[str] | None) -> list[Node] | None:
+    chosen: list[Node] = []
+    memory, wanted = request.memory_mib, request.nodes
+    least = (request.cpu_milli,)
+    for bucket in islice(index.buckets, level_of(request), None):
+        if not bucket:
+            continue
+        for entry in islice(bucket, bisect_left(bucket, least), None):
+            node = entry[2]
+            if node.memory_free_mib < memory:
+                continue
+            if matching is not None and not (node.name in matching and _enough_gpus(node, request)):
+                continue
+            chosen.append(node)
+            if len(chosen) == wanted:
+                return chosen
+    return None
+
+
+def _among(nodes: list[Node], request: Request) -> list[Node] | None:
+    fitting = [node for node in nodes if fits(node, request)]
+    if len(fitting) < request.nodes:
+        return None
+    fitting.sort(key=lambda node: (node.level, node.cpu_free_milli, node.name))
+    return fitting[: request.nodes]
+
+
+def fits(node: Node, request: Request) -> bool:
+    """True when a node that suits the request has room for one part of it now."""
+    return (
+        node.entry is not None
+        and node.gpus_free >= gpus_of(request)
+        and node.cpu_free_milli >= request.cpu_milli
+        and node.memory_free_mib >= request.memory_mib
+        and _enough_gpus(node, request)
+    )
+
+
+def _enough_gpus(node: Node, request: Request) -> bool:
+    if node.uniform or not (request.gpu_memory_mib or request.compute_capability):
+        return True
+    return suitable_gpus_free(node, request) >= gpus_of(request)
+
+
+def suitable_gpus_free(node: Node, request: Request) -> int:
+    """Free GPUs of the node that are large and new enough."""
+    return sum(gpu.uuid not in node.holders and gpu_suits(gpu, request) for gpu in node.inventory.gpus)
+
+
+def part_on(node: Node, request: Request) -> Part:
+    """The part of the node that the request gets: its first suitable free GPUs, in the node's own order."""
+    wanted = gpus_of(request)
+    gpus: tuple[str, ...] = ()
+    if wanted:
+        holders = node.holders
+        if node.uniform:
+            free = (gpu.uuid for gpu in node.inventory.gpus if gpu.uuid not in holders)
+        else:
+            free = (gpu.uuid for gpu in node.inventory.gpus if gpu.uuid not in holders and gpu_suits(gpu, request))
+        gpus = tuple(islice(free, wanted))
+    return Part(node=node.name, gpus=gpus, cpu_milli=request.cpu_milli, memory_mib=request.memory_mib)
+
+
+def score_of(chosen: list[Node], request: Request) -> dict[str, int]:
+    """What the choice leaves on the chosen nodes together: fewest GPUs, then least CPU, was the aim."""
+    return {
+        "cpu_left_milli": sum(node.cpu_free_milli for node in chosen) - request.nodes * request.cpu_milli,
+        "gpus_left": sum(node.gpus_free for node in chosen) - request.nodes * gpus_of(request),
+    }

@@ -1,0 +1,81 @@
+"""What must hold of a state at every event (ARCHITECTURE.md, Invariants; as far as
+the placer owns it). Used by tests and simulation."""
+
+from fairlead_placer.state import Node, State
+
+
+class InvariantBroken(AssertionError):
+    """A state that no valid log can lead to; the message says what was expected and what was found."""
+
+
+def check(state: State) -> None:
+    """I1 no GPU, CPU or memory twice; I2 capacity conserved; I6 gangs whole; derived tables true. Raises
+    InvariantBroken."""
+    for node in state.nodes.values():
+        _check_node(state, node)
+    _check_runs(state)
+    _check_offers(state)
+    _check_index(state)
+
+
+def _expect(ok: bool, message: str) -> None:
+    if not ok:
+        raise InvariantBroken(message)
+
+
+def _check_node(state: State, node: Node) -> None:
+    parts = {key: state.runs[key].parts[rank] for key, rank in node.held.items()}
+    held = [(uuid, key) for key, part in parts.items() for uuid in part.gpus]
+    _expect(len({uuid for uuid, _ in held}) == len(held), f"I1: a GPU of {node.name} is in two allocations: {held}")
+    _expect(dict(held) == node.holders, f"I1: holders of {node.name}: expected {dict(held)}, found {node.holders}")
+    inventory = {gpu.uuid for gpu in node.inventory.gpus}
+    taken = len(inventory & node.holders.keys())
+    _expect(
+        node.gpus_free + taken == len(inventory),
+        f"I2: {node.name} has {len(inventory)} GPUs, found {node.gpus_free} free and {taken} held",
+    )
+    cpu = sum(part.cpu_milli for part in parts.values())
+    memory = sum(part.memory_mib for part in parts.values())
+    _expect(
+        node.cpu_free_milli + cpu == node.inventory.cpu_milli,
+        f"I2: CPU of {node.name}: {node.cpu_free_milli} free, {cpu} held",
+    )
+    _expect(
+        node.memory_free_mib + memory == node.inventory.memory_mib,
+        f"I2: memory of {node.name}: {node.memory_free_mib} free, {memory} held",
+    )
+    live = sum(not state.runs[key].ended >> rank & 1 for key, rank in node.held.items())
+    _expect(node.live == live, f"{node.name}: expected {live} living ranks, found {node.live}")
+
+
+def _check_runs(state: State) -> None:
+    for key, run in state.runs.items():
+        names = [part.node for part in run.parts]
+        _expect(len(set(names)) == len(names), f"I6: {key} uses a node twice: {names}")
+        _expect(
+            run.released & ~run.ended == 0,
+            f"I1: {key} gave back a rank that has not ended: {run.released:b} {run.ended:b}",
+        )
+        _expect(run.released != run.all_ranks, f"{key} holds nothing and is still kept")
+        for rank, name in enumerate(names):
+            holds = state.nodes[name].held.get(key) == rank
+            _expect(holds != bool(run.released >> rank & 1), f"I6: rank {rank} of {key} on {name}: held is {holds}")
+
+
+def _check_offers(state: State) -> None:
+    inside = {job for group in state.classes.values() for _, job in group.offers}
+    _expect(inside == state.offers.keys(), f"offers and classes differ: {inside ^ state.offers.keys()}")
+    _expect(not state.offers.keys() & state.recalls.keys(), "a recalled offer is still open")
+    for group in state.classes.values():
+        _expect(bool(group.offers) and group.offers == sorted(group.offers), f"class out of order: {group.offers}")
+
+
+def _check_index(state: State) -> None:
+    names: list[str] = []
+    for level, bucket in enumerate(state.index.buckets):
+        _expect(bucket == sorted(bucket, key=lambda entry: entry[:2]), f"bucket {level} is out of order")
+        for cpu, name, node in bucket:
+            names.append(name)
+            free = node.gpus_free + 1 if node.inventory.gpus else 0
+            _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
+    _expect(sorted(names) == sorted(n.name for n in state.nodes.values() if n.open), f"index holds {sorted(names)}")

@@ -1,0 +1,107 @@
+"""Desired state of a node, derived from the placer's state: one order per part that is not released.
+
+A part whose rank has ended keeps an order that says stop until its devices are known to be clean: an agent that
+never heard of the run (it was lost meanwhile) answers it as ended, and so the part comes free. Each order is
+encoded once and its bytes are joined into every value that holds it.
+"""
+
+import hashlib
+
+import msgspec
+
+from fairlead_placer.capacity import gpus_of
+from fairlead_placer.parking import master_port
+from fairlead_placer.state import Job, Node, Run, State
+from fairlead_schemas.desired import DesiredRaw, RunOrder, encode_desired, encode_order
+from fairlead_schemas.ids import array_of
+
+#: A larger spec goes to the SPEC store once and is named by its hash.
+SPEC_INLINE_MAX = 4096
+
+#: With more parts than this on a node, further specs go to the SPEC store whatever their size.
+SPECS_INLINE_MAX = 64
+#: What a node's value may hold. Orders beyond it, the newest, wait until older ones are released: dropping one that
+#: was sent would end its run, so the cut is at the end and nothing before it ever grows.
+DESIRED_BYTES_MAX = 900 * 1024
+
+NO_SPEC = msgspec.Raw(b"null")
+
+
+def stop_of(run: Run, rank: int) -> str:
+    """Why the rank's order says stop, "" when it shall run."""
+    if run.ended >> rank & 1:
+        return "ended"
+    return run.stop or ("rank_failed" if run.verdict is not None else "")
+
+
+def order_of(
+    run: Run, rank: int, job: Job | None, stop: str, inline_max: int = SPEC_INLINE_MAX
+) -> tuple[RunOrder, bytes]:
+    """One rank's order, and the spec to store under `spec_hash` first (b"" when it stands in the order).
+
+    A stopping order goes without its spec: there is nothing left to start.
+    """
+    part, spec, big = run.parts[rank], NO_SPEC, b""
+    if job is not None and not stop:
+        spec = job.spec
+        if len(bytes(spec)) > inline_max:
+            big, spec = bytes(spec), NO_SPEC
+    order = RunOrder(
+        job=run.job, attempt=run.attempt, rank=rank, epoch=run.epoch, gpus=part.gpus, cpu_milli=part.cpu_milli,
+        memory_mib=part.memory_mib, shm_mib=job.request.shm_mib if job else 0, hosts=run.hosts,
+        gpus_per_node=gpus_of(job.request) if job else len(part.gpus),
+        master_address=run.master_address or run.hosts[0],
+        master_port=run.master_port or master_port(run.job, run.attempt),
+        grace_ns=job.grace_ns if job else 0, user=job.user if job else "", queue=job.queue if job else "",
+        name=job.name if job else "", spec=spec, spec_hash=hashlib.sha256(big).hexdigest() if big else "", stop=stop,
+    )  # fmt: skip
+    return order, big
+
+
+class OrderBook:
+    """The encoded orders of all parts that are held, and what must be in the SPEC store before they are sent."""
+
+    def __init__(self) -> None:
+        #: {(run key, rank): (stop, bytes)}
+        self._orders: dict[tuple[str, int], tuple[str, msgspec.Raw]] = {}
+        #: {node: parts that its last value held}: so that the bytes of released parts can be dropped.
+        self._written: dict[str, set[tuple[str, int]]] = {}
+        self._specs: dict[str, bytes] = {}
+
+    def desired(self, state: State, node: Node) -> bytes:
+        """The value of the node's key, as of the state's sequence."""
+        parts = sorted(node.held.items(), key=lambda item: (state.runs[item[0]].epoch, item[0]))
+        inline_max = SPEC_INLINE_MAX if len(parts) <= SPECS_INLINE_MAX else 0
+        runs: list[msgspec.Raw] = []
+        size = 0
+        for key, rank in parts:
+            order = self._order(state, state.runs[key], rank, inline_max)
+            size += len(memoryview(order)) + 1
+            if size > DESIRED_BYTES_MAX and runs:
+                break
+            runs.append(order)
+        for gone in self._written.get(node.name, set()).difference(parts):
+            self._orders.pop(gone, None)
+        self._written[node.name] = set(parts)
+        return encode_desired(
+            DesiredRaw(
+                node=node.name, incarnation=node.incarnation, sequence=state.sequence, boot_id=node.boot_id, runs=runs
+            )
+        )
+
+    def take_specs(self) -> dict[str, bytes]:
+        """{hash: spec} named by orders since the last call."""
+        specs, self._specs = self._specs, {}
+        return specs
+
+    def _order(self, state: State, run: Run, rank: int, inline_max: int) -> msgspec.Raw:
+        stop = stop_of(run, rank)
+        known = self._orders.get((run.key, rank))
+        if known is not None and known[0] == stop:
+            return known[1]
+        order, big = order_of(run, rank, state.jobs.get(array_of(run.job) or run.job), stop, inline_max)
+        if big:
+            self._specs[order.spec_hash] = big
+        encoded = encode_order(order)
+        self._orders[(run.key, rank)] = (stop, encoded)
+        return encoded

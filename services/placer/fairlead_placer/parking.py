@@ -1,0 +1,100 @@
+"""Offers in the order of their rank, by equivalence class: one that does not fit parks its class, others pass.
+
+A parked class is tried again only after a node that it could use has gained something. What is said about it is
+bounded by `is_news`: a full cluster where jobs come and go stays silent.
+"""
+
+from heapq import heapify, heappop, heapreplace
+from zlib import crc32
+
+from fairlead_placer.capacity import gpus_of, level_of
+from fairlead_placer.draft import EVENT_BYTES, Draft
+from fairlead_placer.evolve import NEWS_INTERVAL_NS
+from fairlead_placer.fit import choose, part_on, score_of
+from fairlead_placer.reasons import Refusal, refusal
+from fairlead_placer.state import Node, Offer, OfferClass
+from fairlead_schemas import events as ev
+from fairlead_schemas.commit import COMMIT_BYTES_MAX
+
+MASTER_PORT_FIRST, MASTER_PORTS = 20000, 10000
+GPU_BYTES, PART_BYTES = 44, 90
+
+
+def place(draft: Draft) -> bool:
+    """Place what fits, in order. False when the commit was full before the end."""
+    state = draft.state
+    # Heads of the classes that may fit; ranks differ, so the comparison never reaches the class.
+    heads = [(*group.offers[0], group) for group in state.classes.values() if _may_fit(draft, group)]
+    heapify(heads)
+    while heads:
+        if draft.full:
+            return False
+        _, job, group = heads[0]
+        offer = state.offers[job]
+        chosen = choose(state.index, state.nodes, group.request)
+        if chosen is None:
+            _park(draft, group, offer)
+            heappop(heads)
+            continue
+        if not _placed(draft, offer, chosen):
+            return False
+        if group.offers:
+            heapreplace(heads, (*group.offers[0], group))
+        else:
+            heappop(heads)
+    return True
+
+
+def _may_fit(draft: Draft, group: OfferClass) -> bool:
+    return group.failed_at < 0 or draft.state.index.gained_since(level_of(group.request), group.failed_at)
+
+
+def _placed(draft: Draft, offer: Offer, chosen: list[Node]) -> bool:
+    """Place the offer. False when its event has no room left: a gang of thousands of GPUs fills a commit alone."""
+    request = offer.request
+    size = EVENT_BYTES + request.nodes * (PART_BYTES + GPU_BYTES * gpus_of(request))
+    if draft.events and draft.bytes + size > COMMIT_BYTES_MAX:
+        draft.crowded = True
+        return False
+    score = score_of(chosen, request)
+    address, port = "", 0
+    if request.nodes > 1:
+        chosen = sorted(chosen, key=lambda node: node.name)
+        address, port = chosen[0].inventory.address, master_port(offer.job, offer.attempt)
+    parts = tuple(part_on(node, request) for node in chosen)
+    event = ev.JobPlaced(
+        cause=offer.cause, job=offer.job, attempt=offer.attempt, parts=parts, master_address=address,
+        master_port=port, score=score,
+    )  # fmt: skip
+    draft.emit(event, size)
+    return True
+
+
+def master_port(job: str, attempt: int) -> int:
+    """The rendezvous port of a gang's attempt: always the same one for it, 20000 to 29999."""
+    return MASTER_PORT_FIRST + crc32(f"{job}.{attempt}".encode()) % MASTER_PORTS
+
+
+def _park(draft: Draft, group: OfferClass, offer: Offer) -> None:
+    found = refusal(draft.state, group.request)
+    if not is_news(group, found, draft.now_ns):
+        # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
+        group.failed_at = draft.state.index.version
+    else:
+        draft.emit(
+            ev.JobUnplaceable(
+                cause=offer.cause, job=offer.job, attempt=offer.attempt, reasons=found.reasons, nodes=found.nodes,
+                fitting=found.fitting, gpu_milli_free=found.gpu_milli_free, gpu_milli_total=found.gpu_milli_total,
+            ),
+            2 * EVENT_BYTES,
+        )  # fmt: skip
+
+
+def is_news(group: OfferClass, found: Refusal, now_ns: int) -> bool:
+    """True for a class's first refusal, a cause not named lately, another number of nodes; and, once an interval,
+    when a cause has gone. Numbers alone are no news."""
+    said = group.outcome
+    if said is None or said.nodes != found.nodes:
+        return True
+    keys, named = found.reasons.keys(), set(said.keys)
+    return not keys <= named or (keys != named and now_ns >= said.since_ns + NEWS_INTERVAL_NS)

@@ -1,0 +1,111 @@
+"""Why a request fits nowhere now: one dominant cause per node, counted. The decision's own output.
+
+A node's cause is the first that holds, in the order of `CAUSES`: what waiting cannot mend stands before what
+it can. Nodes that would take a part are counted as fitting (a gang wants more of them).
+"""
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from fairlead_placer.capacity import gpu_suits, gpus_of, level_of, selector_suits
+from fairlead_placer.fit import suitable_gpus_free
+from fairlead_placer.state import CORDONED, Node, State
+from fairlead_schemas.resources import Request
+
+CAUSES: dict[str, str] = {
+    "lost": "the node is lost",
+    "cordoned": "the node is cordoned",
+    "draining": "the node is draining or drained",
+    "selector": "the node lacks a label of the selector",
+    "gpu_memory": "too few of the node's GPUs have the memory",
+    "compute_capability": "too few of the node's GPUs have the compute capability",
+    "gpus": "the node has too few GPUs in all",
+    "free_gpus": "too few GPUs are free",
+    "free_cpu": "too little CPU is free",
+    "free_memory": "too little memory is free",
+}
+
+
+class Refusal(NamedTuple):
+    """The answer for a request that fits nowhere, in the terms of JobUnplaceable."""
+
+    reasons: dict[str, int]
+    nodes: int
+    fitting: int
+    gpu_milli_free: int
+    gpu_milli_total: int
+
+
+def cause_of(node: Node, request: Request) -> str:
+    """What keeps the node from taking a part, "" when nothing does."""
+    if not node.open:
+        return _closed(node)
+    inventory, gpus = node.inventory, gpus_of(request)
+    if not selector_suits(inventory.labels, request.selector):
+        return "selector"
+    if gpus and len(inventory.gpus) >= gpus:
+        if sum(gpu.memory_mib >= request.gpu_memory_mib for gpu in inventory.gpus) < gpus:
+            return "gpu_memory"
+        if sum(gpu_suits(gpu, request) for gpu in inventory.gpus) < gpus:
+            return "compute_capability"
+    if len(inventory.gpus) < gpus:
+        return "gpus"
+    if node.gpus_free < gpus or (not node.uniform and suitable_gpus_free(node, request) < gpus):
+        return "free_gpus"
+    return _amounts(node, request)
+
+
+def _closed(node: Node) -> str:
+    if node.lost:
+        return "lost"
+    return "cordoned" if node.duty == CORDONED else "draining"
+
+
+def _amounts(node: Node, request: Request) -> str:
+    if node.cpu_free_milli < request.cpu_milli:
+        return "free_cpu"
+    return "free_memory" if node.memory_free_mib < request.memory_mib else ""
+
+
+def refusal(state: State, request: Request) -> Refusal:
+    """The causes counted over all nodes, and what is free on those that take work."""
+    plain = state.index.matching(request) is None
+    counts = _count_plain(state, request) if plain else _count_each(state, request)
+    fitting = counts.pop("", 0)
+    return Refusal(
+        reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
+        nodes=len(state.nodes), fitting=fitting,
+        gpu_milli_free=1000 * sum((level - 1) * len(b) for level, b in enumerate(state.index.buckets) if level),
+        gpu_milli_total=1000 * _gpus_total(state),
+    )  # fmt: skip
+
+
+def _gpus_total(state: State) -> int:
+    taking = sum(size * count for size, count in enumerate(state.index.sizes))
+    return taking + sum(len(state.nodes[name].inventory.gpus) for name in state.closed)
+
+
+def _count_each(state: State, request: Request) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in state.nodes.values():
+        cause = cause_of(node, request)
+        counts[cause] = counts.get(cause, 0) + 1
+    return counts
+
+
+def _count_plain(state: State, request: Request) -> dict[str, int]:
+    """The same for a request without constraints, from the buckets: on a full cluster few nodes are looked at."""
+    index, gpus = state.index, gpus_of(request)
+    level = level_of(request)
+    too_small = sum(index.sizes[:gpus])
+    counts = {"gpus": too_small, "free_gpus": sum(len(bucket) for bucket in index.buckets[:level]) - too_small}
+    for bucket in index.buckets[level:]:
+        poor = bisect_left(bucket, (request.cpu_milli,))
+        counts["free_cpu"] = counts.get("free_cpu", 0) + poor
+        for _, _, node in bucket[poor:]:
+            cause = "" if node.memory_free_mib >= request.memory_mib else "free_memory"
+            counts[cause] = counts.get(cause, 0) + 1
+    for name in state.closed:
+        cause = _closed(state.nodes[name])
+        counts[cause] = counts.get(cause, 0) + 1
+    return counts

@@ -1,0 +1,170 @@
+"""What reports mean, and which are believed. Emits on a draft.
+
+A report is believed when it came under its own node's subject, from the incarnation that joined last, with the
+next number, about a part that this node holds. Repetitions are passed over, gaps wait for what is missing.
+"""
+
+from typing import NamedTuple, assert_never
+
+import msgspec
+
+from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_placer import nodes, runs
+from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
+from fairlead_placer.evolve import REPORT_CURSOR
+from fairlead_placer.nodes import MESSAGE_CHARS_MAX
+from fairlead_placer.state import Node, Run, State, Verdict, run_key
+from fairlead_schemas import events as ev
+from fairlead_schemas.commands import digest_of
+from fairlead_schemas.ids import is_token
+from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen, encode
+from fairlead_schemas.resources import Inventory
+
+INCARNATION_CHARS_MAX = 80
+#: Bounds of an inventory: its amounts are added up, its names repeated in every placement and order.
+AMOUNT_MAX = 1 << 40
+UUID_CHARS_MAX = 80
+ADDRESS_CHARS_MAX = 255
+
+
+class Refused(NamedTuple):
+    """Bytes on a node's report subject that were no report of that node."""
+
+    node: str
+    code: str
+    message: str
+    digest: str
+
+
+def fault_of(node: str, batch: ReportBatch) -> tuple[str, str] | None:
+    """(code, message) when a decoded batch under the node's subject is out of contract, else None."""
+    if batch.node != node:
+        return "wrong_node", f'expected reports of the subject\'s node, found those of "{batch.node[:80]}"'
+    if not is_token(node):
+        return "bad_name", "expected a node id of a-z 0-9 _ -"
+    if not 0 < len(batch.incarnation) <= INCARNATION_CHARS_MAX:
+        return "bad_incarnation", f"expected 1 to {INCARNATION_CHARS_MAX} characters"
+    if any(b.n != a.n + 1 for a, b in zip(batch.reports, batch.reports[1:], strict=False)):
+        return "bad_numbers", "expected consecutive numbers"
+    for report in batch.reports:
+        if isinstance(report, InventorySeen) and (wrong := _fault_of_inventory(report.inventory)):
+            return "bad_inventory", wrong
+    return None
+
+
+def _fault_of_inventory(inventory: Inventory) -> str:
+    if len({gpu.uuid for gpu in inventory.gpus}) < len(inventory.gpus):
+        return "expected each GPU once"
+    if not 0 <= inventory.cpu_milli <= AMOUNT_MAX or not 0 <= inventory.memory_mib <= AMOUNT_MAX:
+        return f"expected amounts of 0 to {AMOUNT_MAX}"
+    if any(len(gpu.uuid) > UUID_CHARS_MAX for gpu in inventory.gpus) or len(inventory.address) > ADDRESS_CHARS_MAX:
+        return f"expected GPU UUIDs of at most {UUID_CHARS_MAX} characters and an address of {ADDRESS_CHARS_MAX}"
+    return ""
+
+
+def refused(draft: Draft, refusal: Refused) -> None:
+    """Record what was refused; its bytes are named, not repeated."""
+    message = refusal.message[:MESSAGE_CHARS_MAX]
+    event = ev.ReportRejected(
+        cause="clock", node=refusal.node, code=refusal.code, message=message, digest=refusal.digest
+    )
+    draft.emit(event, EVENT_BYTES + encoded_bytes(message))
+
+
+def batch(draft: Draft, body: ReportBatch) -> None:
+    """Take up what is new of one message, in order, until the commit is full; the rest will be sent again."""
+    for report in body.reports:
+        if draft.roomy or draft.full or not _take(draft, body, report):
+            return
+
+
+def split(item: Input) -> list[Input]:
+    """A batch as batches of one report each: every number is committed by itself."""
+    body: ReportBatch = item.body
+    return [Input(item.source, report.n, msgspec.structs.replace(body, reports=[report])) for report in body.reports]
+
+
+def passed_over(state: State, body: ReportBatch, error: str, now_ns: int) -> Decision:
+    """Record that the one report of a batch cannot be taken up, and consume its number, or all that its node says
+    later would wait behind it for ever. Of what would not be taken up anyhow, nothing is said."""
+    node, report = state.nodes.get(body.node), body.reports[0]
+    if node is None or node.incarnation != body.incarnation or report.n != node.reported + 1:
+        return NOTHING
+    event = ev.ReportRejected(
+        cause=f"report:{body.node}:{report.n}", node=body.node, code="not_decidable", message=error[:MESSAGE_CHARS_MAX],
+        digest=digest_of(encode(body)),
+    )  # fmt: skip
+    return Decision([event], {REPORT_CURSOR + body.node: report.n})
+
+
+def _take(draft: Draft, body: ReportBatch, report: Report) -> bool:
+    """False when nothing after this report can be taken up now."""
+    node = draft.state.nodes.get(body.node)
+    cause = f"report:{body.node}:{report.n}"
+    if node is None or node.incarnation != body.incarnation:
+        if report.n != 1 or not isinstance(report, InventorySeen) or (node and body.incarnation in node.superseded):
+            return False
+        if not nodes.joined(draft, body.node, body.incarnation, report, cause):
+            return False
+        draft.consume(draft.state.nodes[body.node], 1)
+        return True
+    if report.n <= node.reported:
+        return True
+    if report.n != node.reported + 1 or (node.lost and node.live):
+        return False
+    nodes.heard(draft, node.name, cause)
+    if not _meaning(draft, node, report, cause):
+        return False
+    draft.consume(node, report.n)
+    return True
+
+
+def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
+    """False when the report must come again."""
+    match report:
+        case InventorySeen():
+            return nodes.seen_again(draft, node, report, cause)
+        case StartSeen():
+            run = _run_of(draft, node, report, cause)
+            if run is not None:
+                runs.rank_started(draft, run, report.rank, cause)
+        case ExitSeen():
+            run = _run_of(draft, node, report, cause)
+            if run is not None:
+                message = report.message[:MESSAGE_CHARS_MAX]
+                verdict = Verdict(report.outcome, report.exit_code, report.signal, report.rank, message)
+                runs.rank_ended(draft, run, verdict, report.clean, cause)
+        case CleanSeen():
+            run = _run_of(draft, node, report, cause)
+            if run is not None and run.ended >> report.rank & 1:
+                runs.released(draft, run, report.rank, cause)
+            elif run is not None:
+                _disbelieved(draft, node, report, "not_ended", "expected the rank's end first", cause)
+        case _:
+            assert_never(report)
+    return True
+
+
+def _run_of(draft: Draft, node: Node, report: StartSeen | ExitSeen | CleanSeen, cause: str) -> Run | None:
+    """The run whose part the node holds at that rank. A start of anything else was never authorised."""
+    key = run_key(report.job, report.attempt)
+    rank = node.held.get(key)
+    if rank == report.rank:
+        return draft.state.runs[key]
+    if rank is not None or (key in draft.state.runs and not _was_here(draft.state.runs[key], node, report.rank)):
+        _disbelieved(draft, node, report, "wrong_rank", f"rank {report.rank} of {key} is not on this node", cause)
+    elif rank is None and isinstance(report, StartSeen) and key not in draft.state.runs:
+        _disbelieved(draft, node, report, "not_authorised", f"no part of {key} was placed on this node", cause)
+    return None
+
+
+def _was_here(run: Run, node: Node, rank: int) -> bool:
+    return 0 <= rank < len(run.parts) and run.parts[rank].node == node.name
+
+
+def _disbelieved(draft: Draft, node: Node, report: Report, code: str, message: str, cause: str) -> None:
+    digest = digest_of(encode(ReportBatch(node=node.name, incarnation=node.incarnation, reports=[report])))
+    event = ev.ReportRejected(
+        cause=cause, node=node.name, code=code, message=message[:MESSAGE_CHARS_MAX], digest=digest
+    )
+    draft.emit(event, EVENT_BYTES + 200)

@@ -1,0 +1,71 @@
+"""The life of a run: ranks start, end and are released. Emits on a draft.
+
+One node: RunStarted, RunEnded. Several: RankStarted and RankEnded for each, RunStarted with the last that starts,
+RunEnded in place of the last RankEnded. GPUs come back on clean evidence only; otherwise a part stays held (dirty)
+until AllocationReleased.
+"""
+
+from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
+from fairlead_placer.evolve import is_success
+from fairlead_placer.state import Node, Run, Verdict
+from fairlead_schemas import events as ev
+
+
+def rank_started(draft: Draft, run: Run, rank: int, cause: str) -> None:
+    """A rank runs. Said twice, or after its end, it changes nothing."""
+    if (run.started | run.ended) >> rank & 1:
+        return
+    if len(run.parts) > 1:
+        draft.emit(ev.RankStarted(cause=cause, job=run.job, attempt=run.attempt, rank=rank))
+    if (run.started | 1 << rank) == run.all_ranks:
+        draft.emit(ev.RunStarted(cause=cause, job=run.job, attempt=run.attempt))
+
+
+def rank_ended(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str) -> None:
+    """A rank whose part is held has ended; the last one ends the run. Ended already, a clean word releases it."""
+    rank = verdict.rank
+    if run.ended >> rank & 1:
+        if clean:
+            released(draft, run, rank, cause)
+        return
+    size = EVENT_BYTES + encoded_bytes(verdict.message)
+    if run.ended | 1 << rank == run.all_ranks:
+        draft.emit(_run_ended(run, verdict, clean, cause), size)
+        return
+    draft.emit(
+        ev.RankEnded(
+            cause=cause, job=run.job, attempt=run.attempt, rank=rank, outcome=verdict.outcome,
+            exit_code=verdict.exit_code, signal=verdict.signal, message=verdict.message, released=clean,
+        ),
+        size,
+    )  # fmt: skip
+
+
+def _run_ended(run: Run, last: Verdict, clean: bool, cause: str) -> ev.RunEnded:
+    """The first failure decides; without one every rank has exited with 0, and so says rank 0."""
+    verdict = run.verdict or last
+    if is_success(verdict.outcome, verdict.exit_code, verdict.signal):
+        verdict = verdict._replace(rank=0)
+    return ev.RunEnded(
+        cause=cause, job=run.job, attempt=run.attempt, outcome=verdict.outcome, exit_code=verdict.exit_code,
+        signal=verdict.signal, rank=verdict.rank, message=verdict.message,
+        drained=run.stop == "drained" and verdict.outcome == "stopped",
+        released=(run.parts[last.rank].node,) if clean else (),
+    )  # fmt: skip
+
+
+def released(draft: Draft, run: Run, rank: int, cause: str) -> None:
+    """The devices of an ended rank, still held, are free."""
+    node = run.parts[rank].node
+    draft.emit(ev.AllocationReleased(cause=cause, job=run.job, attempt=run.attempt, node=node))
+
+
+def end_all(draft: Draft, node: Node, outcome: ev.RunOutcome, clean: bool, cause: str) -> bool:
+    """End every living rank of a node (with `clean`, give back all it holds). False when the commit is full first."""
+    for key in sorted(node.held):
+        if draft.full:
+            return False
+        run, rank = draft.state.runs[key], node.held[key]
+        if clean or not run.ended >> rank & 1:
+            rank_ended(draft, run, Verdict(outcome, None, None, rank, ""), clean, cause)
+    return True

@@ -1,0 +1,23 @@
+"""The placer as a service: which parts it is made of."""
+
+import os
+
+from fairlead_bus.port import Bus
+from fairlead_bus.service import Service
+from fairlead_bus.source import CommandSource
+from fairlead_placer.act import Actor
+from fairlead_placer.core import PlacerCore
+from fairlead_placer.sources import ReportSource, lease_from_environment
+
+
+async def build(bus: Bus) -> Service[PlacerCore]:
+    """The service on this bus, ready to `run`."""
+    actor = Actor(bus)
+    return Service(
+        bus,
+        PlacerCore,
+        writer=PlacerCore.writer,
+        sources=[CommandSource("placer"), ReportSource(actor, lease_from_environment())],
+        act=actor.act,
+        instance=os.environ.get("FAIRLEAD_INSTANCE", ""),
+    )

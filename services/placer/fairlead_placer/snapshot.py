@@ -1,0 +1,159 @@
+"""The folded state as canonical bytes, and back. Equal states have equal bytes; what is derived is left out."""
+
+from typing import Any
+
+import msgspec
+
+from fairlead_placer.state import Job, Node, Offer, Outcome, Recall, Run, State, Verdict
+from fairlead_schemas.events import Part
+from fairlead_schemas.resources import Inventory, Request
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class NodeShot(_Strict, frozen=True, kw_only=True):
+    """One node; what it holds follows from the runs."""
+
+    name: str
+    incarnation: str
+    superseded: tuple[str, ...]
+    boot_id: str
+    reported: int
+    lost: bool
+    duty: str
+    by: str
+    reason: str
+    cause: str
+    deadline_ns: int
+    inventory: Inventory
+
+
+class JobShot(_Strict, frozen=True, kw_only=True):
+    """One kept job."""
+
+    job: str
+    name: str
+    queue: str
+    user: str
+    grace_ns: int
+    request: Request
+    spec: msgspec.Raw
+
+
+class ClassShot(_Strict, frozen=True, kw_only=True):
+    """What was said about a parked class; its offers stand among the offers."""
+
+    request: Request
+    outcome: Outcome
+
+
+class RunShot(_Strict, frozen=True, kw_only=True):
+    """One run that holds something."""
+
+    job: str
+    attempt: int
+    epoch: int
+    parts: tuple[Part, ...]
+    hosts: tuple[str, ...]
+    master_address: str
+    master_port: int
+    started: str  # ranks as bits, hexadecimal: a gang may have more than 64
+    ended: str
+    released: str
+    stop: str
+    verdict: Verdict | None
+
+
+class Shot(_Strict, frozen=True, kw_only=True):
+    """Everything."""
+
+    sequence: int
+    cursors: dict[str, int]
+    nodes: list[NodeShot]
+    jobs: list[JobShot]
+    offers: list[Offer]
+    recalls: list[Recall]
+    classes: list[ClassShot]
+    runs: list[RunShot]
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(Shot)
+
+
+def dump(state: State) -> bytes:
+    """Canonical bytes of the folded state."""
+    return _encoder.encode(
+        Shot(
+            sequence=state.sequence,
+            cursors=state.cursors,
+            nodes=[_fields(NodeShot, state.nodes[name]) for name in sorted(state.nodes)],
+            jobs=[_fields(JobShot, state.jobs[job], job=job) for job in sorted(state.jobs)],
+            offers=[state.offers[job] for job in sorted(state.offers)],
+            recalls=[state.recalls[job] for job in sorted(state.recalls)],
+            classes=_classes(state),
+            runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
+        )
+    )
+
+
+def _fields[S: msgspec.Struct](kind: type[S], thing: object, **more: Any) -> S:
+    return kind(**more, **{name: getattr(thing, name) for name in kind.__struct_fields__ if name not in more})
+
+
+def _classes(state: State) -> list[ClassShot]:
+    found = [
+        ClassShot(request=group.request, outcome=group.outcome)
+        for group in state.classes.values()
+        if group.outcome is not None
+    ]
+    return sorted(found, key=lambda shot: _encoder.encode(shot.request))
+
+
+def _run_shot(run: Run) -> RunShot:
+    return _fields(RunShot, run, started=f"{run.started:x}", ended=f"{run.ended:x}", released=f"{run.released:x}")
+
+
+def load(data: bytes) -> State:
+    """The state that had these bytes. Raises msgspec.MsgspecError."""
+    shot = _decoder.decode(data)
+    state = State()
+    state.sequence, state.cursors = shot.sequence, shot.cursors
+    for item in shot.nodes:
+        state.add_node(_node(item))
+    for item in shot.jobs:
+        request = state.intern(item.request)
+        state.jobs[item.job] = Job(item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy())
+    for offer in shot.offers:
+        state.open_offer(offer._replace(request=state.intern(offer.request)))
+    state.recalls = {recall.job: recall for recall in shot.recalls}
+    for item in shot.classes:
+        state.classes[item.request].outcome = item.outcome
+    for item in shot.runs:
+        _hold(state, item)
+    return state
+
+
+def _node(shot: NodeShot) -> Node:
+    node = Node(shot.name, shot.incarnation, shot.boot_id, shot.inventory)
+    for name in NodeShot.__struct_fields__:
+        setattr(node, name, getattr(shot, name))
+    return node
+
+
+def _hold(state: State, shot: RunShot) -> None:
+    run = Run(shot.job, shot.attempt, shot.epoch, shot.parts, shot.hosts)
+    run.master_address, run.master_port = shot.master_address, shot.master_port
+    run.started, run.ended, run.released = int(shot.started, 16), int(shot.ended, 16), int(shot.released, 16)
+    run.stop, run.verdict = shot.stop, shot.verdict
+    state.runs[run.key] = run
+    for rank, part in enumerate(run.parts):
+        if not run.released >> rank & 1:
+            node = state.nodes[part.node]
+            state.take(node, run.key, rank, part)
+            # A held GPU may have left the inventory meanwhile; what is free follows from what is held.
+            node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
+            node.live -= run.ended >> rank & 1
+            state.index.put(node)

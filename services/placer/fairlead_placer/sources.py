@@ -1,0 +1,204 @@
+"""Reports and beats, as inputs of the core. Decodes, bounds, and drops what the core has had; decides nothing.
+
+A beat becomes no input: it renews a lease here and is answered at once. Only a lost node's return, and a lease's
+end, are the core's business.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from fairlead_bus.core import Core, Input
+from fairlead_bus.port import Bus, Message, Subscription
+from fairlead_placer.act import Actor
+from fairlead_placer.core import PlacerCore
+from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
+from fairlead_placer.reports import Refused, fault_of
+from fairlead_schemas import subjects
+from fairlead_schemas.commands import digest_of
+from fairlead_schemas.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, ReportBatch, decode_beat, decode_reports
+
+#: Reports in one decision, beyond which the next message waits for the next one.
+REPORTS_PER_TAKE_MAX = 400
+#: Messages that wait; more are dropped and will be sent again.
+WAITING_MAX = 4096
+#: Refused messages that are recorded per interval; the rest is only counted: garbage must not fill the log.
+REFUSED_PER_INTERVAL_MAX = 20
+REFUSED_INTERVAL_NS = 10 * SECOND_NS
+BEATS_HEARD_WITHIN_NS = SECOND_NS
+
+
+def lease_from_environment() -> int:
+    """FAIRLEAD_NODE_LEASE_S in ns, 120 s by default."""
+    return int(float(os.environ.get("FAIRLEAD_NODE_LEASE_S", DEFAULT_LEASE_NS / SECOND_NS)) * SECOND_NS)
+
+
+class ReportSource:
+    """`fairlead_bus.source.Source` for everything that agents say."""
+
+    def __init__(self, actor: Actor, lease_ns: int = DEFAULT_LEASE_NS) -> None:
+        self._actor = actor
+        self._watch = LeaseWatch(lease_ns)
+        self._waiting: deque[ReportBatch] = deque()
+        self._refused: deque[Refused] = deque()
+        self._refused_since_ns = 0
+        self._refused_count = 0
+        #: Highest number that waits or is being decided upon: {node: (incarnation, n)}.
+        self._on_the_way: dict[str, tuple[str, int]] = {}
+        self._heard: set[str] = set()
+        self._returned: set[str] = set()
+        self._reconnected = False
+        self._taken_at_ns = 0
+        self._subscriptions: list[Subscription] = []
+        self.dropped = 0
+
+    async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
+        """Listen. Every node that is known counts as heard at the first take."""
+        self._core = cast(PlacerCore, core)
+        self._wake = wake
+        self._heard = set(self._core.state.nodes)
+        bus.on_reconnect(self._on_reconnect)
+        self._subscriptions = [
+            await bus.subscribe(subjects.REPORTS, self._on_report),
+            await bus.subscribe(subjects.BEATS, self._on_beat),
+        ]
+
+    def take(self, now_ns: int) -> list[Input]:
+        """What has arrived, up to REPORTS_PER_TAKE_MAX reports, and the leases that are over."""
+        self._taken_at_ns = now_ns
+        # What was taken before is decided by now.
+        self._on_the_way = {batch.node: (batch.incarnation, batch.reports[-1].n) for batch in self._waiting}
+        inputs = [*self._take_refused(now_ns), *self._take_reports()]
+        for node in sorted(self._heard):
+            self._watch.heard(node, now_ns)
+        self._heard.clear()
+        if self._reconnected:
+            self._reconnected = False
+            self._watch.restart(now_ns)
+        inputs += [Input("heard", 0, node) for node in sorted(self._returned)]
+        self._returned.clear()
+        silent = self._take_silent(now_ns)
+        inputs += [Input("silent", 0, each) for each in silent]
+        # Until the next take, when this decision is in the log and folded: a beat that comes now must not let the
+        # agent start what is being given to another node.
+        self._actor.losing = {node for node, _ in silent}
+        if self._waiting:
+            self._wake()
+        return inputs
+
+    def wake_at(self) -> int | None:
+        """At a lease's end; and soon after beats, so that a lease is not renewed later than it was."""
+        if self._heard:
+            return self._taken_at_ns + BEATS_HEARD_WITHIN_NS
+        return self._watch.next_at()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        for subscription in self._subscriptions:
+            await subscription.close()
+        await self._actor.close()
+
+    def statistics(self) -> dict[str, int]:
+        """Messages that wait, and those dropped so far."""
+        return {"waiting": len(self._waiting), "dropped": self.dropped}
+
+    # -- arrivals
+
+    def _on_reconnect(self) -> None:
+        self._reconnected = True
+        self._wake()
+
+    def _on_report(self, message: Message) -> None:
+        name = subjects.node_of(message.subject)
+        if len(message.payload) > REPORT_BYTES_MAX or len(self._waiting) >= WAITING_MAX:
+            self.dropped += 1
+            return
+        try:
+            batch = decode_reports(message.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._refuse(name, "undecodable", str(error), message.payload)
+            return
+        fault = fault_of(name, batch)
+        if fault is not None:
+            self._refuse(name, *fault, message.payload)
+        elif self._is_new(batch):
+            self._waiting.append(batch)
+            self._on_the_way[batch.node] = (batch.incarnation, batch.reports[-1].n)
+            self._wake()
+
+    def _is_new(self, batch: ReportBatch) -> bool:
+        """False for what the core has had (it is confirmed again) and for what cannot be taken up yet."""
+        if not 0 < len(batch.reports) <= REPORTS_PER_MESSAGE_MAX:
+            return False
+        node = self._core.state.nodes.get(batch.node)
+        if node is None or node.incarnation != batch.incarnation:
+            return batch.reports[0].n <= self._newest(batch) + 1
+        self._heard.add(batch.node)
+        if batch.reports[-1].n <= node.reported:
+            self._actor.confirm(batch.node, batch.incarnation)
+            return False
+        return batch.reports[0].n <= max(node.reported, self._newest(batch)) + 1
+
+    def _newest(self, batch: ReportBatch) -> int:
+        """What was taken and is not committed yet counts: its successor must not wait to be sent again."""
+        incarnation, newest = self._on_the_way.get(batch.node, ("", 0))
+        return newest if incarnation == batch.incarnation else 0
+
+    def _refuse(self, node: str, code: str, text: str, payload: bytes) -> None:
+        if len(self._refused) >= REFUSED_PER_INTERVAL_MAX:
+            self.dropped += 1
+            return
+        self._refused.append(Refused(node[:80], code, text, digest_of(payload)))
+        self._wake()
+
+    def _on_beat(self, message: Message) -> None:
+        try:
+            beat = decode_beat(message.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            self.dropped += 1
+            return
+        if beat.node != subjects.node_of(message.subject):
+            self.dropped += 1
+            return
+        node = self._core.state.nodes.get(beat.node)
+        if node is not None and node.incarnation == beat.incarnation:
+            self._heard.add(beat.node)
+            if node.lost:
+                self._returned.add(beat.node)
+                self._wake()
+        self._actor.beat(beat)
+
+    # -- taking
+
+    def _take_reports(self) -> list[Input]:
+        inputs: list[Input] = []
+        count = 0
+        while self._waiting and count + len(self._waiting[0].reports) <= REPORTS_PER_TAKE_MAX:
+            batch = self._waiting.popleft()
+            count += len(batch.reports)
+            inputs.append(Input("report", batch.reports[-1].n, batch))
+            self._heard.add(batch.node)
+        return inputs
+
+    def _take_silent(self, now_ns: int) -> list[tuple[str, int]]:
+        nodes, found = self._core.state.nodes, self._watch.silent(now_ns)
+        for name, _ in found:
+            if name not in nodes:  # of something that never joined, as anybody may say
+                self._watch.forget(name)
+        return [each for each in found if each[0] in nodes and not nodes[each[0]].lost]
+
+    def _take_refused(self, now_ns: int) -> list[Input]:
+        if now_ns >= self._refused_since_ns + REFUSED_INTERVAL_NS:
+            self._refused_since_ns, self._refused_count = now_ns, 0
+        inputs: list[Input] = []
+        while self._refused:
+            refused = self._refused.popleft()
+            if self._refused_count < REFUSED_PER_INTERVAL_MAX:
+                self._refused_count += 1
+                inputs.append(Input("refused", 0, refused))
+            else:
+                self.dropped += 1
+        return inputs

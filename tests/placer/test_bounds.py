@@ -1,0 +1,165 @@
+"""Commits of the placer at their largest, in the bytes that are really written, and reports that cannot be decided."""
+
+import pytest
+
+import fairlead_placer.reports
+from fairlead_bus import streams
+from fairlead_bus.core import Input
+from fairlead_placer.orders import DESIRED_BYTES_MAX, SPECS_INLINE_MAX, OrderBook
+from fairlead_placer.reports import fault_of
+from fairlead_schemas import events as ev
+from fairlead_schemas.commands import DrainNode
+from fairlead_schemas.commit import COMMIT_BYTES_MAX, GENESIS, VERSION, Commit, encode_commit
+from fairlead_schemas.desired import decode_desired
+from fairlead_schemas.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.resources import Gpu, Inventory
+from tests.placer.world import SECOND, World, inventory, request
+
+
+def size(events: list[ev.Event]) -> int:
+    """Bytes of a commit of these events."""
+    commit = Commit(
+        v=VERSION, writer="placer", n=1, basis=1, at_ns=1, cursors={"CMD": 1}, prev=GENESIS, events=events
+    )  # fmt: skip
+    return len(encode_commit(commit))
+
+
+def machine(name: str) -> Inventory:
+    """Eight GPUs with names as long as real ones."""
+    gpus = tuple(
+        Gpu(uuid=f"GPU-{name:>04}{i:x}-aaaa-bbbb-cccc-dddddddddddd"[:40], index=i, model="A100", memory_mib=40960)
+        for i in range(8)
+    )
+    return Inventory(gpus=gpus, cpu_milli=64_000, memory_mib=512 * 1024, address=f"{name}.cluster.example")
+
+
+def joined(world: World, name: str, found: Inventory) -> None:
+    """A node, without the detour over reports."""
+    world.fold("placer", [ev.NodeJoined(cause="clock", node=name, incarnation="i1", boot_id="b", inventory=found)])
+
+
+def batch(world: World, node: str, *reports: Report) -> Input:
+    """One message of reports, as the source hands it on."""
+    incarnation = world.core.state.nodes[node].incarnation
+    return Input("report", reports[-1].n, ReportBatch(node=node, incarnation=incarnation, reports=list(reports)))
+
+
+@pytest.mark.slow
+def test_a_gang_of_a_thousand_nodes_travels_alone_and_fits_a_message() -> None:
+    """Eight thousand GPUs are named in one event, which shares its commit with nothing."""
+    world = World()
+    for number in range(1000):
+        joined(world, f"node-{number:04}", machine(f"n{number:04}"))
+    world.fold("queue", list(world.submitted(request(1))))
+    world.fold("queue", list(world.submitted(request(8, nodes=999))))
+    commits: list[list[ev.Event]] = []
+    while (decision := world.core.decide([], world.now)).events:
+        commits.append(decision.events)
+        world.fold("placer", decision.events)
+    (gang,) = [
+        events for events in commits if any(e for e in events if isinstance(e, ev.JobPlaced) and len(e.parts) > 1)
+    ]
+    assert len(gang) == 1
+    assert COMMIT_BYTES_MAX < size(gang) < streams.MESSAGE_BYTES_MAX
+    assert all(size(events) <= COMMIT_BYTES_MAX for events in commits if events is not gang)
+
+
+def test_ends_with_the_longest_words_are_spread_over_commits() -> None:
+    """A message of control characters takes six bytes a character; all ends are recorded, none in too large a commit."""
+    world = World()
+    joined(world, "n1", inventory("n1", 0, cpu=400))
+    for _ in range(400):
+        world.fold("queue", list(world.submitted(request(0))))
+    world.step()
+    ends = [
+        ExitSeen(n=n, job=str(n), attempt=1, rank=0, outcome="exited", exit_code=1, message="\x01" * 1000, clean=True)
+        for n in range(1, 401)
+    ]
+    left = ends
+    while left:
+        decision = world.decide(batch(world, "n1", *left[:200]), batch(world, "n1", *left[200:400] or left[-1:]))
+        assert size(decision.events) <= COMMIT_BYTES_MAX
+        world.fold("placer", decision.events, decision.cursors)
+        left = [end for end in ends if end.n > world.core.state.nodes["n1"].reported]
+    assert not world.core.state.runs
+
+
+def test_a_deadline_beyond_all_numbers_is_none() -> None:
+    """Added to the time it could not be written; the drain counts."""
+    world = World()
+    joined(world, "n1", inventory("n1"))
+    decision = world.decide(Input("CMD", 1, [DrainNode(id="c", node="n1", deadline_ns=2**64 - 1)]))
+    assert size(decision.events)
+    (event, *_) = decision.events
+    assert isinstance(event, ev.NodeDraining) and event.deadline_ns == 0
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Inventory(cpu_milli=2**63),
+        Inventory(memory_mib=2**63),
+        Inventory(address="a" * 300),
+        Inventory(gpus=(Gpu(uuid="g" * 100, index=0, model="A100", memory_mib=1),)),
+    ],
+)  # fmt: skip
+def test_an_inventory_beyond_its_bounds_is_out_of_contract(found: Inventory) -> None:
+    """Its sums could not be written, its names would fill every placement."""
+    reports: list[Report] = [InventorySeen(n=1, boot_id="b", inventory=found)]
+    fault = fault_of("n1", ReportBatch(node="n1", incarnation="i", reports=reports))
+    assert fault is not None and fault[0] == "bad_inventory"
+
+
+def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> None:
+    """What was once ordered stays ordered while newer parts come; as old ones leave, those move up."""
+    world = World()
+    joined(world, "n1", inventory("n1", 0, cpu=4000, memory_gib=4096))
+    count, book, told = 2500, OrderBook(), list[str]()
+    for number in range(count):
+        world.fold("queue", list(world.submitted(request(0), spec=b'{"command":["' + b"x" * 3000 + b'"]}')))
+        if number % 200 == 199:
+            world.step()
+            value = book.desired(world.core.state, world.core.state.nodes["n1"])
+            assert len(value) <= DESIRED_BYTES_MAX + 1024
+            jobs = [run.job for run in decode_desired(value).runs]
+            assert jobs[: len(told)] == told
+            told = jobs
+    world.step()
+    assert SPECS_INLINE_MAX < len(told) < count
+    ends = [
+        ExitSeen(n=n, job=str(n), attempt=1, rank=0, outcome="exited", exit_code=0, clean=True) for n in range(1, 101)
+    ]
+    world.step(batch(world, "n1", *ends))
+    runs = decode_desired(book.desired(world.core.state, world.core.state.nodes["n1"])).runs
+    kept = [job for job in told if int(job) > 100]
+    assert [run.job for run in runs][: len(kept)] == kept and len(runs) >= len(told)
+
+
+def test_a_report_that_cannot_be_decided_is_passed_over_and_the_next_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is consumed and it is recorded: otherwise all that the node says later would wait behind it."""
+    world = World()
+    joined(world, "n1", inventory("n1"))
+    world.fold("queue", list(world.submitted(request(1))))
+    world.step()
+    whole = batch(world, "n1", StartSeen(n=1, job="1", attempt=1, rank=0), StartSeen(n=2, job="bad", attempt=1, rank=0))
+    rules = fairlead_placer.reports._run_of
+
+    def frail(draft: object, node: object, report: StartSeen, cause: str) -> object:
+        if report.job == "bad":
+            raise KeyError("bad")
+        return rules(draft, node, report, cause)  # type: ignore[arg-type] -- passed through
+
+    monkeypatch.setattr(fairlead_placer.reports, "_run_of", frail)
+    before = world.core.snapshot()
+    with pytest.raises(KeyError):
+        world.core.decide([whole], world.now)
+    assert world.core.snapshot() == before, "what was tried is taken back"
+    good, bad = world.core.split(whole)
+    world.step(good)
+    decision = world.core.reject(bad, "cannot be decided", world.now)
+    (event,) = decision.events
+    assert isinstance(event, ev.ReportRejected) and (event.code, event.cause) == ("not_decidable", "report:n1:2")
+    world.fold("placer", decision.events, decision.cursors)
+    world.now += SECOND
+    world.step(batch(world, "n1", ExitSeen(n=3, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True)))
+    assert not world.core.state.runs

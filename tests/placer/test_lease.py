@@ -1,0 +1,78 @@
+"""The watch over silence."""
+
+from fairlead_placer.lease import SECOND_NS, LeaseWatch
+
+LEASE = 120 * SECOND_NS
+
+
+def watch(*nodes: str) -> LeaseWatch:
+    """Nodes heard at 1000 s; the watch has been asked once."""
+    made = LeaseWatch(LEASE)
+    for node in nodes:
+        made.heard(node, 1000 * SECOND_NS)
+    assert made.silent(1000 * SECOND_NS) == []
+    return made
+
+
+def pass_time(made: LeaseWatch, until_s: int) -> list[tuple[str, int]]:
+    """Ask every 10 s until then; everything that was named."""
+    found: list[tuple[str, int]] = []
+    for second in range(1010, until_s + 1, 10):
+        found += made.silent(second * SECOND_NS)
+    return found
+
+
+def test_a_node_is_silent_when_its_lease_is_over() -> None:
+    """Not a moment earlier, and with the length of its silence."""
+    made = watch("n1")
+    assert pass_time(made, 1110) == []
+    assert made.silent(1120 * SECOND_NS - 1) == []
+    assert made.silent(1120 * SECOND_NS) == [("n1", LEASE)]
+
+
+def test_a_word_renews_the_lease() -> None:
+    """Only those who kept silent are named."""
+    made = watch("n1", "n2")
+    pass_time(made, 1060)
+    made.heard("n2", 1060 * SECOND_NS)
+    assert [name for name, _ in pass_time(made, 1120)] == ["n1"]
+
+
+def test_time_does_not_run_backwards() -> None:
+    """A clock set back neither shortens nor lengthens what has been heard."""
+    made = watch("n1")
+    pass_time(made, 1060)
+    made.heard("n1", 10 * SECOND_NS)
+    assert made.silent(1170 * SECOND_NS - 50 * SECOND_NS) == []
+    assert pass_time(made, 1180) == [("n1", LEASE)]
+
+
+def test_a_jump_ahead_counts_against_us() -> None:
+    """After our own sleep every node has its whole lease again."""
+    made = watch("n1")
+    assert made.silent(9000 * SECOND_NS) == []
+    assert made.silent(9050 * SECOND_NS) == []
+
+
+def test_a_named_node_is_watched_anew() -> None:
+    """If its loss was not recorded, it is named again a lease later, not at once."""
+    made = watch("n1")
+    pass_time(made, 1120)
+    assert made.silent(1121 * SECOND_NS) == []
+
+
+def test_next_at_is_soon_enough() -> None:
+    """Never later than the first lease's end, and often enough to notice a sleep; None with nobody to watch."""
+    made = watch("n1")
+    assert made.next_at() == 1030 * SECOND_NS
+    pass_time(made, 1110)
+    assert made.next_at() == 1120 * SECOND_NS
+    assert LeaseWatch().next_at() is None
+
+
+def test_many_losses_come_in_portions() -> None:
+    """At most `limit` at a time; the rest follows."""
+    made = watch(*(f"n{i}" for i in range(100)))
+    pass_time(made, 1110)
+    assert len(made.silent(1120 * SECOND_NS)) == 64
+    assert len(made.silent(1120 * SECOND_NS)) == 36

@@ -1,0 +1,230 @@
+"""A random cluster against its invariants: nodes, offers, reports (doubled, missing, false), loss, return, drains.
+
+After every step the invariants hold, deciding has left the state as it was (see `World.decide`), and the snapshot
+restores to itself. At the end everything heals and every job that fits has run.
+"""
+
+import random
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from fairlead_bus.core import Input
+from fairlead_placer.core import PlacerCore
+from fairlead_placer.invariants import check
+from fairlead_schemas import events as ev
+from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode
+from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from tests.placer.world import SECOND, World, inventory, request
+
+NODES = ("a", "b", "c", "d")
+node_names = st.sampled_from(NODES)
+
+
+class Agent:
+    """What a node's agent has in its journal: all its reports, and what it runs or has yet to clean."""
+
+    def __init__(self, incarnation: str, boot: str, gpus: int) -> None:
+        self.incarnation = incarnation
+        self.reports: list[Report] = []
+        self.running: set[tuple[str, int, int]] = set()
+        self.dirty: set[tuple[str, int, int]] = set()
+        self.boot = boot
+        self.gpus = gpus
+
+    def add(self, report: Report) -> None:
+        self.reports.append(msgspec.structs.replace(report, n=len(self.reports) + 1))
+
+    def message(self, node: str, first: int, count: int) -> Input:
+        reports = self.reports[first : first + count]
+        return Input("report", 0, ReportBatch(node=node, incarnation=self.incarnation, reports=reports))
+
+
+class PlacerMachine(RuleBasedStateMachine):
+    """Rules are what the world may do; the model is the set of jobs and their agents' journals."""
+
+    @initialize(seed=st.integers(0, 2**16))
+    def begin(self, seed: int) -> None:
+        self.world = World()
+        self.random = random.Random(seed)
+        self.agents: dict[str, Agent] = {}
+        self.incarnations = 0
+        self.starts: set[tuple[str, int]] = set()
+        self.ended: set[tuple[str, int]] = set()
+
+    def absorb(self, events: list[ev.Event]) -> None:
+        """I4: an attempt is authorised once and ends once. The agents learn what is placed on them."""
+        for event in events:
+            if isinstance(event, ev.JobPlaced):
+                key = (event.job, event.attempt)
+                assert key not in self.starts, f"{key} authorised twice"
+                self.starts.add(key)
+                assert len({part.node for part in event.parts}) == len(event.parts)
+                for rank, part in enumerate(event.parts):
+                    self.agents[part.node].running.add((event.job, event.attempt, rank))
+            elif isinstance(event, ev.RunEnded):
+                key = (event.job, event.attempt)
+                assert key not in self.ended, f"{key} ended twice"
+                self.ended.add(key)
+
+    def send(self, node: str, count: int = 1000) -> None:
+        agent = self.agents[node]
+        known = self.world.core.state.nodes.get(node)
+        first = known.reported if known is not None and known.incarnation == agent.incarnation else 0
+        self.absorb(self.world.step(agent.message(node, first, count)))
+
+    @rule(node=node_names, gpus=st.sampled_from([0, 1, 2, 8]), rebooted=st.booleans())
+    def new_journal(self, node: str, gpus: int, rebooted: bool) -> None:
+        self.incarnations += 1
+        boot = f"boot-{self.incarnations}" if rebooted else "boot-0"
+        agent = self.agents[node] = Agent(f"{node}-{self.incarnations}", boot, gpus)
+        agent.add(InventorySeen(n=0, boot_id=boot, inventory=inventory(node, gpus, cpu=8, memory_gib=8)))
+        self.send(node)
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), rebooted=st.booleans(), gpus=st.sampled_from([0, 2, 8]))
+    def restart(self, data: st.DataObject, rebooted: bool, gpus: int) -> None:
+        node = data.draw(st.sampled_from(sorted(self.agents)))
+        agent = self.agents[node]
+        if rebooted:
+            self.incarnations += 1
+            agent.boot = f"boot-{self.incarnations}"
+            agent.running.clear()
+            agent.dirty.clear()
+        agent.gpus = gpus
+        agent.add(InventorySeen(n=0, boot_id=agent.boot, inventory=inventory(node, gpus, cpu=8, memory_gib=8)))
+        self.send(node)
+
+    @rule(gpus=st.integers(0, 8), nodes=st.integers(1, 3), cpu=st.integers(0, 4))
+    def offer(self, gpus: int, nodes: int, cpu: int) -> None:
+        self.absorb(self.world.offer(request(gpus, nodes=nodes, cpu=cpu)))
+
+    @precondition(lambda self: self.world.core.state.offers)
+    @rule(data=st.data(), recall=st.booleans())
+    def take_back(self, data: st.DataObject, recall: bool) -> None:
+        job = data.draw(st.sampled_from(sorted(self.world.core.state.offers)))
+        asked: ev.Event = ev.JobStopRequested(cause="cmd:s", job=job, attempt=1, reason="cancelled")
+        if recall:
+            asked = ev.JobRecalled(cause="cmd:r", job=job, attempt=1, reason="hold")
+        events = self.world.queue(asked)
+        assert [e.job for e in events if isinstance(e, ev.OfferReturned)] == [job]
+        self.absorb(events)
+
+    @precondition(lambda self: self.world.core.state.runs)
+    @rule(data=st.data())
+    def stop_run(self, data: st.DataObject) -> None:
+        run = self.world.core.state.runs[data.draw(st.sampled_from(sorted(self.world.core.state.runs)))]
+        asked = ev.JobStopRequested(cause="cmd:s", job=run.job, attempt=run.attempt, reason="cancelled")
+        self.absorb(self.world.queue(asked))
+
+    @precondition(lambda self: any(agent.running for agent in self.agents.values()))
+    @rule(data=st.data(), code=st.sampled_from([0, 0, 1]), clean=st.booleans(), send=st.booleans())
+    def rank_ends(self, data: st.DataObject, code: int, clean: bool, send: bool) -> None:
+        node = data.draw(st.sampled_from(sorted(n for n, agent in self.agents.items() if agent.running)))
+        agent = self.agents[node]
+        job, attempt, rank = data.draw(st.sampled_from(sorted(agent.running)))
+        agent.running.discard((job, attempt, rank))
+        agent.add(StartSeen(n=0, job=job, attempt=attempt, rank=rank))
+        agent.add(ExitSeen(n=0, job=job, attempt=attempt, rank=rank, outcome="exited", exit_code=code, clean=clean))
+        if not clean:
+            agent.dirty.add((job, attempt, rank))
+        if send:
+            self.send(node)
+
+    @precondition(lambda self: any(agent.dirty for agent in self.agents.values()))
+    @rule(data=st.data())
+    def rank_is_clean(self, data: st.DataObject) -> None:
+        node = data.draw(st.sampled_from(sorted(n for n, agent in self.agents.items() if agent.dirty)))
+        agent = self.agents[node]
+        job, attempt, rank = agent.dirty.pop()
+        agent.add(CleanSeen(n=0, job=job, attempt=attempt, rank=rank))
+        self.send(node)
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), first=st.integers(0, 12), count=st.integers(1, 6))
+    def any_message_again(self, data: st.DataObject, first: int, count: int) -> None:
+        """Repetitions, gaps and old journals' messages."""
+        node = data.draw(st.sampled_from(sorted(self.agents)))
+        self.absorb(self.world.step(self.agents[node].message(node, first, count)))
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), rank=st.integers(0, 3))
+    def false_report(self, data: st.DataObject, rank: int) -> None:
+        """A node speaks of a job that may not be its own."""
+        node = data.draw(st.sampled_from(sorted(self.agents)))
+        job = str(data.draw(st.integers(1, max(1, self.world.jobs))))
+        if (job, 1, rank) in self.agents[node].running:
+            return
+        self.agents[node].add(CleanSeen(n=0, job=job, attempt=1, rank=rank))
+        self.send(node)
+
+    @rule(node=node_names)
+    def lose(self, node: str) -> None:
+        self.absorb(self.world.silent(node))
+
+    @rule(node=node_names)
+    def hear(self, node: str) -> None:
+        self.absorb(self.world.heard(node))
+
+    @rule(node=node_names, kind=st.sampled_from(["cordon", "uncordon", "drain", "drain now"]))
+    def order(self, node: str, kind: str) -> None:
+        command = {
+            "cordon": CordonNode(id="1", node=node), "uncordon": UncordonNode(id="2", node=node),
+            "drain": DrainNode(id="3", node=node), "drain now": DrainNode(id="4", node=node, deadline_ns=SECOND),
+        }[kind]  # fmt: skip
+        events = self.world.command(command)
+        assert any(event.cause == f"cmd:{command.id}" for event in events)
+        self.absorb(events)
+
+    @rule(seconds=st.integers(1, 30))
+    def pass_time(self, seconds: int) -> None:
+        self.world.now += seconds * SECOND
+        self.absorb(self.world.step())
+
+    @rule()
+    def restart_the_placer(self) -> None:
+        """What it knew is in the snapshot: it places nothing new. A fresh look may name causes anew."""
+        self.world.core = PlacerCore.restore(self.world.core.snapshot())
+        assert all(isinstance(event, ev.JobUnplaceable) for event in self.world.step())
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        shot = self.world.core.snapshot()
+        restored = PlacerCore.restore(shot)
+        assert restored.snapshot() == shot
+        check(restored.state)
+
+    def teardown(self) -> None:
+        """Once faults stop, everything that was placed ends and is given back (I10)."""
+        if not hasattr(self, "world"):
+            return
+        for node in sorted(self.agents):
+            self.absorb(self.world.heard(node))
+            self.absorb(self.world.command(UncordonNode(id="u", node=node)))
+        for _ in range(200):
+            held = [node for node in sorted(self.agents) if self.world.core.state.nodes[node].held]
+            if not held:
+                break
+            for node in held:
+                self.agents[node].running.clear()
+                for key, rank in sorted(self.world.core.state.nodes[node].held.items()):
+                    run = self.world.core.state.runs[key]
+                    end = ExitSeen(n=0, job=run.job, attempt=run.attempt, rank=rank, outcome="stopped", clean=True)
+                    self.agents[node].add(end)
+                self.send(node)
+        assert self.world.core.state.runs == {}
+        assert self.starts == self.ended
+        for group in self.world.core.state.classes.values():
+            assert group.outcome is not None, "an offer waits, and nothing was said about it"
+        fresh = PlacerCore()
+        for sequence, commit in enumerate(self.world.log, 1):
+            fresh.evolve(sequence, commit)
+        assert fresh.snapshot() == self.world.core.snapshot()
+
+
+PlacerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPlacerMachine = PlacerMachine.TestCase

@@ -1,0 +1,238 @@
+"""The life of a run: placed, started, ended, released; gangs; stops; what is not believed."""
+
+from fairlead_bus.core import Input
+from fairlead_schemas import events as ev
+from fairlead_schemas.reports import ExitSeen, ReportBatch, StartSeen
+from tests.placer.world import cluster, names, placed, request
+
+
+def test_one_gpu_job_from_offer_to_end() -> None:
+    """An offer is placed, starts, ends, and its GPU is free again; nothing is left behind."""
+    world = cluster(1)
+    assert placed(world.offer(request(1))) == {"1": ["n1"]}
+    assert names(world.start("n1", "1")) == ["RunStarted"]
+    [ended] = world.exit("n1", "1")
+    assert ended == ev.RunEnded(
+        cause="report:n1:3", job="1", attempt=1, outcome="exited", exit_code=0, released=("n1",)
+    )
+    assert world.core.state.runs == {}
+    assert world.core.state.nodes["n1"].gpus_free == 8
+
+
+def test_an_end_and_the_next_placement_share_a_commit() -> None:
+    """What a report frees is placed upon in the very commit that records it."""
+    world = cluster(1, 1)
+    world.offer(request(1))
+    world.offer(request(1))
+    report = world.batch("n1", ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True))
+    decision = world.decide(report)
+    assert names(decision.events) == ["RunEnded", "JobPlaced"]
+    assert decision.cursors == {"report.n1": 2}
+
+
+def test_gpus_return_on_clean_evidence_only() -> None:
+    """An unclean exit ends the run and keeps its GPUs until the agent has seen them clean."""
+    world = cluster(1, 1)
+    world.offer(request(1))
+    world.offer(request(1))
+    assert names(world.exit("n1", "1", clean=False)) == ["RunEnded"]
+    assert world.core.state.nodes["n1"].gpus_free == 0
+    assert names(world.clean("n1", "1")) == ["AllocationReleased", "JobPlaced"]
+
+
+def test_clean_before_the_end_is_not_believed() -> None:
+    """A running rank's GPUs are not given away because somebody calls them clean."""
+    world = cluster(1)
+    world.offer(request(1))
+    world.start("n1", "1")
+    [rejected] = world.clean("n1", "1")
+    assert isinstance(rejected, ev.ReportRejected)
+    assert rejected.code == "not_ended"
+    assert world.core.state.nodes["n1"].gpus_free == 7
+
+
+def test_a_gang_starts_with_its_last_rank() -> None:
+    """RankStarted for each rank, RunStarted once, with the last."""
+    world = cluster(2)
+    assert placed(world.offer(request(8, nodes=2))) == {"1": ["n1", "n2"]}
+    assert names(world.start("n2", "1", 1)) == ["RankStarted"]
+    assert names(world.start("n1", "1", 0)) == ["RankStarted", "RunStarted"]
+
+
+def test_a_gang_ends_with_its_last_rank() -> None:
+    """RankEnded for all but the last, whose end is RunEnded; with no failure rank 0 speaks for it."""
+    world = cluster(2)
+    world.offer(request(8, nodes=2))
+    assert names(world.exit("n1", "1", 0)) == ["RankEnded"]
+    [ended] = world.exit("n2", "1", 1)
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.outcome, ended.exit_code, ended.rank, ended.released) == ("exited", 0, 0, ("n2",))
+
+
+def test_when_one_rank_fails_the_others_are_stopped_and_it_decides() -> None:
+    """The first failure is the run's outcome, whatever the stopped ranks say afterwards."""
+    world = cluster(2)
+    world.offer(request(8, nodes=2))
+    world.exit("n2", "1", 1, exit_code=3)
+    assert world.stops("n1") == {"1.1": "rank_failed"}
+    [ended] = world.exit("n1", "1", 0, outcome="stopped", exit_code=None)
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.outcome, ended.exit_code, ended.rank) == ("exited", 3, 1)
+
+
+def test_a_rank_that_succeeds_leaves_the_others_running() -> None:
+    """Exit code 0 of one rank stops nobody."""
+    world = cluster(2)
+    world.offer(request(8, nodes=2))
+    world.exit("n2", "1", 1)
+    assert world.stops("n1") == {"1.1": ""}
+
+
+def test_the_rendezvous_is_on_rank_0_and_always_the_same() -> None:
+    """Address of rank 0's node and a port that follows from job and attempt."""
+    first, second = cluster(2), cluster(2)
+    [a] = first.offer(request(8, nodes=2))
+    [b] = second.offer(request(8, nodes=2))
+    assert isinstance(a, ev.JobPlaced)
+    assert a.master_address == first.core.state.nodes["n1"].inventory.address
+    assert 20000 <= a.master_port <= 29999
+    assert a == b
+
+
+def test_a_stop_of_an_open_offer_returns_it() -> None:
+    """The placer alone decides an offer's fate: stopped while open, it is returned and never placed."""
+    world = cluster(1, 1)
+    world.offer(request(1))
+    world.offer(request(1))
+    events = world.queue(ev.JobStopRequested(cause="cmd:9", job="2", attempt=1, reason="cancelled"))
+    assert events == [ev.OfferReturned(cause=f"{len(world.log) - 1}.0", job="2", attempt=1)]
+    assert names(world.exit("n1", "1")) == ["RunEnded"]
+
+
+def test_a_recall_of_an_open_offer_returns_it_and_it_can_be_offered_again() -> None:
+    """A hold takes the offer back; a later offer of the same attempt is placed."""
+    world = cluster(1)
+    submitted, offered = world.submitted(request(9))
+    world.queue(submitted, offered)
+    recalled = ev.JobRecalled(cause="cmd:9", job="1", attempt=1, reason="hold")
+    assert names(world.queue(recalled)) == ["OfferReturned"]
+    world.join("n2", 16)
+    assert placed(world.queue(offered)) == {"1": ["n2"]}
+
+
+def test_a_stop_of_a_placed_run_marks_its_orders() -> None:
+    """The run is stopped through its node's desired state, and ends when the agent says so."""
+    world = cluster(1)
+    world.offer(request(1))
+    assert world.queue(ev.JobStopRequested(cause="cmd:9", job="1", attempt=1, reason="cancelled")) == []
+    assert world.stops("n1") == {"1.1": "cancelled"}
+    assert world.core.state.touched == {"n1"}
+    [ended] = world.exit("n1", "1", outcome="stopped", exit_code=None)
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.outcome, ended.drained) == ("stopped", False)
+
+
+def test_a_stop_that_crosses_the_placement_stops_the_run_at_once() -> None:
+    """The stop stands in the log before the commit that placed the job: the run is born stopping."""
+    world = cluster(1)
+    world.fold("queue", list(world.submitted(request(1))))
+    decision = world.decide()
+    world.fold("queue", [ev.JobStopRequested(cause="cmd:9", job="1", attempt=1, reason="cancelled")])
+    world.fold("placer", decision.events)
+    assert world.stops("n1") == {"1.1": "cancelled"}
+    assert world.step() == []
+
+
+def test_a_recall_that_crosses_the_placement_is_too_late() -> None:
+    """Placed is placed: a hold does not stop a run."""
+    world = cluster(1)
+    world.fold("queue", list(world.submitted(request(1))))
+    decision = world.decide()
+    world.fold("queue", [ev.JobRecalled(cause="cmd:9", job="1", attempt=1, reason="hold")])
+    world.fold("placer", decision.events)
+    assert world.stops("n1") == {"1.1": ""}
+    assert world.step() == []
+
+
+def test_repeated_reports_change_nothing() -> None:
+    """A batch that comes again is passed over whole: no events, no cursor."""
+    world = cluster(1)
+    world.offer(request(1))
+    batch = world.batch("n1", StartSeen(n=0, job="1", attempt=1, rank=0))
+    assert names(world.step(batch)) == ["RunStarted"]
+    decision = world.decide(batch)
+    assert (decision.events, decision.cursors) == ([], {})
+
+
+def test_a_message_with_old_and_new_reports_is_taken_from_where_we_are() -> None:
+    """An agent resends from what it thinks is unconfirmed: what is known is passed over, the rest is taken up."""
+    world = cluster(1)
+    world.offer(request(1))
+    first = world.batch("n1", StartSeen(n=0, job="1", attempt=1, rank=0)).body
+    world.step(Input("report", 2, first))
+    end = ExitSeen(n=3, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True)
+    both = ReportBatch(node="n1", incarnation=first.incarnation, reports=[*first.reports, end])
+    assert names(world.step(Input("report", 3, both))) == ["RunEnded"]
+
+
+def test_a_gap_waits_for_what_is_missing() -> None:
+    """A report whose predecessor never came is not taken up, until it has."""
+    world = cluster(1)
+    world.offer(request(1))
+    start = world.batch("n1", StartSeen(n=0, job="1", attempt=1, rank=0))
+    end = world.batch("n1", ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True))
+    assert world.step(end) == []
+    assert names(world.step(start, end)) == ["RunStarted", "RunEnded"]
+
+
+def test_a_start_that_nobody_authorised_is_rejected() -> None:
+    """A rank that was never placed on the node is recorded as refused, and its number moves on."""
+    world = cluster(1)
+    [rejected] = world.start("n1", "77")
+    assert isinstance(rejected, ev.ReportRejected)
+    assert (rejected.node, rejected.code, rejected.cause) == ("n1", "not_authorised", "report:n1:2")
+    assert world.core.state.nodes["n1"].reported == 2
+
+
+def test_a_node_cannot_speak_for_another_rank() -> None:
+    """A gang's rank is reported by its own node only."""
+    world = cluster(2)
+    world.offer(request(8, nodes=2))
+    [rejected] = world.exit("n1", "1", 1)
+    assert isinstance(rejected, ev.ReportRejected)
+    assert rejected.code == "wrong_rank"
+    assert world.core.state.runs["1.1"].ended == 0
+
+
+def test_the_end_of_a_run_that_is_gone_is_ignored() -> None:
+    """No event, and the number moves."""
+    world = cluster(1)
+    assert world.exit("n1", "77") == []
+    assert world.core.state.nodes["n1"].reported == 2
+
+
+def test_an_array_shares_its_parents_spec() -> None:
+    """Elements are placed with the array's request; the spec is kept until the array is done."""
+    world = cluster(1)
+    submitted, _ = world.submitted(request(1), job="5")
+    events = world.queue(submitted, *(ev.JobOffered(cause="clock", job=f"5_{i}", attempt=1, rank=i) for i in range(3)))
+    assert sorted(placed(events)) == ["5_0", "5_1", "5_2"]
+    world.exit("n1", "5_0")
+    world.queue(ev.JobSucceeded(cause="1.0", job="5_0", attempt=1))
+    assert set(world.core.state.jobs) == {"5"}
+    world.queue(ev.JobSucceeded(cause="1.0", job="5"))
+    assert world.core.state.jobs == {}
+
+
+def test_finished_jobs_leave_nothing() -> None:
+    """Success, failure and cancellation all let go of the spec."""
+    world = cluster(1)
+    for end in (
+        ev.JobSucceeded(cause="c", job="1"),
+        ev.JobFailed(cause="c", job="2", reason="exit_code"),
+        ev.JobCancelled(cause="c", job="3"),
+    ):
+        world.offer(request(1))
+        world.exit("n1", end.job)
+        world.queue(end)
+    assert (world.core.state.jobs, world.core.state.runs) == ({}, {})

@@ -1,0 +1,315 @@
+"""The placer on a bus (the in-memory twin): desired state, confirmations, beats, and what is refused at the door."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+import pytest
+
+from fairlead_bus.memory import MemoryBus, MemoryHub
+from fairlead_bus.nats_bus import connect
+from fairlead_bus.service import Service
+from fairlead_placer.act import Actor
+from fairlead_placer.core import PlacerCore
+from fairlead_placer.service import build
+from fairlead_placer.sources import REFUSED_PER_INTERVAL_MAX, ReportSource
+from fairlead_schemas import events as ev
+from fairlead_schemas import reports, subjects
+from fairlead_schemas.commands import CordonNode, encode_commands
+from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.desired import Desired, decode_desired
+from fairlead_schemas.reports import Beat, Confirm, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from tests.placer.world import SECOND, World, inventory, request
+
+
+class Cluster:
+    """A hub with a placer on it, and the voices of a queue and of agents."""
+
+    def __init__(self) -> None:
+        self.hub = MemoryHub()
+        self.bus: MemoryBus = self.hub.connect()
+        self.world = World()  # for its builders only
+        self.confirms: list[Confirm] = []
+        self.writes: list[Desired] = []
+        self._prev, self._n, self._last = GENESIS, 0, 0
+        self.sent: dict[str, int] = {}
+        self.service: Service[PlacerCore]
+
+    async def start(self) -> None:
+        await self.bus.subscribe(
+            subjects.confirm("*"), lambda m: self.confirms.append(reports.decode_confirm(m.payload))
+        )
+        await self.bus.on_put(subjects.DESIRED, "*", lambda _, value: self.writes.append(decode_desired(value)))
+        await self.start_placer()
+
+    async def start_placer(self) -> None:
+        self.placer_bus = self.hub.connect()
+        self.service = await build(self.placer_bus)
+        self.task = asyncio.create_task(self.service.run())
+        await self.until(lambda: self.service.leading)
+
+    async def stop_placer(self) -> None:
+        await self.service.stop()
+        assert await asyncio.wait_for(self.task, 5) == 0
+        await self.placer_bus.close()
+
+    async def until(self, true: Callable[[], object]) -> None:
+        async with asyncio.timeout(5):
+            while not true():  # noqa: ASYNC110 -- looks at the outside of others, who set no event
+                await asyncio.sleep(0.002)
+
+    async def queue(self, *events: ev.Event) -> None:
+        self._n += 1
+        commit = Commit(
+            v=VERSION,
+            writer="queue",
+            n=self._n,
+            basis=0,
+            at_ns=self._n,
+            cursors={},
+            prev=self._prev,
+            events=list(events),
+        )
+        payload = encode_commit(commit)
+        self._prev = commit_hash(payload)
+        self._last = await self.bus.append(subjects.LOG, subjects.log("queue"), payload, expected=self._last)
+
+    async def send(self, node: str, *items: Report, incarnation: str = "i1") -> None:
+        first = self.sent.get(node, 0)
+        numbered = [msgspec.structs.replace(item, n=first + i) for i, item in enumerate(items, 1)]
+        self.sent[node] = first + len(items)
+        batch = ReportBatch(node=node, incarnation=incarnation, reports=numbered)
+        await self.bus.publish(subjects.report(node), reports.encode(batch))
+
+    async def join(self, node: str) -> None:
+        await self.send(node, InventorySeen(n=0, boot_id="b", inventory=inventory(node)))
+        await self.until(lambda: node in self.service.core.state.nodes)
+
+    def events(self) -> list[ev.Event]:
+        messages = self.hub.streams[subjects.LOG].messages
+        return [e for m in messages if m.subject == subjects.log("placer") for e in decode_commit(m.payload).events]
+
+    def desired(self, node: str) -> Desired:
+        return decode_desired(self.hub.buckets[subjects.DESIRED][node].value)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    await made.start()
+    yield made
+    await made.stop_placer()
+    await made.bus.close()
+
+
+async def test_from_offer_to_order_to_end(cluster: Cluster) -> None:
+    """Placed, ordered on the node with the commit's sequence as its epoch, ended, and off the node again."""
+    await cluster.join("n1")
+    await cluster.queue(*cluster.world.submitted(request(2), spec=b'{"command":["true"]}'))
+    await cluster.until(lambda: cluster.desired("n1").runs)
+    desired = cluster.desired("n1")
+    [order] = desired.runs
+    assert (order.job, order.attempt, order.rank, order.gpus) == ("1", 1, 0, ("n1-g0", "n1-g1"))
+    assert (order.epoch, desired.sequence, desired.incarnation) == (3, 3, "i1")
+    assert (bytes(order.spec), order.stop, order.gpus_per_node) == (b'{"command":["true"]}', "", 2)
+    assert order.hosts == (inventory("n1").address,)
+    await cluster.send(
+        "n1", StartSeen(n=0, job="1", attempt=1, rank=0),
+        ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True),
+    )  # fmt: skip
+    await cluster.until(lambda: not cluster.desired("n1").runs)
+    # Nothing may be started from a value older than the one that the end has changed.
+    assert cluster.confirms[-1] == Confirm(
+        node="n1", incarnation="i1", through=3, desired=cluster.desired("n1").sequence
+    )
+
+
+async def test_a_stop_reaches_the_node_without_a_commit_of_the_placer(cluster: Cluster) -> None:
+    """A queue's stop changes the order as soon as it is folded."""
+    await cluster.join("n1")
+    await cluster.queue(*cluster.world.submitted(request(1)))
+    await cluster.until(lambda: cluster.desired("n1").runs)
+    await cluster.queue(ev.JobStopRequested(cause="cmd:x", job="1", attempt=1, reason="cancelled"))
+    await cluster.until(lambda: cluster.desired("n1").runs[0].stop == "cancelled")
+
+
+async def test_a_large_spec_is_stored_before_it_is_ordered(cluster: Cluster) -> None:
+    """The order names the spec by hash, and the SPEC store has it."""
+    await cluster.join("n1")
+    spec = b'{"command":["' + b"x" * 5000 + b'"]}'
+    await cluster.queue(*cluster.world.submitted(request(1), spec=spec))
+    await cluster.until(lambda: cluster.desired("n1").runs)
+    [order] = cluster.desired("n1").runs
+    assert bytes(order.spec) == b"null"
+    assert cluster.hub.objects[subjects.SPEC] == {order.spec_hash: spec}
+
+
+async def test_beats_are_answered(cluster: Cluster) -> None:
+    """A known agent hears its number, an unknown one is asked for everything, a replaced one hears its successor."""
+    await cluster.join("n1")
+    cluster.sent["n1"] = 0
+    await cluster.send("n1", InventorySeen(n=0, boot_id="b", inventory=inventory("n1")), incarnation="i2")
+    await cluster.until(lambda: cluster.service.core.state.nodes["n1"].incarnation == "i2")
+    await cluster.until(lambda: cluster.desired("n1").incarnation == "i2")
+    written = cluster.desired("n1").sequence
+    for node, incarnation, answer in (
+        ("n1", "i2", Confirm(node="n1", incarnation="i2", through=1, desired=written)),
+        ("n1", "i1", Confirm(node="n1", incarnation="i2", through=1, desired=written)),
+        ("n1", "i3", Confirm(node="n1")),
+        ("n9", "i1", Confirm(node="n9")),
+    ):
+        cluster.confirms.clear()
+        await cluster.bus.publish(subjects.beat(node), reports.encode(Beat(node=node, incarnation=incarnation)))
+        await cluster.until(lambda answer=answer: answer in cluster.confirms)
+
+
+async def test_resent_reports_are_confirmed_without_a_commit(cluster: Cluster) -> None:
+    """An agent whose confirmation was lost gets another; the log does not grow."""
+    await cluster.join("n1")
+    before = cluster.hub.streams[subjects.LOG].last
+    cluster.confirms.clear()
+    cluster.sent["n1"] = 0
+    await cluster.send("n1", InventorySeen(n=0, boot_id="b", inventory=inventory("n1")))
+    await cluster.until(lambda: cluster.confirms)
+    assert cluster.confirms[0].through == 1
+    assert cluster.hub.streams[subjects.LOG].last == before
+
+
+async def test_commands_are_carried_out(cluster: Cluster) -> None:
+    """A cordon from the command stream becomes an event under its id, and the cursor stands in the commit."""
+    await cluster.join("n1")
+    await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([CordonNode(id="c1", node="n1")]))
+    await cluster.until(lambda: any(isinstance(e, ev.NodeCordoned) for e in cluster.events()))
+    assert cluster.events()[-1].cause == "cmd:c1"
+
+
+@pytest.mark.parametrize(
+    ("payload", "code"),
+    [
+        (b"not json", "undecodable"),
+        (b"[" * 20000, "undecodable"),
+        (reports.encode(ReportBatch(node="n2", incarnation="i1", reports=[])), "wrong_node"),
+        (reports.encode(ReportBatch(node="n1", incarnation="", reports=[])), "bad_incarnation"),
+    ],
+)
+async def test_what_is_no_report_of_its_node_is_recorded(cluster: Cluster, payload: bytes, code: str) -> None:
+    """ReportRejected names the subject's node, the reason and the bytes' digest; the service goes on."""
+    await cluster.bus.publish(subjects.report("n1"), payload)
+    await cluster.until(cluster.events)
+    [rejected] = cluster.events()
+    assert isinstance(rejected, ev.ReportRejected)
+    assert (rejected.node, rejected.code) == ("n1", code)
+    await cluster.join("n1")
+
+
+async def test_garbage_does_not_fill_the_log(cluster: Cluster) -> None:
+    """Of a flood only a few are recorded, the rest is counted."""
+    for i in range(500):
+        await cluster.bus.publish(subjects.report("n1"), b"garbage %d" % i)
+    await cluster.join("n1")
+    rejected = [e for e in cluster.events() if isinstance(e, ev.ReportRejected)]
+    assert len(rejected) <= REFUSED_PER_INTERVAL_MAX
+    source = cluster.service.sources[1]
+    assert isinstance(source, ReportSource)
+    assert source.statistics()["dropped"] >= 500 - REFUSED_PER_INTERVAL_MAX
+
+
+async def test_oversized_reports_are_dropped(cluster: Cluster) -> None:
+    """More than a message of reports may hold is not even decoded."""
+    await cluster.bus.publish(subjects.report("n1"), b" " * (reports.REPORT_BYTES_MAX + 1))
+    await cluster.join("n1")
+    assert [type(event) for event in cluster.events()] == [ev.NodeJoined]
+
+
+async def test_a_restart_drives_everything_again(cluster: Cluster) -> None:
+    """A new process writes every node's desired state as of the log, and goes on from the same state."""
+    await cluster.join("n1")
+    await cluster.queue(*cluster.world.submitted(request(1)))
+    await cluster.until(lambda: cluster.desired("n1").runs)
+    state = cluster.service.core.snapshot()
+    await cluster.stop_placer()
+    cluster.writes.clear()
+    cluster.hub.buckets[subjects.DESIRED].clear()
+    await cluster.start_placer()
+    assert cluster.service.core.snapshot() == state
+    assert [order.job for order in cluster.desired("n1").runs] == ["1"]
+
+
+async def test_a_reconnect_drives_everything_again(cluster: Cluster) -> None:
+    """What was written while the bus was away comes after it is back."""
+    await cluster.join("n1")
+    cluster.writes.clear()
+    cluster.hub.stop()
+    cluster.hub.start()
+    await cluster.until(lambda: cluster.writes)
+    assert cluster.writes[0].node == "n1"
+
+
+async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
+    """A beat that shows an older sequence, a second after the write, has it written once more; not earlier."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    now = [100.0]
+    actor = Actor(bus, monotonic=lambda: now[0])
+    world = World()
+    world.join("n1", incarnation="i1")
+    await actor.act(world.core)
+    writes: list[bytes] = []
+    await bus.on_put(subjects.DESIRED, "n1", lambda _, value: writes.append(value))
+    for seconds, desired, expected in ((0.5, 0, 0), (1.5, 1, 0), (1.5, 0, 1)):
+        now[0] = 100.0 + seconds
+        actor.beat(Beat(node="n1", incarnation="i1", desired=desired))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(writes) == expected
+    await actor.close()
+
+
+async def test_silence_becomes_an_input_once_and_a_beat_brings_the_node_back() -> None:
+    """The source keeps the lease: every node known at the start counts as heard then; beats renew; the rest is silent."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    actor = Actor(bus)
+    world = World()
+    world.join("n1", incarnation="i1")
+    world.join("n2", incarnation="i1")
+    source = ReportSource(actor, 40 * SECOND)
+    await source.open(bus, world.core, 0, lambda: None)
+    await actor.act(world.core)
+    start, silent = 1000, []
+    for second in range(start, start + 60, 5):
+        await bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1")))
+        await bus.publish(subjects.beat("n2"), reports.encode(Beat(node="n2", incarnation="older")))
+        await asyncio.sleep(0)
+        silent += [(second - start, item.source, item.body[0]) for item in source.take(second * SECOND)]
+    assert silent == [(40, "silent", "n2")]
+    world.silent("n2")
+    await bus.publish(subjects.beat("n2"), reports.encode(Beat(node="n2", incarnation="i1")))
+    await asyncio.sleep(0)
+    assert [(item.source, item.body) for item in source.take((start + 60) * SECOND)] == [("heard", "n2")]
+    await source.close()
+
+
+@pytest.mark.nats
+async def test_the_same_on_a_real_server(nats_url: str) -> None:
+    """Joined, placed and ordered through a real nats-server."""
+    bus = await connect(nats_url, name="test")
+    await bus.ensure()
+    service = await build(bus)
+    task = asyncio.create_task(service.run())
+    voice = Cluster()
+    voice.bus, voice.service = bus, service  # type: ignore[assignment] -- the same port, on a real server
+    await voice.until(lambda: service.leading)
+    await voice.join("n1")
+    await voice.queue(*voice.world.submitted(request(1)))
+    await voice.until(lambda: service.core.state.runs)
+    async with asyncio.timeout(5):
+        while True:
+            entry = await bus.get(subjects.DESIRED, "n1")
+            if entry is not None and decode_desired(entry.value).runs:
+                break
+            await asyncio.sleep(0.01)
+    assert decode_desired(entry.value).runs[0].gpus == ("n1-g0",)
+    await service.stop()
+    assert await asyncio.wait_for(task, 5) == 0
+    await bus.close()
