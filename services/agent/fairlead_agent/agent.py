@@ -1,0 +1,403 @@
+"""The agent's shell: bus, journal, runtime and devices around the core. It holds no rules.
+
+Everything that happens goes to the core as one call; the step that comes back is journalled, and when it
+is durable its instructions are carried out and its reports sent. Start at `Agent.run`.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from fairlead_agent import machine
+from fairlead_agent.devices.port import Devices
+from fairlead_agent.journal import Journal
+from fairlead_agent.launch import Place, Program, Unlaunchable, plan, read_program
+from fairlead_agent.output import OutputShipper, read_piece
+from fairlead_agent.reconcile import KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.reporting import Outbox
+from fairlead_agent.run import Exit, Found, RunKey, key_of
+from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.settings import Settings
+from fairlead_bus.port import Bus, BusError, Message, Subscription
+from fairlead_schemas import subjects
+from fairlead_schemas.desired import Desired, RunOrder, decode_desired
+from fairlead_schemas.ids import is_job_id
+from fairlead_schemas.reports import Beat, OutputWanted, decode_confirm, encode
+from fairlead_schemas.resources import Inventory
+from fairlead_schemas.samples import SampleBatch, encode_samples
+
+OUTPUT_POLL_S = 0.2
+DIRTY_POLL_S = 1.0
+REPORT_POLL_S = 0.25
+#: The longest wait of the tick loop, so that a new deadline is never seen late by more.
+TICK_S = 0.25
+JOURNAL_FLUSH_S = 1.0
+SPEC_TRIES = 5
+
+_log = structlog.get_logger()
+
+
+class Agent:
+    """One node's agent. `journal`, `runtime` and `devices` are open and belong to it from here on."""
+
+    def __init__(
+        self, bus: Bus, settings: Settings, journal: Journal, runtime: Runtime, devices: Devices,
+        *, environment: Mapping[str, str], boot_id: str,
+    ) -> None:  # fmt: skip
+        self.bus = bus
+        self.settings = settings
+        self.journal = journal
+        self.ledger = journal.ledger
+        self.runtime = runtime
+        self.devices = devices
+        self.boot_id = boot_id
+        self.core = Reconciler(self.ledger, fence_ns=settings.fence_ns, now=time.monotonic_ns())
+        self.outbox = Outbox(settings.node, self.ledger.incarnation, self.ledger.confirmed)
+        self.output = OutputShipper(settings.node, bus.publish)
+        self._place = Place(settings.node, settings.address, environment, devices.simulated)
+        self._holders: dict[str, str] = {}
+        self._samples = 0
+        self._stopped = asyncio.Event()
+        self._report = asyncio.Event()
+        self._tick = asyncio.Event()
+        self._look = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._subscriptions: list[Subscription] = []
+
+    # ------------------------------------------------------------------ life
+
+    async def run(self) -> int:
+        """Work until `stop` or a journal that fails. The exit code: 0, or 1 for a failed journal."""
+        await self._begin()
+        await self._listen()
+        for loop in (
+            self._beats,
+            self._desired_reads,
+            self._reports,
+            self._ticks,
+            self._outputs,
+            self._dirt,
+            self._sampling,
+        ):
+            self._spawn(loop())
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait({stopped, self.journal.failed}, return_when=asyncio.FIRST_COMPLETED)
+        failed = self.journal.failed.done()
+        if failed:
+            # Nothing may be acted upon that is not durable; runs go on, the next process adopts them.
+            _log.critical("the journal cannot be written", reason=str(self.journal.failed.exception()))
+        await self._close()
+        return 1 if failed else 0
+
+    async def stop(self) -> None:
+        """End the agent; runs go on and are adopted by the next agent process."""
+        self._stopped.set()
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for people who look at a running agent."""
+        return {
+            "runs": len(self.ledger.runs), "reported": self.ledger.reported, "confirmed": self.outbox.confirmed,
+            "resends": self.outbox.resends, "journal_syncs": self.journal.syncs, "output_bytes": self.output.bytes_sent,
+        }  # fmt: skip
+
+    async def _begin(self) -> None:
+        await self.runtime.open(self)
+        open_runs = {run.key: run for run in self.ledger.runs.values() if run.open}
+        found = await self.runtime.adopt(open_runs.keys())
+        for key, what in found.items():
+            if what.state in ("ended", "lost"):
+                clean = not await self._busy(open_runs[key].gpus)
+                found[key] = Found(what.state, what.exit, clean)
+            if what.state != "never":
+                self.output.open(key, self.runtime.output(key), adopted=True)
+                if what.state != "running":
+                    self._spawn(self.output.ended(key))
+            if what.state == "running":
+                self._hold(key, open_runs[key].gpus)
+        for report in self.ledger.unconfirmed:
+            self.outbox.add(report)
+        step = self.core.begin(
+            boot_id=self.boot_id,
+            inventory=self._inventory(),
+            found=found,
+            now=time.monotonic_ns(),
+            at_ns=time.time_ns(),
+        )
+        for run in open_runs.values():
+            if not run.open:
+                self.runtime.release(run.key)
+        self._do(step)
+        states = [what.state for what in found.values()]
+        _log.info(
+            "agent started",
+            node=self.settings.node,
+            incarnation=self.ledger.incarnation,
+            adopted=states.count("running"),
+            ended=len(states) - states.count("running"),
+        )
+
+    async def _listen(self) -> None:
+        node = self.settings.node
+        self._subscriptions = [
+            await self.bus.subscribe(subjects.confirm(node), self._on_confirm),
+            await self.bus.on_put(subjects.DESIRED, node, self._on_desired),
+            await self.bus.serve(subjects.rpc_node(node, "output"), self._on_output_wanted),
+        ]
+        self.bus.on_reconnect(self._on_reconnect)
+
+    async def _close(self) -> None:
+        for subscription in self._subscriptions:
+            with contextlib.suppress(BusError):
+                await subscription.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.runtime.close()
+        await self.journal.close()
+        self.devices.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a task of the agent has failed", exc_info=error)
+            if not self.journal.failed.done():
+                self.journal.failed.set_exception(error)
+
+    # ------------------------------------------------------------------ what happens, to the core
+
+    def _on_desired(self, _key: str, value: bytes) -> None:
+        try:
+            desired = decode_desired(value)
+        except msgspec.MsgspecError as error:
+            _log.error("desired state cannot be read", reason=str(error))
+            return
+        self._desired(desired)
+
+    def _desired(self, desired: Desired) -> None:
+        self._do(self.core.desired(desired, time.monotonic_ns(), time.time_ns()))
+
+    def _on_confirm(self, message: Message) -> None:
+        try:
+            confirm = decode_confirm(message.payload)
+        except msgspec.MsgspecError as error:
+            _log.error("a confirmation cannot be read", reason=str(error))
+            return
+        now = time.monotonic_ns()
+        self.outbox.confirm(confirm, now)
+        self._do(self.core.confirmed(confirm, now, time.time_ns()))
+        if self.outbox.sent < self.ledger.reported:
+            self._report.set()
+
+    def _on_reconnect(self) -> None:
+        self.outbox.reconnected()
+        self._report.set()
+        self._look.set()
+        self._spawn(self.output.resend())
+
+    def started(self, key: RunKey) -> None:
+        """The runtime has started a run."""
+        self.output.open(key, self.runtime.output(key))
+        run = self.ledger.runs.get(key)
+        if run is not None:
+            self._hold(key, run.gpus)
+        self._do(self.core.started(key, time.monotonic_ns(), time.time_ns()))
+
+    def start_failed(self, key: RunKey, message: str) -> None:
+        """The runtime could not start a run."""
+        self._do(self.core.start_failed(key, message, time.time_ns()))
+        self.runtime.release(key)
+
+    def exited(self, key: RunKey, exit: Exit) -> None:
+        """A run has ended: ship its last output, look at its devices, report."""
+        run = self.ledger.runs.get(key)
+        gpus = run.gpus if run is not None else ()
+        if self.output.silent(key) and (not gpus or self.devices.simulated):
+            self._ended(key, exit, clean=not self.devices.busy(gpus) if gpus else True)
+        else:
+            self._spawn(self._exited(key, exit, gpus))
+
+    async def _exited(self, key: RunKey, exit: Exit, gpus: tuple[str, ...]) -> None:
+        await self.output.ended(key)
+        self._ended(key, exit, clean=not await self._busy(gpus))
+
+    def _ended(self, key: RunKey, exit: Exit, clean: bool) -> None:
+        if clean:
+            self._let_go(key)
+        self._do(self.core.exited(key, exit, clean, time.time_ns()))
+        self.runtime.release(key)
+
+    async def _busy(self, gpus: tuple[str, ...]) -> dict[str, str]:
+        if not gpus or self.devices.simulated:
+            return self.devices.busy(gpus) if gpus else {}
+        return await asyncio.to_thread(self.devices.busy, gpus)
+
+    # ------------------------------------------------------------------ what follows, from the core
+
+    def _do(self, step: Step) -> None:
+        if step.reports or step.instructions:
+            self.journal.write(step.records, lambda: self._durable(step))
+        elif step.records:
+            self.journal.write(step.records)
+
+    def _durable(self, step: Step) -> None:
+        for report in step.reports:
+            self.outbox.add(report)
+        if step.reports:
+            self._report.set()
+        for instruction in step.instructions:
+            match instruction:
+                case StartRun(order):
+                    self._start(order)
+                case TerminateRun(key):
+                    self._tick.set()
+                    self.runtime.terminate(key)
+                case KillRun(key):
+                    _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
+                    self.runtime.kill(key)
+
+    def _start(self, order: RunOrder) -> None:
+        key = key_of(order)
+        if not self.core.may_start(key, time.monotonic_ns()):
+            self._do(self.core.not_started(key, time.time_ns()))
+            return
+        if order.spec_hash:
+            self._spawn(self._fetch_and_start(order))
+            return
+        try:
+            self._launch(order, read_program(order.spec))
+        except Unlaunchable as error:
+            self.start_failed(key, str(error))
+
+    async def _fetch_and_start(self, order: RunOrder) -> None:
+        for attempt in range(SPEC_TRIES):
+            with contextlib.suppress(BusError):
+                spec = await self.bus.get_object(subjects.SPEC, order.spec_hash)
+                if spec is not None:
+                    self._start(msgspec.structs.replace(order, spec=msgspec.Raw(spec), spec_hash=""))
+                    return
+            await asyncio.sleep(0.2 * 2**attempt)
+        self.start_failed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store")
+
+    def _launch(self, order: RunOrder, program: Program) -> None:
+        self.runtime.start(plan(order, program, self._place))
+
+    def _hold(self, key: RunKey, gpus: tuple[str, ...]) -> None:
+        for uuid in gpus:
+            self._holders[uuid] = f"{key.job}.{key.attempt}"
+
+    def _let_go(self, key: RunKey) -> None:
+        run = self.ledger.runs.get(key)
+        for uuid in run.gpus if run is not None else ():
+            self._holders.pop(uuid, None)
+
+    # ------------------------------------------------------------------ loops
+
+    async def _beats(self) -> None:
+        while True:
+            ledger = self.ledger
+            beat = Beat(
+                node=ledger.node, incarnation=ledger.incarnation, desired=self.core.taken, reported=ledger.reported,
+                at=time.monotonic_ns(),
+            )  # fmt: skip
+            await self.bus.publish(subjects.beat(ledger.node), encode(beat))
+            await asyncio.sleep(self.settings.beat_s)
+
+    async def _desired_reads(self) -> None:
+        while True:
+            with contextlib.suppress(BusError):
+                entry = await self.bus.get(subjects.DESIRED, self.settings.node)
+                if entry is not None:
+                    self._on_desired(self.settings.node, entry.value)
+            await _wait(self._look, self.settings.desired_s)
+
+    async def _reports(self) -> None:
+        subject = subjects.report(self.settings.node)
+        while True:
+            await _wait(self._report, REPORT_POLL_S)
+            for message in self.outbox.due(time.monotonic_ns()):
+                await self.bus.publish(subject, message)
+
+    async def _ticks(self) -> None:
+        while True:
+            self._do(self.core.tick(time.monotonic_ns()))
+            wake = self.core.wake_at()
+            left_s = (wake - time.monotonic_ns()) / 1e9 if wake is not None else TICK_S
+            await _wait(self._tick, min(TICK_S, max(0.001, left_s)))
+
+    async def _outputs(self) -> None:
+        flushed = time.monotonic()
+        while True:
+            await asyncio.sleep(OUTPUT_POLL_S)
+            await self.output.poll()
+            if time.monotonic() - flushed >= JOURNAL_FLUSH_S:
+                self.journal.flush()
+                flushed = time.monotonic()
+
+    async def _dirt(self) -> None:
+        while True:
+            await asyncio.sleep(DIRTY_POLL_S)
+            for run in self.core.dirty():
+                if not await self._busy(run.gpus):
+                    self._let_go(run.key)
+                    self._do(self.core.cleaned(run.key))
+
+    async def _sampling(self) -> None:
+        while self.devices.gpus():
+            await asyncio.sleep(self.settings.sample_s)
+            holders = dict(self._holders)
+            measure = self.devices.sample
+            gpus = measure(holders) if self.devices.simulated else await asyncio.to_thread(measure, holders)
+            self._samples += 1
+            batch = SampleBatch(
+                node=self.settings.node, incarnation=self.ledger.incarnation, n=self._samples, at_ns=time.time_ns(),
+                gpus=gpus, simulated=self.devices.simulated,
+            )  # fmt: skip
+            await self.bus.publish(subjects.sample(self.settings.node), encode_samples(batch))
+
+    # ------------------------------------------------------------------ answers
+
+    async def _on_output_wanted(self, message: Message) -> bytes:
+        try:
+            wanted = msgspec.json.decode(message.payload, type=OutputWanted)
+        except msgspec.MsgspecError:
+            wanted = None
+        if wanted is None or not is_job_id(wanted.job) or wanted.stream not in ("stdout", "stderr"):
+            return b'{"error":"expected an OutputWanted with a job id and stdout or stderr"}'
+        key = RunKey(wanted.job, wanted.attempt, wanted.rank)
+        run = self.ledger.runs.get(key)
+        path = self.runtime.output(key)[0 if wanted.stream == "stdout" else 1]
+        ended = run is None or not run.open
+        return encode(read_piece(path, wanted.stream, wanted.offset, wanted.bytes_max, ended))
+
+    def _inventory(self) -> Inventory:
+        played = getattr(self.devices, "profile", None)  # a played machine has the profile's CPUs and memory
+        labels = {
+            **self.devices.labels(), "fairlead/runtime": self.runtime.name, "fairlead/devices": self.devices.name,
+            "kubernetes.io/hostname": machine.hostname(),
+        }  # fmt: skip
+        return Inventory(
+            gpus=self.devices.gpus(),
+            cpu_milli=played.cpu_milli if played is not None else machine.cpu_milli(),
+            memory_mib=played.node_memory_mib if played is not None else machine.memory_mib(),
+            labels=labels, runtime=self.runtime.name, simulated=self.devices.simulated,
+            address=self.settings.address, hostname=machine.hostname(),
+        )  # fmt: skip
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    """Until the event is set (and clear it), or the time is over."""
+    if not event.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+    event.clear()

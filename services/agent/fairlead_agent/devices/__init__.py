@@ -1,0 +1,1 @@
+"""Ways to know the GPUs of this node, behind one port (`port.py`)."""

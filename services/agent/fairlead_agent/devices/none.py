@@ -1,0 +1,32 @@
+"""No GPUs: a CPU-only node."""
+
+from collections.abc import Collection, Mapping
+
+from fairlead_schemas.resources import Gpu
+from fairlead_schemas.samples import GpuSample
+
+
+class NoDevices:
+    """A node without GPUs."""
+
+    name = "none"
+    simulated = False
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """None."""
+        return ()
+
+    def labels(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+    def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
+        """Nothing to measure."""
+        return []
+
+    def busy(self, uuids: Collection[str]) -> dict[str, str]:
+        """A GPU that is not there cannot be shown to be free."""
+        return dict.fromkeys(uuids, "this node has no such GPU")
+
+    def close(self) -> None:
+        """Nothing to let go of."""

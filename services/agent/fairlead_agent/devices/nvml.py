@@ -1,0 +1,138 @@
+"""Real GPUs over NVML (the package nvidia-ml-py, whose module is called pynvml).
+
+A GPU counts as free when no process is on it and its memory is down; one that does not answer counts as
+busy. Imported only where NVML is asked for.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairlead_agent.devices.labels import gpu_labels
+from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_schemas.resources import Gpu
+from fairlead_schemas.samples import GpuSample
+
+#: Memory that a driver may hold on a GPU without any process; more than this above the idle level is not free.
+FREE_SLACK_MIB = 64
+
+
+def _text(value: "str | bytes") -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class NvmlDevices:
+    """The GPUs that the NVIDIA driver shows."""
+
+    name = "nvml"
+    simulated = False
+
+    def __init__(self, pynvml: Any = None) -> None:
+        """Opens NVML. Raises DevicesUnfit where there is no driver. `pynvml`: another module with its functions."""
+        if pynvml is None:
+            pynvml = _import()
+        self._nvml = pynvml
+        try:
+            pynvml.nvmlInit()
+            self._handles: list[Any] = [
+                pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
+            ]
+            self._gpus = tuple(self._describe(index, handle) for index, handle in enumerate(self._handles))
+            self._driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            self._by_uuid = {gpu.uuid: handle for gpu, handle in zip(self._gpus, self._handles, strict=True)}
+            #: Memory in use while no process was on the GPU, as seen at the start; a GPU in use then is not here.
+            self._idle_mib = {u: self._used_mib(h) for u, h in self._by_uuid.items() if not self._processes(h)}
+        except pynvml.NVMLError as error:
+            raise DevicesUnfit(f"NVML cannot be used: {error}; is the NVIDIA driver installed and loaded?") from error
+
+    def _describe(self, index: int, handle: Any) -> Gpu:
+        nvml = self._nvml
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+        return Gpu(
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)), index=index, model=_text(nvml.nvmlDeviceGetName(handle)),
+            memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20, compute_capability=major * 10 + minor,
+            numa=self._ask(nvml.nvmlDeviceGetNumaNodeId, handle, -1),
+        )  # fmt: skip
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """As the driver numbers them."""
+        return self._gpus
+
+    def labels(self) -> dict[str, str]:
+        """GPU feature discovery's, with the driver's version."""
+        labels = gpu_labels(self._gpus, _machine())
+        major, _, rest = self._driver.partition(".")
+        labels |= {"nvidia.com/cuda.driver-version.full": self._driver, "nvidia.com/cuda.driver-version.major": major}
+        labels["nvidia.com/cuda.driver-version.minor"] = rest.partition(".")[0]
+        return labels
+
+    def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
+        """What the driver says now; a field that a GPU does not have stays 0, a GPU that is lost is left out."""
+        samples: list[GpuSample] = []
+        for gpu, handle in zip(self._gpus, self._handles, strict=True):
+            with contextlib.suppress(self._nvml.NVMLError):
+                samples.append(self._sample(gpu, handle, holders.get(gpu.uuid, "")))
+        return samples
+
+    def _sample(self, gpu: Gpu, handle: Any, run: str) -> GpuSample:
+        nvml = self._nvml
+        utilization = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle, None)
+        return GpuSample(
+            uuid=gpu.uuid,
+            utilization_pct=0 if utilization is None else int(utilization.gpu),
+            memory_used_mib=self._used_mib(handle),
+            power_mw=self._ask(nvml.nvmlDeviceGetPowerUsage, handle, 0),
+            temperature_c=self._ask(lambda h: nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU), handle, 0),
+            sm_clock_mhz=self._ask(lambda h: nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM), handle, 0),
+            run=run,
+        )
+
+    def busy(self, uuids: Collection[str]) -> dict[str, str]:
+        """Compute processes on the GPU, or memory that has not come down."""
+        return {uuid: evidence for uuid in uuids if (evidence := self._occupied(uuid))}
+
+    def _occupied(self, uuid: str) -> str:
+        handle = self._by_uuid.get(uuid)
+        if handle is None:
+            return "this node has no such GPU"
+        try:
+            processes, used_mib = self._processes(handle), self._used_mib(handle)
+        except self._nvml.NVMLError as error:
+            return f"the GPU does not answer: {error}"
+        if processes:
+            return "processes on it: " + ", ".join(str(process.pid) for process in processes[:8])
+        idle_mib = self._idle_mib.setdefault(uuid, used_mib)
+        return f"{used_mib} MiB in use without a process" if used_mib > idle_mib + FREE_SLACK_MIB else ""
+
+    def _processes(self, handle: Any) -> list[Any]:
+        return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+
+    def _used_mib(self, handle: Any) -> int:
+        return self._nvml.nvmlDeviceGetMemoryInfo(handle).used // 2**20
+
+    def _ask(self, call: Callable[[Any], Any], handle: Any, absent: Any) -> Any:
+        try:
+            return call(handle)
+        except (self._nvml.NVMLError, AttributeError):
+            return absent
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        with contextlib.suppress(self._nvml.NVMLError):
+            self._nvml.nvmlShutdown()
+
+
+def _import() -> Any:
+    try:
+        import pynvml
+    except ImportError as error:
+        raise DevicesUnfit("the package nvidia-ml-py is not installed; install fairlead[agent]") from error
+    return pynvml
+
+
+def _machine() -> str:
+    try:
+        return Path("/sys/class/dmi/id/product_name").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,44 @@
+"""What a device adapter can do. Adapters: simulated, NVML, none; one contract suite.
+
+`busy` is the evidence on which GPUs come back: an exit message alone frees nothing.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from fairlead_schemas.resources import Gpu
+from fairlead_schemas.samples import GpuSample
+
+
+class DevicesUnfit(Exception):
+    """These devices cannot be used on this machine; the message says what is missing."""
+
+
+class Devices(Protocol):
+    """The GPUs of one node."""
+
+    #: "simulated", "nvml" or "none".
+    name: str
+    #: True where the GPUs are played.
+    simulated: bool
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Every GPU, by rising index; the same answer while the machine is up."""
+        ...
+
+    def labels(self) -> dict[str, str]:
+        """Node labels in GPU-feature-discovery's words; none where there is no GPU."""
+        ...
+
+    def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
+        """One moment of every GPU. `holders`: {uuid: "<job>.<attempt>"} of granted GPUs."""
+        ...
+
+    def busy(self, uuids: Collection[str]) -> dict[str, str]:
+        """What still occupies these GPUs, {uuid: evidence}; empty when all are free. A GPU that cannot be asked
+        counts as busy."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        ...

@@ -1,0 +1,124 @@
+"""One hollow node: what it was told, what it plays, what it has to say. No bus, no clock.
+
+Kept small: a played run costs tens of microseconds in all. A run is played once: like a real agent's journal,
+`runs` keeps it until a later desired state no longer names it.
+"""
+
+import msgspec
+
+from fairlead_agent.hollow.commands import PlayedCommands
+from fairlead_agent.hollow.shapes import Shape, inventory
+from fairlead_agent.reporting import Outbox
+from fairlead_schemas.events import RunOutcome
+from fairlead_schemas.reports import Confirm, ExitSeen, InventorySeen, StartSeen
+
+BOOT_ID = "hollow"
+
+
+class PlayedOrder(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a `RunOrder` that a hollow node looks at; the rest is skipped undecoded."""
+
+    job: str
+    attempt: int
+    rank: int
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+    stop: str = ""
+
+
+class PlayedDesired(msgspec.Struct, frozen=True, gc=False):
+    """`Desired`, likewise."""
+
+    node: str
+    incarnation: str
+    sequence: int
+    runs: list[PlayedOrder] = []
+
+
+Key = tuple[str, int, int]
+
+_decoder = msgspec.json.Decoder(PlayedDesired)
+decode_played = _decoder.decode
+
+
+class HollowNode:
+    """One node's runs and reports. `due` collects (seconds from now, key) of runs that will end by themselves."""
+
+    __slots__ = ("desired", "incarnation", "name", "outbox", "reported", "runs", "shape")
+
+    def __init__(self, shape: Shape, incarnation: str) -> None:
+        self.name = shape.node
+        self.shape = shape
+        self.incarnation = incarnation
+        self.outbox = Outbox(shape.node, incarnation)
+        self.reported = 0
+        #: Sequence of the desired state that was taken up.
+        self.desired = 0
+        #: {run: its exit code while it is played, None once it has ended}.
+        self.runs: dict[Key, int | None] = {}
+        self.outbox.add(InventorySeen(n=self._next(), boot_id=BOOT_ID, inventory=inventory(shape)))
+
+    def take(self, value: bytes, commands: PlayedCommands, speed: float, at_ns: int) -> list[tuple[float, Key]]:
+        """Take up a desired state; (seconds until it ends, run) for each run that was started and goes on.
+        Raises msgspec.MsgspecError."""
+        desired = decode_played(value)
+        if desired.incarnation != self.incarnation or desired.sequence <= self.desired:
+            return []
+        self.desired = desired.sequence
+        runs = self.runs
+        going: list[tuple[float, Key]] = []
+        wanted: set[Key] = set()
+        for order in desired.runs:
+            key = (order.job, order.attempt, order.rank)
+            wanted.add(key)
+            if key not in runs:
+                self._start(key, order, commands, speed, at_ns, going)
+            elif order.stop and runs[key] is not None:
+                self._end(key, "stopped", None, 15, at_ns)
+        if len(wanted) != len(runs):
+            for key in [key for key in runs if key not in wanted]:
+                if runs[key] is not None:
+                    self._end(key, "stopped", None, 15, at_ns)
+                del runs[key]
+        return going
+
+    def _start(
+        self, key: Key, order: PlayedOrder, commands: PlayedCommands, speed: float, at_ns: int, going: list[tuple[float, Key]]
+    ) -> None:  # fmt: skip
+        job, attempt, rank = key
+        if order.stop:
+            self.runs[key] = 0
+            self._end(key, "stopped", None, None, at_ns)
+            return
+        seconds, code = commands.of(order.spec)
+        self.runs[key] = code
+        self.outbox.add(StartSeen(n=self._next(), job=job, attempt=attempt, rank=rank, at_ns=at_ns))
+        if seconds > 0:
+            going.append((seconds / speed, key))
+        else:
+            self.over(key, at_ns)
+
+    def over(self, key: Key, at_ns: int) -> bool:
+        """A run has come to its own end; False when it had ended before."""
+        code = self.runs.get(key)
+        if code is None:
+            return False
+        self._end(key, "exited", code, None, at_ns)
+        return True
+
+    def confirm(self, confirm: Confirm, now: int) -> None:
+        """The placer's word."""
+        self.outbox.confirm(confirm, now)
+
+    def _end(self, key: Key, outcome: RunOutcome, code: int | None, signal: int | None, at_ns: int) -> None:
+        job, attempt, rank = key
+        self.runs[key] = None
+        self.outbox.add(
+            ExitSeen(
+                n=self._next(), job=job, attempt=attempt, rank=rank, outcome=outcome, exit_code=code, signal=signal,
+                clean=True, at_ns=at_ns,
+            )
+        )  # fmt: skip
+
+    def _next(self) -> int:
+        self.reported += 1
+        return self.reported

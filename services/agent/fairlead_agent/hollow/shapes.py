@@ -1,0 +1,90 @@
+"""What hollow nodes look like: all alike, or shaped after a list of real nodes.
+
+A list is CSV with the columns sn, cpu_milli, memory_mib, gpu, model (the openb node lists of Alibaba's trace).
+"""
+
+import csv
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from fairlead_agent.devices.labels import gpu_labels
+from fairlead_agent.devices.simulated import simulated_uuid
+from fairlead_schemas.resources import Gpu, Inventory
+
+
+class GpuModel(NamedTuple):
+    """What a short model name stands for. Nominal values; 0 where the name is masked and nobody can know."""
+
+    product: str
+    memory_mib: int
+    compute_capability: int
+
+
+MODELS: dict[str, GpuModel] = {
+    "A100": GpuModel("NVIDIA A100-SXM4-80GB", 81920, 80),
+    "A10": GpuModel("NVIDIA A10", 23028, 86),
+    "T4": GpuModel("Tesla T4", 15360, 75),
+    "P100": GpuModel("Tesla P100-SXM2-16GB", 16384, 60),
+    "V100M16": GpuModel("Tesla V100-SXM2-16GB", 16384, 70),
+    "V100M32": GpuModel("Tesla V100-SXM2-32GB", 32768, 70),
+}
+
+
+class Shape(NamedTuple):
+    """One hollow node."""
+
+    node: str
+    gpus: int
+    model: str
+    cpu_milli: int
+    memory_mib: int
+
+
+def alike(count: int, gpus: int, prefix: str, model: str = "A100") -> list[Shape]:
+    """`count` equal nodes, "<prefix>-1" to "<prefix>-<count>", the numbers zero-filled so that they sort."""
+    width = len(str(count))
+    return [Shape(f"{prefix}-{i:0{width}d}", gpus, model, 256_000, 2_097_152) for i in range(1, count + 1)]
+
+
+def read_shapes(path: Path) -> list[Shape]:
+    """Shapes from a node list. Raises ValueError naming the line."""
+    with path.open(newline="") as file:
+        return [_shape(row, number) for number, row in enumerate(csv.DictReader(file), start=2)]
+
+
+def _shape(row: dict[str, str], line: int) -> Shape:
+    try:
+        node = re.sub(r"[^a-z0-9_-]", "-", row["sn"].lower())
+        return Shape(node, int(row["gpu"] or 0), row["model"], int(row["cpu_milli"]), int(row["memory_mib"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"line {line}: expected sn,cpu_milli,memory_mib,gpu,model: {error!r}") from error
+
+
+def inventory(shape: Shape) -> Inventory:
+    """What a hollow node reports of itself."""
+    model = MODELS.get(shape.model, GpuModel(shape.model, 0, 0))
+    gpus = tuple(
+        Gpu(
+            uuid=simulated_uuid(shape.node, index), index=index, model=model.product, memory_mib=model.memory_mib,
+            compute_capability=model.compute_capability,
+        )
+        for index in range(shape.gpus)
+    )  # fmt: skip
+    labels = {**gpu_labels(gpus, "hollow"), "fairlead/runtime": "hollow", "fairlead/simulated": "true"}
+    if shape.model:
+        labels["fairlead/gpu-model"] = shape.model
+    return Inventory(
+        gpus=gpus, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, labels=labels, runtime="hollow",
+        simulated=True, hostname=shape.node,
+    )  # fmt: skip
+
+
+def check_names(shapes: Iterable[Shape]) -> None:
+    """Raises ValueError when two nodes have one name."""
+    seen: set[str] = set()
+    for shape in shapes:
+        if shape.node in seen:
+            raise ValueError(f"two hollow nodes are named {shape.node}")
+        seen.add(shape.node)

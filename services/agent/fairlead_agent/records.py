@@ -1,0 +1,173 @@
+"""What the journal holds: records, and the ledger that they fold into. Pure: no I/O, clock or bus.
+
+The agent is event-sourced like the rest: a record is appended and applied, a restart applies them
+again. A run enters the ledger before it is started and leaves only when a later desired state no
+longer names it, so nothing is started twice.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from fairlead_agent.run import RunKey
+from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, StartSeen
+
+Phase = Literal["accepted", "running", "ended", "clean"]
+OPEN_PHASES: frozenset[Phase] = frozenset({"accepted", "running"})
+
+
+class RecordBase(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="r"
+):
+    """One line of the journal."""
+
+
+class Opened(RecordBase, frozen=True, tag="opened"):
+    """The journal was made; `incarnation` is its id for ever."""
+
+    incarnation: str
+    node: str
+
+
+class Booted(RecordBase, frozen=True, tag="booted"):
+    """The agent runs under this boot of the machine."""
+
+    boot_id: str
+
+
+class Took(RecordBase, frozen=True, tag="took"):
+    """Desired state of this log sequence was taken up; lower ones are refused from here on."""
+
+    sequence: int
+
+
+class Accepted(RecordBase, frozen=True, tag="accepted"):
+    """The run will be started, or was; a second order for it starts nothing."""
+
+    job: str
+    attempt: int
+    rank: int
+    epoch: int
+    gpus: tuple[str, ...] = ()
+    grace_ns: int = 0
+    #: Other than "accepted" only where compaction wrote the record.
+    phase: Phase = "accepted"
+
+
+class Reported(RecordBase, frozen=True, tag="reported"):
+    """A numbered report, kept until the placer confirms it."""
+
+    report: Report
+
+
+class Confirmed(RecordBase, frozen=True, tag="confirmed"):
+    """The placer has committed reports up to here."""
+
+    through: int
+
+
+class Forgot(RecordBase, frozen=True, tag="forgot"):
+    """A clean run that a later desired state no longer names."""
+
+    job: str
+    attempt: int
+    rank: int
+
+
+class Numbered(RecordBase, frozen=True, tag="numbered"):
+    """Written by compaction: reports up to here were numbered, and confirmed."""
+
+    reported: int
+    confirmed: int
+
+
+Record = Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered
+
+
+class RunEntry:
+    """A run of the ledger."""
+
+    __slots__ = ("epoch", "gpus", "grace_ns", "key", "phase")
+
+    def __init__(self, key: RunKey, epoch: int, gpus: tuple[str, ...], grace_ns: int, phase: Phase) -> None:
+        self.key = key
+        self.epoch = epoch
+        self.gpus = gpus
+        self.grace_ns = grace_ns
+        self.phase: Phase = phase
+
+    @property
+    def open(self) -> bool:
+        """Accepted or running: not yet ended."""
+        return self.phase in OPEN_PHASES
+
+
+class Ledger:
+    """State folded from the journal's records; only `apply` changes it."""
+
+    def __init__(self) -> None:
+        self.incarnation = ""
+        self.node = ""
+        self.boot_id = ""
+        self.sequence = 0
+        self.reported = 0
+        self.confirmed = 0
+        self.runs: dict[RunKey, RunEntry] = {}
+        #: Reports above `confirmed`, by rising number.
+        self.unconfirmed: deque[Report] = deque()
+
+    def apply(self, record: Record) -> None:
+        """Fold one record."""
+        match record:
+            case Opened():
+                self.incarnation, self.node = record.incarnation, record.node
+            case Booted():
+                self.boot_id = record.boot_id
+            case Took():
+                self.sequence = record.sequence
+            case Accepted():
+                key = RunKey(record.job, record.attempt, record.rank)
+                self.runs[key] = RunEntry(key, record.epoch, record.gpus, record.grace_ns, record.phase)
+            case Reported():
+                self._reported(record.report)
+            case Confirmed():
+                self.confirmed = record.through
+                while self.unconfirmed and self.unconfirmed[0].n <= record.through:
+                    self.unconfirmed.popleft()
+            case Forgot():
+                self.runs.pop(RunKey(record.job, record.attempt, record.rank), None)
+            case Numbered():
+                self.reported, self.confirmed = record.reported, record.confirmed
+
+    def _reported(self, report: Report) -> None:
+        self.reported = report.n
+        self.unconfirmed.append(report)
+        if isinstance(report, InventorySeen):
+            return
+        run = self.runs.get(RunKey(report.job, report.attempt, report.rank))
+        if run is None:
+            return
+        match report:
+            case StartSeen():
+                run.phase = "running"
+            case ExitSeen():
+                run.phase = "clean" if report.clean else "ended"
+            case CleanSeen():
+                run.phase = "clean"
+
+    def records(self) -> Iterable[Record]:
+        """The shortest list of records that folds into this ledger: what compaction writes."""
+        yield Opened(incarnation=self.incarnation, node=self.node)
+        yield Booted(boot_id=self.boot_id)
+        yield Took(sequence=self.sequence)
+        first = self.unconfirmed[0].n if self.unconfirmed else self.reported + 1
+        yield Numbered(reported=first - 1, confirmed=self.confirmed)
+        yield from (Reported(report=report) for report in self.unconfirmed)
+        # After the reports: the phase already has what they say.
+        for run in self.runs.values():
+            yield Accepted(
+                job=run.key.job, attempt=run.key.attempt, rank=run.key.rank, epoch=run.epoch,
+                gpus=run.gpus, grace_ns=run.grace_ns, phase=run.phase,
+            )  # fmt: skip

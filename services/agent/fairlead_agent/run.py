@@ -1,0 +1,56 @@
+"""The nouns of the agent: which run, how it ended, what was found of it after a restart.
+
+Must not know runtimes, the journal or the bus. A run is one rank of one attempt on this node.
+"""
+
+from typing import Literal, NamedTuple
+
+from fairlead_schemas.desired import RunOrder
+
+
+class RunKey(NamedTuple):
+    """One rank of one attempt: what may be started once, ever."""
+
+    job: str
+    attempt: int
+    rank: int
+
+    @property
+    def name(self) -> str:
+        """ "<job>.<attempt>.<rank>": for directories and tags. Job ids hold no dots."""
+        return f"{self.job}.{self.attempt}.{self.rank}"
+
+
+def key_of(order: RunOrder) -> RunKey:
+    """The run that an order is about."""
+    return RunKey(order.job, order.attempt, order.rank)
+
+
+def parse_name(name: str) -> RunKey | None:
+    """The inverse of `RunKey.name`; None for anything else."""
+    job, attempt, rank = [*name.split("."), "", "", ""][:3]
+    if name.count(".") != 2 or not attempt.isdecimal() or not rank.isdecimal():
+        return None
+    return RunKey(job, int(attempt), int(rank))
+
+
+class Exit(NamedTuple):
+    """How a run ended: an exit code or a signal, never both; neither when nobody can know."""
+
+    code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+    @property
+    def known(self) -> bool:
+        """False when nobody saw how it ended."""
+        return self.code is not None or self.signal is not None
+
+
+class Found(NamedTuple):
+    """What a runtime found of a run that the journal holds open, after the agent's restart."""
+
+    state: Literal["running", "ended", "never", "lost"]
+    """"ended" with `exit`; "never": certainly not started; "lost": started, and nobody saw its end."""
+    exit: Exit = Exit()
+    clean: bool = False

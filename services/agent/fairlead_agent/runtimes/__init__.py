@@ -1,0 +1,1 @@
+"""Ways to run a program on this node, behind one port (`port.py`)."""

@@ -1,0 +1,91 @@
+"""Where a run's files lie: `<base>/<job>.<attempt>.<rank>/{stdout,stderr,hostfile}`; bounded.
+
+Owns the directories of ended runs: the newest `keep` stay for people, older ones are removed in batches.
+"""
+
+# ruff: noqa: PTH208 -- hundreds are removed per second: plain system calls on strings
+
+import asyncio
+import fcntl
+import os
+import shutil
+from collections import deque
+from pathlib import Path
+
+from fairlead_agent.run import RunKey, parse_name
+
+KEEP_ENDED = 200
+#: So many more than `keep` are removed together, off the event loop.
+PRUNE_BATCH = 64
+#: What every directory holds.
+FILES = ["stderr", "stdout"]
+#: The rest is removed.
+SPARES_MAX = 4 * PRUNE_BATCH
+
+
+class RunDirectories:
+    """The directories of all runs of a node."""
+
+    def __init__(self, base: Path, keep: int = KEEP_ENDED) -> None:
+        self.base = base
+        self._base = str(base)
+        self.keep = keep
+        self._ended: deque[str] = deque()
+        #: Full paths, each still under its old run's name: after a restart they are old directories again.
+        self._spares: deque[str] = deque()
+        base.mkdir(parents=True, exist_ok=True)
+
+    def path(self, key: RunKey) -> Path:
+        """The directory of a run, whether it exists or not."""
+        return self.base / key.name
+
+    def open_only(self, keys: set[RunKey]) -> None:
+        """After a restart: every directory but those of `keys` belongs to an ended run, oldest first."""
+        names = [p for p in self.base.iterdir() if (key := parse_name(p.name)) is not None and key not in keys]
+        self._ended.extend(path.name for path in sorted(names, key=_modified))
+
+    def ended(self, key: RunKey) -> None:
+        """The run has ended; its directory may go when it is no longer among the newest."""
+        self._ended.append(key.name)
+        if len(self._ended) >= self.keep + PRUNE_BATCH:
+            old = [self._ended.popleft() for _ in range(len(self._ended) - self.keep)]
+            asyncio.get_running_loop().run_in_executor(None, self._remove, old)
+
+    def spare(self) -> str:
+        """An old directory with two empty files that a new run may have by renaming it; "" when there is none.
+        Making and removing three inodes costs some file systems more than everything else about a short run."""
+        return self._spares.popleft() if self._spares else ""
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            directory = f"{self._base}/{name}"
+            if len(self._spares) < SPARES_MAX and _is_spare(directory):
+                self._spares.append(directory)
+            else:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_spare(directory: str) -> bool:
+    """Nothing in it but two empty files, which nobody can write to any more: the kernel grants a write lease
+    only on a file that is not open elsewhere. What an old run left behind must not write into a new run's output."""
+    try:
+        return sorted(os.listdir(directory)) == FILES and all(_is_unused(f"{directory}/{file}") for file in FILES)
+    except OSError:
+        return False
+
+
+def _is_unused(path: str) -> bool:
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)  # let go with the file
+        stat = os.fstat(fd)
+        return stat.st_size == 0 and stat.st_nlink == 1
+    finally:
+        os.close(fd)
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,62 @@
+"""A watcher that remembers, and builders of launches, for the tests of runtimes."""
+
+# ruff: noqa: ASYNC110, ASYNC240 -- waits for a file that another process writes
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fairlead_agent.launch import Launch, Place, Program, plan
+from fairlead_agent.run import Exit, RunKey
+from fairlead_schemas.desired import RunOrder
+
+PLACE = Place("n1", "127.0.0.1", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, gpus_simulated=True)
+
+
+def launch(job: str, *command: str, image: str = "", env: dict[str, str] | None = None, **order: Any) -> Launch:
+    """A launch of one command."""
+    fields: dict[str, Any] = {"attempt": 1, "rank": 0, "epoch": 1, "memory_mib": 64, "cpu_milli": 500, **order}
+    return plan(RunOrder(job=job, **fields), Program(command=list(command), image=image, env=env or {}), PLACE)
+
+
+class Watch:
+    """What a runtime said."""
+
+    def __init__(self) -> None:
+        self.starts: list[RunKey] = []
+        self.failures: dict[RunKey, str] = {}
+        self.exits: dict[RunKey, Exit] = {}
+        self._heard = asyncio.Event()
+
+    def started(self, key: RunKey) -> None:
+        self.starts.append(key)
+        self._heard.set()
+
+    def start_failed(self, key: RunKey, message: str) -> None:
+        self.failures[key] = message
+        self._heard.set()
+
+    def exited(self, key: RunKey, exit: Exit) -> None:
+        assert key not in self.exits, f"{key} ended twice"
+        self.exits[key] = exit
+        self._heard.set()
+
+    async def until(self, met: Callable[[], bool], timeout_s: float = 20.0) -> None:
+        """Wait until something holds; looked at whenever the runtime says something."""
+        async with asyncio.timeout(timeout_s):
+            while not met():
+                self._heard.clear()
+                await self._heard.wait()
+
+    async def exit_of(self, key: RunKey) -> Exit:
+        """Wait for one run's end."""
+        await self.until(lambda: key in self.exits)
+        return self.exits[key]
+
+
+async def until_file(path: Path, content: bytes, timeout_s: float = 10.0) -> None:
+    """Wait until a file begins with some bytes."""
+    async with asyncio.timeout(timeout_s):
+        while not (path.exists() and path.read_bytes().startswith(content)):
+            await asyncio.sleep(0.01)

@@ -1,0 +1,217 @@
+"""The whole agent on the in-memory bus, with real processes, against a scripted placer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_agent.agent import Agent
+from fairlead_agent.build import build_agent
+from fairlead_agent.journal import Journal
+from fairlead_agent.settings import BadSetting, Settings, from_environment
+from fairlead_bus.memory import MemoryHub
+from fairlead_schemas import subjects
+from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, OutputWanted, StartSeen, encode
+from fairlead_schemas.samples import decode_samples
+from tests.agent.placer_script import PlacerScript, order
+
+
+class World:
+    """One hub, one scripted placer, and agents that come and go on one directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.hub = MemoryHub()
+        self.settings = Settings(node="n1", devices="simulated", data=data, beat_s=0.1, sample_s=0.05)
+        self.placer: PlacerScript
+        self.agents: list[tuple[Agent, asyncio.Task[int]]] = []
+
+    async def open(self) -> "World":
+        bus = self.hub.connect()
+        await bus.ensure()
+        self.placer = await PlacerScript(bus).open()
+        await self.start()
+        await self.placer.joined("n1")
+        return self
+
+    async def start(self, **settings: Any) -> Agent:
+        agent = await build_agent(self.hub.connect(), msgspec.structs.replace(self.settings, **settings))
+        self.agents.append((agent, asyncio.ensure_future(agent.run())))
+        return agent
+
+    async def stop(self) -> int:
+        agent, task = self.agents.pop()
+        await agent.stop()
+        return await task
+
+    async def ended(self, job: str) -> ExitSeen:
+        await self.placer.until(lambda: bool(self.placer.of(ExitSeen, job)))
+        (report,) = self.placer.of(ExitSeen, job)
+        return report
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A joined node."""
+    world = await World(tmp_path).open()
+    yield world
+    world.placer.silent = False
+    if world.agents:
+        await world.placer.desire("n1")
+        await asyncio.sleep(0.1)
+        await world.stop()
+
+
+async def test_a_job_runs_and_is_reported(world: World) -> None:
+    """Inventory, start, end, in this order, the GPU clean at once."""
+    gpu = world.placer.of(InventorySeen)[0].inventory.gpus[0].uuid
+    await world.placer.desire("n1", order("7", "sh", "-c", "exit 3", gpus=(gpu,)))
+    report = await world.ended("7")
+    assert (report.outcome, report.exit_code, report.signal, report.clean) == ("exited", 3, None, True)
+    assert [InventorySeen, StartSeen, ExitSeen] == [type(report) for _, report in world.placer.reports]
+
+
+async def test_output_arrives_with_offsets_and_an_end(world: World) -> None:
+    """The pieces of each stream join into the file, and the last one says so; empty output publishes nothing."""
+    pieces: list[tuple[str, OutputPiece]] = []
+    watcher = world.hub.connect()
+    await watcher.subscribe(
+        subjects.OUTPUT_ALL, lambda m: pieces.append((m.subject, msgspec.json.decode(m.payload, type=OutputPiece)))
+    )
+    script = "seq 1 20000; echo oops >&2"
+    await world.placer.desire("n1", order("7", "sh", "-c", script), order("8", "true"))
+    await world.ended("7")
+    await world.ended("8")
+    await asyncio.sleep(0.05)
+    expected = "".join(f"{n}\n" for n in range(1, 20001)).encode()
+    stdout = {piece.offset: piece for _, piece in pieces if piece.stream == "stdout"}
+    joined = b""
+    while len(joined) in stdout and stdout[len(joined)].data:
+        joined += stdout[len(joined)].data
+    assert expected == joined
+    assert max(len(piece.data) for _, piece in pieces) <= 32 * 1024
+    assert {"stdout", "stderr"} == {piece.stream for _, piece in pieces if piece.last}
+    assert {subjects.output("n1", "7", 1, 0)} == {subject for subject, _ in pieces}
+
+
+async def test_the_file_answers_for_what_the_bus_no_longer_has(world: World) -> None:
+    """A request reads from any offset; a path cannot be smuggled in."""
+    await world.placer.desire("n1", order("7", "echo", "0123456789"))
+    await world.ended("7")
+    wanted = OutputWanted(job="7", attempt=1, rank=0, stream="stdout", offset=4, bytes_max=3)
+    asker = world.hub.connect()
+    answer = await asker.request(subjects.rpc_node("n1", "output"), encode(wanted), timeout_s=5)
+    assert ((piece := msgspec.json.decode(answer, type=OutputPiece)).data, piece.offset) == (b"456", 4)
+    evil = encode(msgspec.structs.replace(wanted, job="../../etc"))
+    assert b"error" in await asker.request(subjects.rpc_node("n1", "output"), evil, timeout_s=5)
+
+
+async def test_stop_means_term_grace_kill(world: World) -> None:
+    """A deaf job gets its grace, then KILL; the end is `stopped` with signal 9."""
+    deaf = order("7", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done", grace_s=0.4)
+    await world.placer.desire("n1", deaf)
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
+    await asyncio.sleep(0.2)
+    await world.placer.desire("n1", msgspec.structs.replace(deaf, stop="cancelled"))
+    report = await world.ended("7")
+    assert (report.outcome, report.signal) == ("stopped", 9)
+
+
+async def test_a_run_outlives_its_agent(world: World) -> None:
+    """SIGTERM ends the agent alone: the next one adopts the run, starts nothing twice and reports its end."""
+    job = order("7", "sh", "-c", "sleep 0.8; exit 5")
+    await world.placer.desire("n1", job)
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
+    assert await world.stop() == 0
+    await world.start()
+    report = await world.ended("7")
+    assert (report.outcome, report.exit_code) == ("exited", 5)
+    assert len(world.placer.of(StartSeen, "7")) == 1
+    assert len(world.placer.of(InventorySeen)) == 2
+
+
+async def test_reports_wait_for_a_placer_that_is_away(world: World) -> None:
+    """What happened meanwhile is sent again until it is confirmed, and arrives once."""
+    world.placer.silent = True
+    await world.placer.desire("n1", order("7", "true"))
+    await asyncio.sleep(0.3)
+    assert world.placer.of(ExitSeen) == []
+    world.placer.silent = False
+    await world.ended("7")
+    assert [report.n for _, report in world.placer.reports] == [1, 2, 3]
+
+
+async def test_a_placer_that_lost_its_memory_is_told_again(world: World) -> None:
+    """It joins by an inventory and gets the rest in order, without a gap."""
+    await world.placer.desire("n1", order("7", "true"))
+    await world.ended("7")
+    world.placer.incarnation.clear()
+    world.placer.through.clear()
+    await world.placer.joined("n1")
+    await world.placer.desire("n1", order("8", "true"))
+    assert (await world.ended("8")).outcome == "exited"
+
+
+async def test_a_node_without_word_fences_itself(tmp_path: Path) -> None:
+    """Silence for the fence's length ends what runs; the end is told as node_lost."""
+    world = World(tmp_path)
+    world.settings = msgspec.structs.replace(world.settings, fence_ns=400_000_000)
+    await world.open()
+    await world.placer.desire("n1", order("7", "sleep", "1000"))
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
+    world.placer.silent = True
+    await asyncio.sleep(1.0)
+    world.placer.silent = False
+    report = await world.ended("7")
+    assert (report.outcome, report.signal) == ("node_lost", 15)
+    await world.stop()
+
+
+async def test_another_boot_ends_what_ran(world: World) -> None:
+    """The machine booted: the run is over, as node_rebooted."""
+    over = world.settings.data / "over"  # no length of a sleep is longer than a busy machine takes to stop an agent
+    await world.placer.desire("n1", order("7", "sh", "-c", f"while ! [ -e {over} ]; do sleep 0.05; done"))
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
+    await world.stop()
+    agent = await build_agent(world.hub.connect(), world.settings)
+    agent.boot_id = "another-boot"
+    world.agents.append((agent, asyncio.ensure_future(agent.run())))
+    report = await world.ended("7")
+    over.touch()
+    assert (report.outcome, report.clean) == ("node_rebooted", True)
+
+
+async def test_samples_name_the_run_and_say_that_they_are_played(world: World) -> None:
+    """Numbered batches; a held GPU names its run."""
+    batches = []
+    await world.hub.connect().subscribe(subjects.SAMPLE_ALL, lambda m: batches.append(decode_samples(m.payload)))
+    gpu = world.placer.of(InventorySeen)[0].inventory.gpus[2].uuid
+    await world.placer.desire("n1", order("7", "sleep", "0.4", gpus=(gpu,)))
+    await world.ended("7")
+    numbers = [batch.n for batch in batches]
+    assert list(range(numbers[0], numbers[0] + len(numbers))) == numbers
+    assert all(batch.simulated for batch in batches)
+    assert {"7.1"} == {sample.run for batch in batches for sample in batch.gpus if sample.uuid == gpu and sample.run}
+
+
+async def test_a_journal_that_fails_ends_the_agent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is acted upon that is not durable: no start, exit code 1."""
+
+    def full(self: Journal, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "_append", full)
+    await world.placer.desire("n1", order("7", "true"))
+    _, task = world.agents.pop()
+    assert await asyncio.wait_for(task, 10) == 1
+    assert world.placer.of(StartSeen) == []
+
+
+def test_bad_settings_are_named() -> None:
+    """The variable, what was expected, what was found."""
+    with pytest.raises(BadSetting, match='FAIRLEAD_RUNTIME: expected one of process, docker, found "vm"'):
+        from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_RUNTIME": "vm"})
+    with pytest.raises(BadSetting, match="FAIRLEAD_NODE"):
+        from_environment({"FAIRLEAD_NODE": "host.domain"})

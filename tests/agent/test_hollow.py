@@ -1,0 +1,102 @@
+"""Hollow nodes on the in-memory bus against the scripted placer."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_agent.hollow.commands import played
+from fairlead_agent.hollow.fleet import HollowFleet
+from fairlead_agent.hollow.shapes import alike, read_shapes
+from fairlead_agent.launch import Program
+from fairlead_bus.memory import MemoryHub
+from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
+from tests.agent.placer_script import PlacerScript, order
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["true"], (0.0, 0)), (["/bin/false"], (0.0, 1)), (["sleep", "1.5"], (1.5, 0)), (["sleep", "2m"], (120.0, 0)),
+        (["sh", "-c", "exit 7"], (0.0, 7)), (["sh", "-c", "sleep 2; exit 3"], (2.0, 3)),
+        (["sh", "-c", "sleep 1 && false && sleep 9"], (1.0, 1)), (["python", "train.py"], (0.0, 0)),
+    ],
+)  # fmt: skip
+def test_commands_are_read_as_times_and_codes(words: list[str], expected: tuple[float, int]) -> None:
+    """What a played run takes and how it ends stands in its command."""
+    assert expected == played(Program(command=words))
+
+
+@pytest.fixture
+async def played_world() -> AsyncIterator[tuple[PlacerScript, HollowFleet]]:
+    """Twenty nodes at ten times the speed."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    await bus.ensure()
+    placer = await PlacerScript(bus).open()
+    fleet = HollowFleet(hub.connect(), alike(20, 8, "hollow"), speed=10.0, beat_s=0.2)
+    await fleet.open()
+    await placer.joined(*fleet.nodes)
+    yield placer, fleet
+    await fleet.close()
+
+
+async def test_every_run_ends_once_with_its_code(played_world: tuple[PlacerScript, HollowFleet]) -> None:
+    """Reports per node are in order, one start and one end per run; repeated desired states play nothing again."""
+    placer, fleet = played_world
+    for index, node in enumerate(fleet.nodes):
+        runs = [
+            order(str(100 + index), "true"),
+            order(str(200 + index), "sleep", "0.5"),
+            order(str(300 + index), "sh", "-c", "exit 7"),
+        ]
+        await placer.desire(node, *runs)
+        await placer.desire(node, *runs)
+    await placer.until(lambda: len(placer.of(ExitSeen)) == 60)
+    assert Counter({("exited", 0, True): 40, ("exited", 7, True): 20}) == Counter(
+        (r.outcome, r.exit_code, r.clean) for r in placer.of(ExitSeen)
+    )
+    assert len(placer.of(StartSeen)) == 60
+    assert all(
+        report.inventory.runtime == "hollow" and report.inventory.simulated for report in placer.of(InventorySeen)
+    )
+
+
+async def test_a_stop_ends_a_played_run(played_world: tuple[PlacerScript, HollowFleet]) -> None:
+    """A run that would play for an hour is stopped; the old sequence cannot bring it back."""
+    placer, fleet = played_world
+    node = next(iter(fleet.nodes))
+    await placer.desire(node, order("7", "sleep", "36000"))
+    await placer.until(lambda: bool(placer.of(StartSeen, "7")))
+    await placer.desire(node, order("7", "sleep", "36000", stop="cancelled"))
+    await placer.until(lambda: bool(placer.of(ExitSeen, "7")))
+    assert placer.of(ExitSeen, "7")[0].outcome == "stopped"
+    await placer.desire(node, order("7", "sleep", "36000"), sequence=1)
+    await placer.desire(node, order("8", "true"))
+    await placer.until(lambda: bool(placer.of(ExitSeen, "8")))
+    assert len(placer.of(StartSeen, "7")) == 1
+
+
+async def test_reports_survive_a_silent_placer(played_world: tuple[PlacerScript, HollowFleet]) -> None:
+    """What was not confirmed goes again."""
+    placer, fleet = played_world
+    node = next(iter(fleet.nodes))
+    placer.silent = True
+    await placer.desire(node, order("7", "sleep", "0.1"))
+    await placer.until(lambda: fleet.nodes[node].reported == 3)
+    placer.silent = False
+    await placer.until(lambda: bool(placer.of(ExitSeen, "7")))
+    assert len(placer.of(StartSeen, "7")) == 1
+
+
+def test_shapes_follow_a_node_list(tmp_path: Path) -> None:
+    """One node per line, CPU-only ones too; a bad line is named."""
+    path = tmp_path / "nodes.csv"
+    path.write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\nopenb-node-0000,32000,262144,0,\nopenb-node-0400,64000,262144,2,P100\n"
+    )
+    assert [(shape.node, shape.gpus) for shape in read_shapes(path)] == [("openb-node-0000", 0), ("openb-node-0400", 2)]
+    path.write_text("sn,cpu_milli,memory_mib,gpu,model\nn1,many,1,0,\n")
+    with pytest.raises(ValueError, match="line 2"):
+        read_shapes(path)

@@ -1,0 +1,299 @@
+"""The core: what should be against what is. Pure, so every case is a few lines."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_agent.reconcile import SECOND_NS, KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.records import Ledger, Opened, Record
+from fairlead_agent.run import Exit, Found, RunKey
+from fairlead_schemas.desired import Desired, RunOrder
+from fairlead_schemas.reports import CleanSeen, Confirm, ExitSeen, InventorySeen, StartSeen
+from fairlead_schemas.resources import Inventory
+from tests.agent.placer_script import order
+
+FENCE = 60 * SECOND_NS
+KEY = RunKey("7", 1, 0)
+
+
+class Node:
+    """A core with a journal in a list; `restart` folds the list again."""
+
+    def __init__(self, boot_id: str = "boot-1", lease: bool = True) -> None:
+        self.lines: list[Record] = [Opened(incarnation="inc", node="n1")]
+        self.starts: list[RunKey] = []
+        self.boot(boot_id, {})
+        if lease:
+            self.do(self.core.confirmed(Confirm(node="n1", incarnation="inc", beat=1), 1, 0))
+
+    def boot(self, boot_id: str, found: dict[RunKey, Found], now: int = 0) -> Step:
+        ledger = Ledger()
+        for line in self.lines:
+            ledger.apply(line)
+        self.core = Reconciler(ledger, fence_ns=FENCE, now=now)
+        return self.do(self.core.begin(boot_id=boot_id, inventory=Inventory(), found=found, now=now, at_ns=0))
+
+    def do(self, step: Step) -> Step:
+        self.lines.extend(step.records)
+        for instruction in step.instructions:
+            if isinstance(instruction, StartRun):
+                self.starts.append(RunKey(instruction.order.job, instruction.order.attempt, instruction.order.rank))
+        return step
+
+    def desire(self, sequence: int, *orders: RunOrder, now: int = 0, incarnation: str = "inc") -> Step:
+        desired = Desired(node="n1", incarnation=incarnation, sequence=sequence, runs=list(orders))
+        return self.do(self.core.desired(desired, now, 0))
+
+
+def test_a_run_is_journalled_before_it_is_started() -> None:
+    """The step that starts a run carries its acceptance, so the shell makes it durable first."""
+    step = Node().desire(5, order("7", "true"))
+    assert [StartRun(order("7", "true"))] == step.instructions
+    assert [type(record).__name__ for record in step.records] == ["Took", "Accepted"]
+
+
+def test_reports_follow_the_life_of_a_run() -> None:
+    """Inventory, start, end, clean: numbered without a gap."""
+    node = Node()
+    node.desire(5, order("7", "true", gpus=("GPU-a",)))
+    started = node.do(node.core.started(KEY, 0, 11)).reports
+    ended = node.do(node.core.exited(KEY, Exit(code=3), False, 12)).reports
+    cleaned = node.do(node.core.cleaned(KEY)).reports
+    assert [StartSeen(n=2, job="7", attempt=1, rank=0, at_ns=11)] == started
+    assert [ExitSeen(n=3, job="7", attempt=1, rank=0, outcome="exited", exit_code=3, clean=False, at_ns=12)] == ended
+    assert [CleanSeen(n=4, job="7", attempt=1, rank=0)] == cleaned
+    assert node.do(node.core.exited(KEY, Exit(code=0), True, 13)).reports == []
+
+
+def test_strangers_and_the_past_change_nothing() -> None:
+    """Another incarnation, a lower sequence, the same again: no record, no instruction."""
+    node = Node()
+    node.desire(5)
+    nothing = Step([], [], [])
+    assert nothing == node.desire(4, order("7", "true"))
+    assert nothing == node.desire(9, order("7", "true"), incarnation="other")
+    assert nothing == node.desire(5, order("7", "true"))
+
+
+def test_nothing_starts_without_the_placers_word() -> None:
+    """A desired state read before the first Confirm may be an old one: it is taken up when the lease is there."""
+    node = Node(lease=False)
+    assert node.desire(5, order("7", "true")).instructions == []
+    step = node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=1), 1, 0))
+    assert [StartRun(order("7", "true"))] == step.instructions
+
+
+def test_stop_terminates_then_kills() -> None:
+    """TERM at once, KILL when the grace is over, and the end is `stopped`."""
+    node = Node()
+    node.desire(5, order("7", "sleep", "9", grace_s=3))
+    node.core.started(KEY, 0, 0)
+    assert [TerminateRun(KEY)] == node.desire(
+        6, order("7", "sleep", "9", grace_s=3, stop="cancelled"), now=SECOND_NS
+    ).instructions
+    assert node.core.wake_at() == 4 * SECOND_NS
+    assert node.core.tick(4 * SECOND_NS - 1).instructions == []
+    assert [KillRun(KEY)] == node.core.tick(4 * SECOND_NS).instructions
+    (report,) = node.core.exited(KEY, Exit(signal=9), True, 0).reports
+    assert isinstance(report, ExitSeen) and (report.outcome, report.signal) == ("stopped", 9)
+
+
+def test_a_run_that_is_no_longer_named_is_ended_then_forgotten() -> None:
+    """What the placer does not name must not run; the ledger keeps it until a later state leaves it out."""
+    node = Node()
+    node.desire(5, order("7", "sleep", "9"))
+    node.core.started(KEY, 0, 0)
+    assert [TerminateRun(KEY)] == node.desire(6).instructions
+    node.core.exited(KEY, Exit(signal=15), True, 0)
+    assert KEY in node.core.ledger.runs
+    node.desire(7)
+    assert node.core.ledger.runs == {}
+
+
+def test_a_stop_before_the_start_starts_nothing() -> None:
+    """An order that arrives stopped is reported as ended and never runs."""
+    step = Node().desire(5, order("7", "true", stop="cancelled"))
+    assert step.instructions == []
+    assert [report.outcome for report in step.reports if isinstance(report, ExitSeen)] == ["stopped"]
+
+
+def test_silence_fences_the_node() -> None:
+    """Without the placer's word for the fence's length everything is stopped, and nothing starts until it is back."""
+    node = Node()
+    node.desire(5, order("7", "sleep", "99", grace_s=600))
+    node.core.started(KEY, 0, 0)
+    assert node.core.tick(FENCE).instructions == []
+    assert [TerminateRun(KEY)] == node.core.tick(FENCE + 1).instructions
+    assert [KillRun(KEY)] == node.core.tick(FENCE + 1 + 30 * SECOND_NS).instructions
+    (report,) = node.core.exited(KEY, Exit(signal=9), True, 0).reports
+    assert isinstance(report, ExitSeen) and report.outcome == "node_lost"
+    assert node.desire(6, order("8", "true"), now=FENCE + 1).instructions == []
+    back = node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=FENCE + 1), FENCE + 2, 0)
+    assert [StartRun(order("8", "true"))] == back.instructions
+
+
+def test_a_reboot_ends_what_ran() -> None:
+    """Another boot: every open run is gone, and its devices are free."""
+    node = Node()
+    node.desire(5, order("7", "sleep", "9"))
+    node.do(node.core.started(KEY, 0, 0))
+    inventory, ended = node.boot("boot-2", {KEY: Found("lost")}).reports
+    assert isinstance(inventory, InventorySeen) and inventory.boot_id == "boot-2"
+    assert isinstance(ended, ExitSeen) and (ended.outcome, ended.clean) == ("node_rebooted", True)
+
+
+def test_a_restart_says_what_became_of_open_runs() -> None:
+    """Running ones go on silently; ended, lost and never started ones are told apart."""
+    node = Node()
+    jobs = {"1": Found("running"), "2": Found("ended", Exit(code=4), True), "3": Found("lost"), "4": Found("never")}
+    node.desire(5, *(order(job, "x") for job in jobs))
+    for job in ("1", "2", "3"):
+        node.do(node.core.started(RunKey(job, 1, 0), 0, 0))
+    reports = node.boot("boot-1", {RunKey(job, 1, 0): found for job, found in jobs.items()}).reports
+    ends = {report.job: report.outcome for report in reports if isinstance(report, ExitSeen)}
+    assert ends == {"2": "exited", "3": "exit_unknown", "4": "start_failed"}
+
+
+JOBS = st.integers(1, 4).map(str)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_run_is_ever_started_twice(data: st.DataObject) -> None:
+    """Over any order of placements, ends, stops, late and doubled desired states, restarts and silence:
+    one start per (job, attempt, rank), and no report number twice or left out."""
+    node, now, numbers = Node(), 0, [1]
+    history: list[Desired] = []
+    placed: dict[RunKey, RunOrder] = {}
+    attempts: dict[str, int] = {}
+
+    def note(step: Step) -> None:
+        node.do(step)
+        numbers.extend(report.n for report in step.reports)
+
+    for _ in range(data.draw(st.integers(1, 25))):
+        now += data.draw(st.integers(0, 20)) * SECOND_NS
+        match data.draw(st.sampled_from(["place", "finish", "old", "exit", "start", "restart", "tick", "confirm"])):
+            case "place":
+                job = data.draw(JOBS)
+                attempts[job] = attempts.get(job, 0) + 1
+                placed[RunKey(job, attempts[job], 0)] = order(job, "x", attempt=attempts[job])
+                history.append(
+                    Desired(node="n1", incarnation="inc", sequence=len(history) + 1, runs=list(placed.values()))
+                )
+                note(node.core.desired(history[-1], now, 0))
+            case "finish" if placed:
+                del placed[data.draw(st.sampled_from(sorted(placed)))]
+                history.append(
+                    Desired(node="n1", incarnation="inc", sequence=len(history) + 1, runs=list(placed.values()))
+                )
+                note(node.core.desired(history[-1], now, 0))
+            case "old" if history:
+                note(node.core.desired(data.draw(st.sampled_from(history)), now, 0))
+            case "start" if node.starts:
+                note(node.core.started(data.draw(st.sampled_from(node.starts)), now, 0))
+            case "exit" if node.starts:
+                note(
+                    node.core.exited(data.draw(st.sampled_from(node.starts)), Exit(code=0), data.draw(st.booleans()), 0)
+                )
+            case "restart":
+                found = {
+                    key: data.draw(st.sampled_from([Found("running"), Found("lost"), Found("never")]))
+                    for key in node.core.ledger.runs
+                }
+                numbers.extend(
+                    report.n
+                    for report in node.boot(data.draw(st.sampled_from(["boot-1", "boot-2"])), found, now).reports
+                )
+            case "tick":
+                note(node.core.tick(now))
+            case "confirm":
+                note(
+                    node.core.confirmed(
+                        Confirm(node="n1", incarnation="inc", through=node.core.ledger.reported, beat=now), now, 0
+                    )
+                )
+            case _:
+                pass
+    assert len(set(node.starts)) == len(node.starts)
+    assert list(range(1, len(numbers) + 1)) == numbers
+
+
+def test_a_value_older_than_the_placer_names_starts_nothing() -> None:
+    """A node that was lost comes back to an order that was ended meanwhile (simulator seed 51): the confirmation
+    that renews its lease says from which desired state on it may start anything."""
+    core = Reconciler(_ledger(), fence_ns=10, now=0)
+    core.begin(boot_id="b1", inventory=Inventory(), found={}, now=0, at_ns=0)
+    old = Desired(node="n1", incarnation="inc", sequence=9, runs=[RunOrder(job="1", attempt=1, rank=0, epoch=9)])
+
+    core.confirmed(Confirm(node="n1", incarnation="inc", beat=1, desired=12), 1, 0)
+    assert core.desired(old, 1, 0).instructions == []
+
+    newer = Desired(node="n1", incarnation="inc", sequence=12, runs=old.runs)
+    assert [type(each).__name__ for each in core.desired(newer, 1, 0).instructions] == ["StartRun"]
+
+
+def test_a_value_for_another_boot_changes_nothing() -> None:
+    """What was placed before the placer knew of a reboot was ended by the report of it (simulator seed 6)."""
+    core = Reconciler(_ledger(), fence_ns=10, now=0)
+    core.begin(boot_id="b2", inventory=Inventory(), found={}, now=0, at_ns=0)
+    core.confirmed(Confirm(node="n1", incarnation="inc", beat=1), 1, 0)
+    order = RunOrder(job="1", attempt=1, rank=0, epoch=9)
+
+    stale = Desired(node="n1", incarnation="inc", sequence=9, boot_id="b1", runs=[order])
+    assert core.desired(stale, 1, 0) == ([], [], [])
+    assert core.wanted is None
+
+
+def test_an_answer_that_lay_in_a_buffer_renews_no_lease() -> None:
+    """A process stood still longer than the fence: the confirmation that it then reads was true long ago, and the
+    placer may have given the work to another node since."""
+    node = Node()
+    node.desire(5, order("7", "true"))
+    late = FENCE + 5
+    node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=2), late, 0))
+    assert not node.core.has_lease(late)
+    assert node.desire(6, order("7", "true"), order("8", "true"), now=late).instructions == []
+    assert [TerminateRun(KEY)] == node.core.tick(late).instructions
+
+
+def test_the_lease_runs_from_the_beat_and_not_from_its_answer() -> None:
+    """Half the fence on the way leaves half of it."""
+    node = Node(lease=False)
+    node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=10), FENCE // 2, 0))
+    assert node.core.has_lease(FENCE + 9) and not node.core.has_lease(FENCE + 10)
+    node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc"), FENCE + 10, 0))
+    assert not node.core.has_lease(FENCE + 10), "one that answers no beat renews nothing"
+
+
+def test_an_acceptance_that_became_durable_too_late_starts_nothing() -> None:
+    """The disk took longer than the lease, or the order to stop came meanwhile: the run is over before it began."""
+    node = Node()
+    node.desire(5, order("7", "true"), order("8", "true"))
+    assert node.core.may_start(KEY, FENCE)
+    assert not node.core.may_start(KEY, FENCE + 1)
+    node.desire(6, order("7", "true", stop="cancelled"), order("8", "true"))
+    assert not node.core.may_start(KEY, 5)
+    (stopped,) = node.do(node.core.not_started(KEY, 0)).reports
+    (lost,) = node.do(node.core.not_started(RunKey("8", 1, 0), 0)).reports
+    assert [(e.job, e.outcome, e.clean) for e in (stopped, lost) if isinstance(e, ExitSeen)] == [
+        ("7", "stopped", True),
+        ("8", "node_lost", True),
+    ]
+
+
+def test_what_an_earlier_process_took_up_is_not_what_this_one_has() -> None:
+    """Beats say 0 until a value was read: the bucket may hold an older one, and only the placer can write it again."""
+    node = Node()
+    node.desire(5, order("7", "true"))
+    assert node.core.taken == 5
+    node.boot("boot-1", {KEY: Found("running")})
+    node.desire(4, order("7", "true"))
+    assert node.core.taken == 0
+    node.desire(5, order("7", "true"))
+    assert node.core.taken == 5
+
+
+def _ledger() -> Ledger:
+    ledger = Ledger()
+    ledger.apply(Opened(incarnation="inc", node="n1"))
+    return ledger
