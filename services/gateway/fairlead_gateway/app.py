@@ -1,0 +1,120 @@
+"""Which routes there are: the list, in order, and how errors look. No logic.
+
+The hot routes are answered by the door before they reach this application, which only knows of them for its
+405s and its OpenAPI document.
+"""
+
+from collections.abc import Callable, Collection
+from functools import cache
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from fairlead_gateway import metrics, page
+from fairlead_gateway.door import REQUEST_ID
+from fairlead_gateway.folding import Folding
+from fairlead_gateway.metrics import Metrics
+from fairlead_gateway.openapi import install
+from fairlead_gateway.problems import Refused
+from fairlead_gateway.reading import Json
+from fairlead_schemas import asyncapi
+from fairlead_schemas.jobspec import FieldError
+
+#: Built once: it is the same for every process of a version.
+log_document = cache(asyncapi.document)
+
+
+def build_app(
+    folding: Folding, numbers: Metrics, routers: list[APIRouter], hot: Collection[tuple[str, str]]
+) -> FastAPI:
+    """The application behind the door. `hot`: (method, path) that the door answers itself."""
+    app = FastAPI(title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None)
+    routers = [_own_routes(folding, numbers), *routers]
+    for router in routers:
+        app.include_router(router)
+    install(app)
+
+    def allowed(path: str) -> str:
+        """What a 405 names: one path may have a route for each method, and Starlette names the first only."""
+        found = {method for method, hot_path in hot if hot_path == path}
+        for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
+            if route.path_regex.match(path):
+                found |= route.methods or set()
+        return ", ".join(sorted(found))
+
+    _errors(app, folding, allowed)
+    return app
+
+
+def _own_routes(folding: Folding, numbers: Metrics) -> APIRouter:
+    router = APIRouter()
+    views = folding.views
+
+    @router.get("/healthz", summary="The process works")
+    async def healthz() -> Response:
+        return Json({"status": "ok", "sequence": views.sequence})
+
+    @router.get("/readyz", summary="The bus answers and the views are near the log's end")
+    async def readyz() -> Response:
+        body = {
+            "ready": folding.is_near_end, "bus": folding.bus_answers, "sequence": views.sequence, "log_end": folding.log_end,
+        }  # fmt: skip
+        return Json(body, status_code=200 if folding.is_near_end else 503)
+
+    @router.get("/metrics", summary="Prometheus metrics")
+    async def get_metrics() -> Response:
+        numbers.lag.set(max(0, folding.log_end - views.sequence))
+        return Response(numbers.text(), media_type=metrics.MEDIA_TYPE)
+
+    @router.get("/asyncapi.json", summary="AsyncAPI document of the event log")
+    async def get_asyncapi() -> Response:
+        return Json(log_document())
+
+    @router.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return Response(page.render(views), media_type="text/html; charset=utf-8")
+
+    return router
+
+
+def _errors(app: FastAPI, folding: Folding, allowed: Callable[[str], str]) -> None:
+    def answer(request: Request, refused: Refused) -> Response:
+        request_id = request.scope.get(REQUEST_ID, "")
+        headers = {name.decode(): value.decode() for name, value in refused.headers(request_id, folding.views.sequence)}
+        return Response(refused.body(request_id), status_code=refused.status, headers=headers)
+
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        return answer(request, error)
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404:
+            return answer(
+                request,
+                Refused(
+                    404, "unknown_path", f"there is no {request.url.path}", hint="GET /openapi.json lists all paths"
+                ),
+            )
+        response = answer(
+            request,
+            Refused(
+                error.status_code, f"http_{error.status_code}", f"{request.method} {request.url.path}: {error.detail}"
+            ),
+        )
+        if error.status_code == 405:
+            response.headers["allow"] = allowed(request.url.path)
+        return response
+
+    @app.exception_handler(RequestValidationError)
+    async def not_valid(request: Request, error: RequestValidationError) -> Response:
+        errors = [FieldError(field=str(one["loc"][-1]), message=str(one["msg"])) for one in error.errors()]
+        return answer(request, Refused(422, "invalid", f"{errors[0].field}: {errors[0].message}", errors=errors))
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, _error: Exception) -> Response:
+        return answer(
+            request, Refused(500, "internal", "the gateway failed on this request; its log names the request id")
+        )

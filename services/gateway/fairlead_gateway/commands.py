@@ -1,0 +1,183 @@
+"""How a wish reaches the bus and its answer comes back.
+
+Commands that arrive while one publish is in flight go into the next message (nats-server does one
+fsync per message: docs/facts.md). A message keeps its id over resends, so that the server drops a repetition.
+Answers are the outcomes that the views fold; `decided` hands them to whoever waits.
+"""
+
+import asyncio
+import os
+from collections import deque
+from itertools import count
+
+import msgspec
+import structlog
+
+from fairlead_bus.port import Bus, OutcomeUnknown, StreamFull, TooLarge, Unavailable
+from fairlead_gateway.problems import Refused
+from fairlead_gateway.views.rows import Outcome
+from fairlead_schemas import subjects
+from fairlead_schemas.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX
+
+log = structlog.get_logger()
+
+#: Commands that wait to be published, per service; more are refused with 503.
+PENDING_MAX = 50_000
+#: A message is resent under the same id for this long; the server remembers ids for two minutes.
+RESEND_S = 30.0
+RESEND_PAUSE_S = 0.2
+
+encode_command = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Waiter:
+    """Somebody who waits for the outcomes of one or more commands, in order."""
+
+    __slots__ = ("future", "left", "outcomes", "stored", "unstored")
+
+    def __init__(self, commands: int) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outcomes: list[Outcome | None] = [None] * commands
+        self.left = commands
+        #: Commands not acknowledged by the bus yet, and whether the bus refused any.
+        self.unstored = commands
+        self.stored = False
+
+    def fail(self, error: Refused) -> None:
+        """End the wait with a refusal, unless it has ended."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Pending:
+    __slots__ = ("body", "id", "waiter")
+
+    def __init__(self, command_id: str, body: bytes, waiter: Waiter) -> None:
+        self.id = command_id
+        self.body = body
+        self.waiter = waiter
+
+
+class CommandGate:
+    """Publishes commands to one service and keeps who waits for which."""
+
+    def __init__(self, bus: Bus, service: str) -> None:
+        self._bus = bus
+        self._subject = subjects.cmd(service)
+        self._pending: deque[_Pending] = deque()
+        self._wake = asyncio.Event()
+        self._waiting: dict[str, tuple[Waiter, int]] = {}
+        self._prefix = os.urandom(6).hex()
+        self._ids = count(1)
+        self._messages = count(1)
+        self.published = 0
+
+    def new_id(self) -> str:
+        """A command id that no other gateway process makes."""
+        return f"{self._prefix}-{next(self._ids):x}"
+
+    def send(self, commands: list[tuple[str, bytes]], known: dict[str, Outcome]) -> Waiter:
+        """Queue commands (id, encoded) for publication; those whose outcome is known already are not sent
+        again. Raises Refused (503) when too many wait."""
+        if len(self._pending) + len(commands) > PENDING_MAX:
+            raise Refused(503, "busy", f"{len(self._pending)} commands wait for the bus already", retry_after_s=1)
+        waiter = Waiter(len(commands))
+        for index, (command_id, body) in enumerate(commands):
+            self._waiting[command_id] = (waiter, index)
+            if command_id in known:
+                waiter.unstored -= 1
+                self.decided(command_id, known[command_id])
+            else:
+                self._pending.append(_Pending(command_id, body, waiter))
+        self._wake.set()
+        return waiter
+
+    def decided(self, command_id: str, outcome: Outcome) -> None:
+        """An outcome came in with the log."""
+        found = self._waiting.pop(command_id, None)
+        if found is None:
+            return
+        waiter, index = found
+        waiter.outcomes[index] = outcome
+        waiter.left -= 1
+        if not waiter.left and not waiter.future.done():
+            waiter.future.set_result(None)
+
+    async def wait(self, waiter: Waiter, ids: list[str], timeout_s: float) -> bool:
+        """Wait for all outcomes; False when some are missing in time. Raises Refused when the bus refused."""
+        timer = asyncio.get_running_loop().call_later(timeout_s, _give_up, waiter.future)
+        try:
+            await waiter.future
+            return True
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return False
+        finally:
+            timer.cancel()
+            if waiter.left:
+                for command_id in ids:
+                    self._waiting.pop(command_id, None)
+
+    # -- publication
+
+    async def run(self) -> None:
+        """Publish for ever: one message in flight, what arrives meanwhile goes into the next."""
+        while True:
+            await self._wake.wait()
+            while self._pending:
+                await self._publish(self._next_message())
+            self._wake.clear()
+
+    def _next_message(self) -> list[_Pending]:
+        batch: list[_Pending] = []
+        size = 2
+        while self._pending and len(batch) < MESSAGE_COMMANDS_MAX:
+            size += len(self._pending[0].body) + 1
+            if batch and size > MESSAGE_BYTES_MAX:
+                break
+            batch.append(self._pending.popleft())
+        return batch
+
+    async def _publish(self, batch: list[_Pending]) -> None:
+        payload = b"[" + b",".join([pending.body for pending in batch]) + b"]"
+        msg_id = f"{self._prefix}.{next(self._messages)}"
+        refusal = await self._store(payload, msg_id)
+        for pending in batch:
+            waiter = pending.waiter
+            if refusal is None:
+                waiter.unstored -= 1
+                waiter.stored = not waiter.unstored
+            else:
+                self._waiting.pop(pending.id, None)
+                waiter.fail(refusal)
+        self.published += len(batch)
+
+    async def _store(self, payload: bytes, msg_id: str) -> Refused | None:
+        """Store one message; the refusal to answer with when it cannot be."""
+        deadline = asyncio.get_running_loop().time() + RESEND_S
+        while True:
+            try:
+                await self._bus.append(subjects.CMD, self._subject, payload, msg_id=msg_id)
+                return None
+            except StreamFull:
+                return Refused(
+                    503, "commands_full", "the stream of commands is full; nothing was stored", retry_after_s=10
+                )
+            except TooLarge as error:
+                return Refused(413, "too_large", str(error))
+            except (OutcomeUnknown, Unavailable) as error:
+                if asyncio.get_running_loop().time() >= deadline:
+                    log.error("command message not stored", message=msg_id, reason=str(error))
+                    return Refused(503, "bus_away", f"the bus does not answer: {error}", retry_after_s=5)
+                await asyncio.sleep(RESEND_PAUSE_S)
+
+    def statistics(self) -> dict[str, int]:
+        """{"pending", "waiting", "published"}."""
+        return {"pending": len(self._pending), "waiting": len(self._waiting), "published": self.published}
+
+
+def _give_up(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.cancel()

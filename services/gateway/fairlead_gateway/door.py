@@ -1,0 +1,85 @@
+"""The door: one ASGI callable before everything else.
+
+The hot routes are found in a table and answered here with two sends; all else goes through FastAPI. Every
+answer gets a request id and the log sequence that it is true for.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from itertools import count
+from typing import Any
+
+import structlog
+
+from fairlead_gateway.answers import Answer, Head, read_body, read_head
+from fairlead_gateway.intake import LIST_BYTES_MAX
+from fairlead_gateway.problems import Refused
+from fairlead_gateway.views.fold import Views
+
+log = structlog.get_logger()
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+#: Answers a hot route from the request's head and body.
+Hot = Callable[[Head, bytes], Awaitable[Answer]]
+
+REQUEST_ID = "fairlead.request_id"
+
+
+class Door:
+    """`hot`: {(method, path): handler}."""
+
+    def __init__(self, views: Views, hot: Mapping[tuple[str, str], Hot], app: Any) -> None:
+        self._views = views
+        self._hot = hot
+        self._app = app
+        self._prefix = os.urandom(4).hex()
+        self._numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = f"{self._prefix}-{next(self._numbers):x}"
+        hot = self._hot.get((scope["method"], scope["path"]))
+        if hot is None:
+            scope[REQUEST_ID] = request_id
+            await self._app(scope, receive, self._stamped(send, request_id))
+        else:
+            await self._answer(hot, scope, receive, send, request_id)
+
+    async def _answer(self, hot: Hot, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        try:
+            head = read_head(scope["headers"])
+            if head.length > LIST_BYTES_MAX:
+                raise Refused(413, "too_large", f"the body has {head.length} bytes, at most {LIST_BYTES_MAX} are taken")
+            status, body, extra, media_type = await hot(head, await read_body(receive, LIST_BYTES_MAX))
+            headers = [
+                (b"content-type", media_type),
+                (b"x-request-id", request_id.encode()),
+                (b"x-fairlead-sequence", b"%d" % self._views.sequence),
+                *extra,
+            ]
+        except Refused as refused:
+            status, body = refused.status, refused.body(request_id)
+            headers = refused.headers(request_id, self._views.sequence)
+        except Exception:
+            log.exception("request failed", path=scope["path"], request=request_id)
+            refused = Refused(500, "internal", "the gateway failed on this request; its log names the request id")
+            status, body = 500, refused.body(request_id)
+            headers = refused.headers(request_id, self._views.sequence)
+        headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _stamped(self, send: Send, request_id: str) -> Send:
+        async def stamp(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                names = {name for name, _ in message["headers"]}
+                for name, value in ((b"x-request-id", request_id), (b"x-fairlead-sequence", str(self._views.sequence))):
+                    if name not in names:
+                        message["headers"] = [*message["headers"], (name, value.encode())]
+            await send(message)
+
+        return stamp

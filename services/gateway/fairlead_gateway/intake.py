@@ -1,0 +1,268 @@
+"""The hot routes: POST /v1/jobs and POST /v1/events (CloudEvents).
+
+Bodies are decoded strictly, turned into commands, published, and answered when the decision is in the log;
+or with 202 and the command's id when the queue takes longer than the decision wait. Where a list holds
+anything invalid, the whole list is refused and nothing is stored.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_gateway.answers import Answer, Head, bind_key, encode, too_large
+from fairlead_gateway.commands import CommandGate
+from fairlead_gateway.deciding import KEYED, Decisions
+from fairlead_gateway.problems import invalid, rejected, wrong_media_type
+from fairlead_gateway.submissions import Submission, Translator, split_list
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import Outcome
+from fairlead_gateway.why import reason_of
+from fairlead_schemas import cloudevents as ce
+from fairlead_schemas.api import Reason, SubmitResult
+from fairlead_schemas.commands import CancelJob, HoldJob, ReleaseJob
+from fairlead_schemas.ids import is_job_id
+from fairlead_schemas.jobspec import FieldError, InvalidJob, field_error
+
+ONE_BYTES_MAX = 256 * 1024
+LIST_BYTES_MAX = 8 * 1024 * 1024
+LIST_JOBS_MAX = 20_000
+#: Errors that one answer names.
+ERRORS_MAX = 100
+#: Elements translated before others get the loop.
+BREATH = 500
+
+CLOUDEVENT = b"application/cloudevents+json"
+CLOUDEVENT_BATCH = b"application/cloudevents-batch+json"
+VERBS = {ce.JOB_CANCEL: CancelJob, ce.JOB_HOLD: HoldJob, ce.JOB_RELEASE: ReleaseJob}
+
+_event = msgspec.json.Decoder(ce.CloudEventIn)
+_event_list = msgspec.json.Decoder(list[ce.CloudEventIn])
+_job_named = msgspec.json.Decoder(ce.JobNamed)
+
+
+class Wish(NamedTuple):
+    """One command on its way. `job` is "" for a submit."""
+
+    id: str
+    body: bytes
+    job: str = ""
+
+
+class Intake:
+    """Answers the hot routes."""
+
+    def __init__(self, views: Views, gate: CommandGate, decisions: Decisions) -> None:
+        self._views = views
+        self._gate = gate
+        self._decisions = decisions
+        self._translator = Translator()
+
+    # ------------------------------------------------------------------ POST /v1/jobs
+
+    async def jobs(self, head: Head, body: bytes) -> Answer:
+        """One job or a list of jobs. Raises Refused."""
+        if head.content_type != b"application/json":
+            raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
+        self._decisions.require_ready()
+        if _is_list(body):
+            return await self._many(await self._list_wishes(head, body))
+        if len(body) > ONE_BYTES_MAX:
+            raise too_large(ONE_BYTES_MAX)
+        return await self._one(self._wish(head.user, body, bind_key(head.user, head.key) if head.key else ""))
+
+    async def dryrun(self, head: Head, body: bytes) -> Answer:
+        """Check one job file; nothing is sent. Answers the command that it would become, in integers."""
+        if head.content_type != b"application/json":
+            raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
+        if len(body) > ONE_BYTES_MAX:
+            raise too_large(ONE_BYTES_MAX)
+        command = self._translate(head.user, body).command("")
+        return Answer(200, b'{"valid":true,"command":%b,"sequence":%d}' % (command, self._views.sequence))
+
+    def _translate(self, user: str, body: bytes) -> Submission:
+        try:
+            return self._translator.translate(user, body)
+        except InvalidJob as error:
+            raise invalid(error.errors, hint="GET /v1/schemas/job shows the fields of a job file") from None
+
+    def _wish(self, user: str, body: bytes, key: str) -> Wish:
+        command_id = self._gate.new_id()
+        return Wish(command_id, self._translate(user, body).command(command_id, key))
+
+    async def _list_wishes(self, head: Head, body: bytes) -> list[Wish]:
+        try:
+            bodies = split_list(body)
+        except InvalidJob as error:
+            raise invalid(error.errors) from None
+        _check_count(len(bodies))
+        errors: list[FieldError] = []
+        wishes: list[Wish] = []
+        for index, one in enumerate(bodies):
+            if index % BREATH == BREATH - 1:
+                await asyncio.sleep(0)
+            key = bind_key(head.user, head.key, str(index)) if head.key else ""
+            try:
+                command_id = self._gate.new_id()
+                wishes.append(Wish(command_id, self._translator.translate(head.user, one).command(command_id, key)))
+            except InvalidJob as error:
+                errors.extend(_at(index, error.errors))
+        _refuse_list(errors, len(bodies))
+        return wishes
+
+    # ------------------------------------------------------------------ POST /v1/events
+
+    async def events(self, head: Head, body: bytes) -> Answer:
+        """One CloudEvent or a batch, in structured JSON. Raises Refused."""
+        if head.content_type not in (CLOUDEVENT, CLOUDEVENT_BATCH):
+            raise wrong_media_type(head.content_type.decode("latin-1"), CLOUDEVENT.decode(), CLOUDEVENT_BATCH.decode())
+        self._decisions.require_ready()
+        if head.content_type == CLOUDEVENT_BATCH:
+            return await self._many(await self._event_wishes(head, body))
+        if len(body) > ONE_BYTES_MAX:
+            raise too_large(ONE_BYTES_MAX)
+        try:
+            event = _event.decode(body)
+            wish = self._event_wish(head.user, event)
+        except InvalidJob as error:
+            raise invalid(error.errors) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise invalid([_decode_error(error)]) from None
+        return await self._one(wish)
+
+    async def _event_wishes(self, head: Head, body: bytes) -> list[Wish]:
+        try:
+            events = _event_list.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise invalid([_decode_error(error)]) from None
+        _check_count(len(events))
+        errors: list[FieldError] = []
+        wishes: list[Wish] = []
+        for index, event in enumerate(events):
+            if index % BREATH == BREATH - 1:
+                await asyncio.sleep(0)
+            try:
+                wishes.append(self._event_wish(head.user, event))
+            except InvalidJob as error:
+                errors.extend(_at(index, error.errors))
+        _refuse_list(errors, len(events))
+        return wishes
+
+    def _event_wish(self, user: str, event: ce.CloudEventIn) -> Wish:
+        """Raises InvalidJob naming the attribute."""
+        _check_envelope(event)
+        key = bind_key(user, event.source, event.id)
+        if event.type == ce.JOB_SUBMIT:
+            command_id = self._gate.new_id()
+            try:
+                submission = self._translator.translate(user, bytes(event.data))
+            except InvalidJob as error:
+                raise InvalidJob([_inside("data", one) for one in error.errors]) from None
+            return Wish(command_id, submission.command(command_id, key))
+        try:
+            job = _job_named.decode(event.data).job
+        except msgspec.MsgspecError as error:
+            raise InvalidJob([_inside("data", field_error(error, known=ce.JobNamed.__struct_fields__))]) from None
+        if not is_job_id(job):
+            raise InvalidJob(
+                [FieldError(field="data.job", message=f'expected a job id such as "812", found "{job[:40]}"')]
+            )
+        command = VERBS[event.type](id=KEYED + key, user=user, job=job)
+        return Wish(command.id, encode(command), job)
+
+    # ------------------------------------------------------------------ answers
+
+    async def _one(self, wish: Wish) -> Answer:
+        if not wish.job:
+            self._decisions.require_room()
+        outcome = await self._decisions.outcome(self._gate, wish.id, wish.body)
+        if outcome is None:
+            return self._undecided(wish)
+        if outcome.code:
+            raise rejected(outcome.code, outcome.message, outcome.field, submit=not wish.job)
+        result = self._result(wish, outcome)
+        status = 200 if outcome.repeated or wish.job else 201
+        return Answer(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
+
+    async def _many(self, wishes: list[Wish]) -> Answer:
+        if not all(wish.job for wish in wishes):
+            self._decisions.require_room()
+        waiter = await self._decisions.outcomes(self._gate, [(wish.id, wish.body) for wish in wishes])
+        results = [self._result(wish, outcome) for wish, outcome in zip(wishes, waiter.outcomes, strict=True)]
+        return Answer(200 if not waiter.left else 202, encode(results))
+
+    def _undecided(self, wish: Wish) -> Answer:
+        result = SubmitResult(command=wish.id, sequence=self._views.sequence)
+        return Answer(202, encode(result), ((b"location", b"/v1/commands/" + wish.id.encode()),))
+
+    def _result(self, wish: Wish, outcome: Outcome | None) -> SubmitResult:
+        if outcome is None:
+            return SubmitResult(command=wish.id, sequence=self._views.sequence)
+        if outcome.code:
+            errors = [{"field": outcome.field, "message": outcome.message}] if outcome.field else []
+            reason = Reason(code=outcome.code, message=outcome.message)
+            return SubmitResult(state="rejected", sequence=outcome.sequence, reason=reason, errors=errors)
+        job = outcome.job or wish.job
+        row = self._views.jobs.rows.get(job)
+        if row is None:
+            return SubmitResult(id=job, sequence=outcome.sequence)
+        reason = None
+        if row.state in ("queued", "scheduled", "held"):
+            found = reason_of(self._views, row, self._views.at_ns, count_ahead=False)
+            reason = found if found.code != "waiting_turn" else None
+        return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason)
+
+
+# ---------------------------------------------------------------------------------------- checks
+
+
+def _is_list(body: bytes) -> bool:
+    return body[:64].lstrip()[:1] == b"["
+
+
+def _check_count(count: int) -> None:
+    if not 0 < count <= LIST_JOBS_MAX:
+        raise invalid([FieldError(field="", message=f"expected 1 to {LIST_JOBS_MAX} elements, found {count}")])
+
+
+def _refuse_list(errors: list[FieldError], count: int) -> None:
+    if errors:
+        detail = f"{len(errors)} errors in a list of {count}; nothing was stored"
+        raise invalid(errors[:ERRORS_MAX], detail=detail)
+
+
+def _at(index: int, errors: list[FieldError]) -> list[FieldError]:
+    return [_inside(f"[{index}]", error) for error in errors]
+
+
+def _inside(where: str, error: FieldError) -> FieldError:
+    return FieldError(field=f"{where}.{error.field}" if error.field else where, message=error.message)
+
+
+def _check_envelope(event: ce.CloudEventIn) -> None:
+    if event.specversion != ce.SPECVERSION:
+        raise InvalidJob(
+            [FieldError(field="specversion", message=f'expected "{ce.SPECVERSION}", found "{event.specversion[:20]}"')]
+        )
+    if event.type not in ce.TYPES_IN:
+        raise InvalidJob(
+            [FieldError(field="type", message=f'expected one of {", ".join(ce.TYPES_IN)}, found "{event.type[:80]}"')]
+        )
+    for field in ("source", "id"):
+        if not getattr(event, field):
+            raise InvalidJob([FieldError(field=field, message="expected at least one character")])
+    if event.datacontenttype.partition(";")[0].strip().lower() != "application/json":
+        raise InvalidJob(
+            [
+                FieldError(
+                    field="datacontenttype",
+                    message=f'expected "application/json", found "{event.datacontenttype[:80]}"',
+                )
+            ]
+        )
+
+
+def _decode_error(error: Exception) -> FieldError:
+    if isinstance(error, msgspec.MsgspecError):
+        return field_error(error)
+    return FieldError(field="", message=f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}")

@@ -1,0 +1,300 @@
+"""GET /v1/jobs/{id}/logs: a job's output as text, streamed, whole and in order.
+
+Pieces carry byte offsets per (rank, stream); the bus may have dropped old ones and may repeat or reorder.
+What is missing is asked from the agent's own file; what is gone for good is said in a line of its own.
+Start at `Assembly` (pure: pieces in, text out) and then `follow`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated, NamedTuple
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+from starlette.responses import StreamingResponse
+
+from fairlead_bus.port import Bus, Stored, Unavailable
+from fairlead_gateway.problems import bad_parameter, not_found
+from fairlead_gateway.reading import retired_job
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow
+from fairlead_schemas import subjects
+from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.reports import OutputPiece, OutputWanted, encode
+
+STREAMS = ("stdout", "stderr")
+#: A hole is waited for this long before the agent is asked: pieces may come out of order.
+HOLE_S = 0.5
+AGENT_TIMEOUT_S = 2.0
+#: Without news for this long, a follower looks whether the job has ended.
+IDLE_S = 0.5
+#: After the job's end, output that is still on its way gets this long.
+AFTER_END_S = 1.5
+HELD_PIECES_MAX = 4096
+#: How often a follower looks whether the job has got its place.
+PLACE_LOOK_S = 0.1
+
+_piece = msgspec.json.Decoder(OutputPiece)
+
+
+class Lane(NamedTuple):
+    """One rank's stream."""
+
+    rank: int
+    stream: str
+
+
+class Assembly:
+    """Puts pieces of one lane in order. Pure."""
+
+    def __init__(self, offset: int = 0) -> None:
+        #: Bytes given out so far.
+        self.offset = offset
+        self.ended = False
+        self._held: dict[int, OutputPiece] = {}
+
+    def add(self, piece: OutputPiece) -> bytes:
+        """Take a piece; what can now be given out, in order."""
+        end = piece.offset + len(piece.data)
+        if end > self.offset or piece.last:
+            held = self._held.get(piece.offset)
+            if held is None or len(held.data) <= len(piece.data):
+                self._held[piece.offset] = piece
+        return self._drain()
+
+    def _drain(self) -> bytes:
+        out: list[bytes] = []
+        while self._held:
+            start = min(self._held)
+            if start > self.offset:
+                break
+            piece = self._held.pop(start)
+            fresh = piece.data[self.offset - start :]
+            out.append(fresh)
+            self.offset += len(fresh)
+            self.ended = self.ended or (piece.last and start + len(piece.data) <= self.offset)
+        return b"".join(out)
+
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """(from, to): bytes missing before the next piece that is here."""
+        if not self._held:
+            return None
+        start = min(self._held)
+        return (self.offset, start) if start > self.offset else None
+
+    @property
+    def is_overfull(self) -> bool:
+        """True when too much waits behind a hole."""
+        return len(self._held) > HELD_PIECES_MAX
+
+    def skip_hole(self) -> tuple[int, bytes]:
+        """Give the hole up: (bytes lost, what follows it)."""
+        hole = self.hole
+        if hole is None:
+            return 0, b""
+        self.offset = hole[1]
+        return hole[1] - hole[0], self._drain()
+
+
+class Source(NamedTuple):
+    """Whose output is wanted."""
+
+    job: str
+    attempt: int
+    #: Node of each rank.
+    nodes: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+
+
+class _Output:
+    """One request: reads the stream, fills holes, prefixes lines of gangs with their rank."""
+
+    def __init__(self, bus: Bus, views: Views, source: Source, follow: bool) -> None:
+        self._bus = bus
+        self._views = views
+        self._source = source
+        self._follow = follow
+        self._lanes = {lane: Assembly() for lane in source.lanes}
+        self._partial: dict[Lane, bytes] = {}
+        self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
+
+    async def text(self) -> AsyncIterator[bytes]:
+        """The output; with follow until every lane has ended."""
+        async for chunk in self._from_stream():
+            yield chunk
+        for lane in self._source.lanes:
+            async for chunk in self._rest(lane):
+                yield chunk
+        for lane in self._source.lanes:
+            if rest := self._partial.pop(lane, b""):
+                yield b"[%d] %b\n" % (lane.rank, rest)
+
+    async def _from_stream(self) -> AsyncIterator[bytes]:
+        source = self._source
+        until = None if self._follow else await self._newest()
+        if until == 0:
+            return
+        tail = await self._bus.tail(
+            subjects.OUTPUT, after=0, subject=subjects.output_of_job(source.job, source.attempt)
+        )
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Task[list[Stored]] | None = None
+        news_at = loop.time()
+        try:
+            while not all(assembly.ended for assembly in self._lanes.values()):
+                waiting = waiting or asyncio.create_task(tail.next())
+                done, _ = await asyncio.wait((waiting,), timeout=IDLE_S)
+                if done:
+                    stored = waiting.result()
+                    waiting, news_at = None, loop.time()
+                    if chunk := b"".join(self._take(one) for one in stored):
+                        yield chunk
+                    if until is not None and stored[-1].sequence >= until:
+                        break
+                idle_s = loop.time() - news_at
+                if idle_s > HOLE_S or any(assembly.is_overfull for assembly in self._lanes.values()):
+                    async for chunk in self._fill_holes():
+                        yield chunk
+                if idle_s > AFTER_END_S and (until is not None or self._has_ended()):
+                    break
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await waiting
+            await tail.close()
+        async for chunk in self._fill_holes():
+            yield chunk
+
+    async def _newest(self) -> int:
+        """The newest sequence of the job's output now; 0 where the bus holds none."""
+        newest = 0
+        for rank, node in enumerate(self._source.nodes):
+            subject = subjects.output(node, self._source.job, self._source.attempt, rank)
+            with contextlib.suppress(Unavailable):
+                stored = await self._bus.last(subjects.OUTPUT, subject)
+                newest = max(newest, stored.sequence if stored else 0)
+        return newest
+
+    def _take(self, stored: Stored) -> bytes:
+        _, _, _, rank = subjects.parse_output(stored.subject)
+        try:
+            piece = _piece.decode(stored.payload)
+        except msgspec.MsgspecError:
+            return b""
+        lane = Lane(rank, piece.stream)
+        assembly = self._lanes.get(lane)
+        return self._dress(lane, assembly.add(piece)) if assembly is not None else b""
+
+    async def _fill_holes(self) -> AsyncIterator[bytes]:
+        for lane, assembly in self._lanes.items():
+            while (hole := assembly.hole) is not None:
+                piece = await self._ask(lane, hole[0], hole[1] - hole[0])
+                if piece is not None and piece.data and piece.offset <= hole[0]:
+                    yield self._dress(lane, assembly.add(piece))
+                else:
+                    lost, rest = assembly.skip_hole()
+                    yield self._dress(
+                        lane, b"[fairlead: %d bytes of %b are gone]\n" % (lost, lane.stream.encode()) + rest
+                    )
+
+    async def _rest(self, lane: Lane) -> AsyncIterator[bytes]:
+        """What the bus never had, from the agent's file."""
+        assembly = self._lanes[lane]
+        while not assembly.ended:
+            piece = await self._ask(lane, assembly.offset, 65536)
+            if piece is None or (not piece.data and not piece.last):
+                return
+            before = assembly.offset
+            if chunk := self._dress(lane, assembly.add(piece)):
+                yield chunk
+            if assembly.offset == before and not assembly.ended:
+                return
+
+    async def _ask(self, lane: Lane, offset: int, size: int) -> OutputPiece | None:
+        if lane.rank >= len(self._source.nodes):
+            return None
+        wanted = OutputWanted(
+            job=self._source.job, attempt=self._source.attempt, rank=lane.rank, stream=lane.stream, offset=offset,
+            bytes_max=min(size, 65536),
+        )  # fmt: skip
+        subject = subjects.rpc_node(self._source.nodes[lane.rank], "output")
+        try:
+            return _piece.decode(await self._bus.request(subject, encode(wanted), timeout_s=AGENT_TIMEOUT_S))
+        except (Unavailable, msgspec.MsgspecError):
+            return None
+
+    def _dress(self, lane: Lane, data: bytes) -> bytes:
+        """Whole lines with their rank in front, for gangs; as it is for others."""
+        if not self._prefixed or not data:
+            return data
+        *lines, rest = (self._partial.get(lane, b"") + data).split(b"\n")
+        self._partial[lane] = rest
+        return b"".join(b"[%d] %b\n" % (lane.rank, line) for line in lines)
+
+    def _has_ended(self) -> bool:
+        row = self._views.jobs.rows.get(self._source.job)
+        return row is None or row.state in END_STATES or row.attempt != self._source.attempt or row.run_ended
+
+
+def routes(views: Views, bus: Bus) -> APIRouter:
+    """GET /v1/jobs/{id}/logs."""
+    router = APIRouter()
+
+    @router.get("/v1/jobs/{job}/logs", summary="A job's output", response_class=Response)
+    async def job_logs(
+        job: str, follow: bool = False, rank: Annotated[int | None, Query(ge=0)] = None,
+        stream: Annotated[str, Query(description="stdout or stderr; default both.")] = "",
+        attempt: Annotated[int | None, Query(ge=1)] = None,
+    ) -> Response:  # fmt: skip
+        if stream and stream not in STREAMS:
+            raise bad_parameter("stream", f'expected stdout or stderr, found "{stream[:20]}"')
+        row = views.jobs.rows.get(job)
+        headers = {"cache-control": "no-store"}
+        if row is None:
+            source = await _retired(bus, job, rank, stream, attempt)
+            text = _Output(bus, views, source, follow).text()
+        else:
+            _check(row, rank)
+            text = _live(bus, views, row, rank, stream, attempt, follow)
+        return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers=headers)
+
+    return router
+
+
+async def _live(
+    bus: Bus, views: Views, row: JobRow, rank: int | None, stream: str, attempt: int | None, follow: bool
+) -> AsyncIterator[bytes]:
+    """A known job's output. A follower of a job that still waits gets it once the job has a place; the wait is
+    inside the answer, so that it ends when the client goes away."""
+    while follow and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
+        await asyncio.sleep(PLACE_LOOK_S)
+    nodes = tuple(part.node for part in row.parts)
+    source = _wanted(row.id, attempt or row.attempt, nodes, rank, stream)
+    async for chunk in _Output(bus, views, source, follow).text():
+        yield chunk
+
+
+def _check(row: JobRow, rank: int | None) -> None:
+    """Raises Refused before anything is sent."""
+    if row.elements is not None:
+        first = row.array[0] if row.array else 0
+        raise bad_parameter("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
+    if rank is not None and rank >= row.request.nodes:
+        raise not_found("rank", str(rank), hint=f"job {row.id} has {row.request.nodes} ranks")
+
+
+async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: int | None) -> Source:
+    document = msgspec.json.decode(await retired_job(bus, job))
+    nodes = tuple(document.get("nodes") or ())
+    if rank is not None and rank >= max(1, len(nodes)):
+        raise not_found("rank", str(rank), hint=f"job {job} has {len(nodes)} ranks")
+    return _wanted(job, attempt or document.get("attempt", 1), nodes, rank, stream)
+
+
+def _wanted(job: str, attempt: int, nodes: tuple[str, ...], rank: int | None, stream: str) -> Source:
+    ranks = range(len(nodes)) if rank is None else (rank,)
+    lanes = tuple(Lane(one, name) for one in ranks for name in ((stream,) if stream else STREAMS))
+    return Source(job, attempt, nodes, lanes)

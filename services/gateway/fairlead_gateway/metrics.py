@@ -1,0 +1,39 @@
+"""What the gateway counts, in Prometheus' words."""
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+
+from fairlead_gateway.views.fold import Views
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Metrics:
+    """One registry per gateway, so that tests may build many."""
+
+    def __init__(self, views: Views) -> None:
+        self.registry = CollectorRegistry()
+        self.decision_seconds = Histogram(
+            "fairlead_gateway_decision_seconds", "From a command's arrival to its decision in the log.",
+            buckets=_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.commands = Gauge(
+            "fairlead_gateway_commands", "Commands by service: published, pending, waiting for a decision.",
+            ["service", "what"], registry=self.registry,
+        )  # fmt: skip
+        folded = Gauge(
+            "fairlead_gateway_folded_sequence", "Log sequence that the views stand at.", registry=self.registry
+        )
+        folded.set_function(lambda: views.sequence)
+        self.lag = Gauge(
+            "fairlead_gateway_lag", "Commits that the views are behind the log's end.", registry=self.registry
+        )
+        self.watchers = Gauge("fairlead_gateway_watchers", "Open event watches.", registry=self.registry)
+        self.jobs = Gauge("fairlead_jobs", "Jobs and elements ever, by state.", ["state"], registry=self.registry)
+        self._views = views
+
+    def text(self) -> bytes:
+        """The exposition."""
+        for state, count in self._views.job_counts().items():
+            self.jobs.labels(state).set(count)
+        return generate_latest(self.registry)

@@ -1,0 +1,67 @@
+"""The views as of a past sequence or time: a fresh fold of the log, bounded in number, newest kept."""
+
+import asyncio
+
+from fairlead_bus.log import LogReader
+from fairlead_bus.port import Bus
+from fairlead_gateway.moments import parse_rfc3339
+from fairlead_gateway.problems import bad_parameter
+from fairlead_gateway.views.fold import Views
+
+#: Folds of the past that may run at once, and results kept.
+FOLDS_MAX = 2
+KEPT_MAX = 4
+
+
+class Past:
+    """Answers `at=`."""
+
+    def __init__(self, bus: Bus, live: Views) -> None:
+        self._bus = bus
+        self._live = live
+        self._turns = asyncio.Semaphore(FOLDS_MAX)
+        #: {text of `at`: views}, for moments that can no longer change.
+        self._kept: dict[str, Views] = {}
+
+    async def views_at(self, at: str) -> Views:
+        """Views folded up to and including sequence `at`, or all commits not later than time `at`.
+        Raises Refused for a moment that cannot be read or has not come."""
+        sequence, at_ns = _moment(at)
+        if sequence > self._live.sequence:
+            raise bad_parameter("at", f"the log is at sequence {self._live.sequence}, found {sequence}")
+        if at in self._kept:
+            return self._kept[at]
+        async with self._turns:
+            views = await self._fold(sequence or self._live.sequence, at_ns)
+        if sequence or at_ns < self._live.at_ns:
+            self._kept[at] = views
+            if len(self._kept) > KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+        return views
+
+    async def _fold(self, last: int, at_ns: int) -> Views:
+        views = Views()
+        reader = LogReader(self._bus)
+        try:
+            while views.sequence < last:
+                for folded in await reader.next():
+                    if folded.seq > last or (at_ns and folded.commit.at_ns > at_ns):
+                        return views
+                    views.fold(folded.seq, folded.commit)
+                await asyncio.sleep(0)
+        finally:
+            await reader.close()
+        return views
+
+
+def _moment(at: str) -> tuple[int, int]:
+    """(sequence, 0) or (0, Unix ns)."""
+    if at.isdecimal() and len(at) <= 18:
+        if not int(at):
+            raise bad_parameter("at", "sequences start at 1")
+        return int(at), 0
+    try:
+        # "+" of a zone arrives as a blank where somebody forgot to escape it.
+        return 0, parse_rfc3339(at.replace(" ", "+"))
+    except ValueError:
+        raise bad_parameter("at", f'expected a log sequence or an RFC 3339 time with zone, found "{at[:40]}"') from None

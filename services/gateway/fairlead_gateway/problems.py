@@ -1,0 +1,99 @@
+"""Errors as RFC 9457 problem+json: what is wrong, which field, what to do next. Nothing else.
+
+Every refusal that reaches a client is one of these; a handler raises `Refused` and the door answers.
+"""
+
+import msgspec
+
+from fairlead_schemas.api import Problem
+from fairlead_schemas.jobspec import FieldError
+
+MEDIA_TYPE = b"application/problem+json"
+TYPE_BASE = "urn:fairlead:problem:"
+
+_TITLES = {
+    400: "Bad request", 404: "Not found", 405: "Method not allowed", 409: "Conflict", 413: "Too large",
+    415: "Unsupported media type", 422: "Not acceptable as sent", 500: "Internal error", 503: "Not available now",
+}  # fmt: skip
+
+
+class Refused(Exception):
+    """A request that is not carried out; carries everything that the answer says."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, errors: list[FieldError] | None = None, hint: str = "",
+        retry_after_s: int = 0, instance: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = errors or []
+        self.hint = hint
+        self.retry_after_s = retry_after_s
+        self.instance = instance
+
+    def body(self, request_id: str) -> bytes:
+        """The problem document."""
+        return msgspec.json.encode(
+            Problem(
+                type=TYPE_BASE + self.code, title=_TITLES.get(self.status, "Refused"), status=self.status,
+                detail=self.detail, instance=self.instance,
+                errors=[{"field": error.field, "message": error.message} for error in self.errors],
+                hint=self.hint, request_id=request_id,
+            )
+        )  # fmt: skip
+
+    def headers(self, request_id: str, sequence: int) -> list[tuple[bytes, bytes]]:
+        """Response headers beside the length."""
+        headers = [
+            (b"content-type", MEDIA_TYPE),
+            (b"x-request-id", request_id.encode()),
+            (b"x-fairlead-sequence", b"%d" % sequence),
+        ]
+        if self.retry_after_s:
+            headers.append((b"retry-after", b"%d" % self.retry_after_s))
+        return headers
+
+
+def invalid(errors: list[FieldError], detail: str = "", hint: str = "") -> Refused:
+    """A 422 that names its fields."""
+    first = errors[0] if errors else FieldError(field="", message="not valid")
+    told = detail or (f"{first.field}: {first.message}" if first.field else first.message)
+    return Refused(422, "invalid", told, errors=errors, hint=hint)
+
+
+def bad_parameter(name: str, message: str) -> Refused:
+    """A 422 for a query parameter."""
+    return invalid([FieldError(field=name, message=message)])
+
+
+def wrong_media_type(found: str, *expected: str) -> Refused:
+    """A 415. What a browser sends without asking first (forms, plain text) is never taken for JSON: no page that
+    somebody visits may submit jobs to a gateway on their machine. So curl has to say what it sends."""
+    names = " or ".join(expected)
+    return Refused(
+        415, "media_type", f"expected Content-Type {names}, found {found[:80] or 'none'}",
+        errors=[FieldError(field="Content-Type", message=f"expected {names}")],
+        hint=f"with curl: -H 'Content-Type: {expected[0]}'",
+    )  # fmt: skip
+
+
+def not_found(what: str, name: str, hint: str = "") -> Refused:
+    """A 404 for something that has a name."""
+    return Refused(404, f"unknown_{what}", f"there is no {what} {name!r}", hint=hint)
+
+
+#: Codes of rejections that are a conflict with what is there, and those that name something unknown.
+_CONFLICTS = frozenset({"idempotency_conflict"})
+
+
+def rejected(code: str, message: str, field: str = "", *, submit: bool) -> Refused:
+    """The answer to a command that a service refused: 422 for what a submit asked, 409 for a state that
+    does not allow it, 404 for something unknown."""
+    errors = [FieldError(field=field, message=message)] if field else []
+    if code in _CONFLICTS:
+        return Refused(409, code, message, errors=errors, hint="use another Idempotency-Key for another job")
+    if submit or code in {"invalid", "undecodable"}:
+        return Refused(422, code, message, errors=errors)
+    return Refused(404 if code == "not_found" else 409, code, message, errors=errors)

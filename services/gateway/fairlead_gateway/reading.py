@@ -1,0 +1,217 @@
+"""GET routes over the views: jobs, nodes, queues, commands, cluster. They never wait for the bus,
+except for jobs that have left the views, which the telemetry service still knows."""
+
+import base64
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from fairlead_bus.port import Bus, Unavailable
+from fairlead_gateway.answers import encode
+from fairlead_gateway.moments import rfc3339
+from fairlead_gateway.past import Past
+from fairlead_gateway.problems import Refused, bad_parameter, not_found
+from fairlead_gateway.views.documents import job_document, node_document, queue_document
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why import reason_of
+from fairlead_schemas import api, jobspec, subjects
+from fairlead_schemas.ids import array_of, is_job_id
+from fairlead_schemas.lifecycle import END_STATES, STATES
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1000
+TELEMETRY_TIMEOUT_S = 2.0
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items per page.")]
+At = Annotated[str, Query(description="A log sequence or an RFC 3339 time: the answer as of then.")]
+
+
+class Json(Response):
+    """A document encoded by msgspec."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return encode(content)
+
+
+def routes(views: Views, bus: Bus, past: Past, clock: Callable[[], int] = time.time_ns) -> APIRouter:
+    """All reading routes. `clock` (Unix ns) is compared with start and retry times."""
+    router = APIRouter()
+    _add_jobs(router, views, bus, past, clock)
+    _add_cluster(router, views, past)
+    _add_queues_and_commands(router, views)
+    return router
+
+
+def _add_jobs(router: APIRouter, views: Views, bus: Bus, past: Past, clock: Callable[[], int]) -> None:
+    @router.get("/v1/jobs", summary="List jobs, newest first", responses=_document("JobPage"))
+    async def list_jobs(
+        state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
+        queue: str = "", user: str = "", limit: Limit = LIMIT_DEFAULT,
+        next: Annotated[str, Query(alias="continue", description="The `next` of the page before.")] = "",
+    ) -> Response:  # fmt: skip
+        wanted = _states(state)
+        before = _position(next)
+        found = list(islice(_matching(views, wanted, queue, user, before), limit + 1))
+        token = _token(found[limit - 1].born) if len(found) > limit else None
+        items = [job_document(views, row, clock()) for row in found[:limit]]
+        return Json(api.Page(items=items, next=token, sequence=views.sequence))
+
+    @router.get("/v1/jobs/{job}", summary="One job", responses=_document("Job"))
+    async def get_job(job: str, request: Request) -> Response:
+        row = views.jobs.rows.get(job)
+        if row is None:
+            return Json(msgspec.Raw(await retired_job(bus, job)))
+        tag = f'W/"{row.changed_seq if row.state in END_STATES else views.sequence}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"etag": tag})
+        return Json(job_document(views, row, clock(), count_ahead=True), headers={"etag": tag})
+
+    @router.get("/v1/jobs/{job}/why", summary="Why a job is where it is", responses=_document("Why"))
+    async def why(job: str, at: At = "") -> Response:
+        then = await past.views_at(at) if at else views
+        row = then.jobs.rows.get(job)
+        if row is None:
+            return Json(_why_retired(await retired_job(bus, job)) if not at else _never(job, at))
+        return Json(_why(then, row, then.at_ns if at else clock()))
+
+    @router.get("/v1/schemas/job", summary="JSON Schema of a job file")
+    async def job_schema() -> Response:
+        return Json(msgspec.json.schema(jobspec.JobSpec))
+
+
+def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
+    @router.get("/v1/cluster", summary="The whole cluster, now or at a past moment")
+    async def get_cluster(at: At = "") -> Response:
+        return Json(cluster_document(await past.views_at(at) if at else views))
+
+    @router.get("/v1/nodes", summary="List nodes", responses=_document("NodePage"))
+    async def list_nodes() -> Response:
+        items = [node_document(views, row) for _, row in sorted(views.nodes.rows.items())]
+        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+
+    @router.get("/v1/nodes/{node}", summary="One node", responses=_document("Node"))
+    async def get_node(node: str) -> Response:
+        row = views.nodes.rows.get(node)
+        if row is None:
+            raise not_found("node", node, hint="GET /v1/nodes lists them")
+        return Json(node_document(views, row))
+
+
+def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
+    @router.get("/v1/queues", summary="List queues", responses=_document("QueuePage"))
+    async def list_queues() -> Response:
+        items = [queue_document(views, row) for _, row in sorted(views.queues.rows.items())]
+        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+
+    @router.get("/v1/queues/{path:path}", summary="One queue", responses=_document("Queue"))
+    async def get_queue(path: str) -> Response:
+        row = views.queues.rows.get(path)
+        if row is None:
+            raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
+        return Json(queue_document(views, row))
+
+    @router.get("/v1/commands/{command}", summary="What a command led to")
+    async def get_command(command: str) -> Response:
+        outcome = views.outcomes.get(command)
+        if outcome is None:
+            raise not_found(
+                "command", command, hint="not decided yet, never stored, or too old to be remembered; ask again"
+            )
+        document = {
+            "id": command, "outcome": "rejected" if outcome.code else "repeated" if outcome.repeated else "done",
+            "job": outcome.job or None, "code": outcome.code or None, "message": outcome.message,
+            "decided_at": outcome.sequence, "sequence": views.sequence,
+        }  # fmt: skip
+        return Json(document)
+
+
+def _document(name: str) -> dict[int | str, dict[str, Any]]:
+    schema = {"schema": {"$ref": f"#/components/schemas/{name}"}}
+    return {200: {"description": name, "content": {"application/json": schema}}}
+
+
+# ---------------------------------------------------------------------------------------- jobs
+
+
+def _states(text: str) -> frozenset[str]:
+    wanted = frozenset(part for part in text.split(",") if part)
+    unknown = sorted(wanted - STATES.keys())
+    if unknown:
+        raise bad_parameter("state", f'unknown state "{unknown[0][:40]}"; expected some of {", ".join(STATES)}')
+    return wanted
+
+
+def _matching(views: Views, states: frozenset[str], queue: str, user: str, before: int) -> Iterable[JobRow]:
+    for row in reversed(views.jobs.rows.values()):
+        if before and row.born >= before:
+            continue
+        if (not states or row.state in states) and (not queue or row.queue == queue) and (not user or row.user == user):
+            yield row
+
+
+def _token(born: int) -> str:
+    return base64.urlsafe_b64encode(b"b%d" % born).decode().rstrip("=")
+
+
+def _position(token: str) -> int:
+    if not token:
+        return 0
+    try:
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+        if text[:1] == "b":
+            return int(text[1:])
+    except ValueError:
+        pass
+    raise bad_parameter("continue", "expected the `next` of the page before, as it stands")
+
+
+async def retired_job(bus: Bus, job: str) -> bytes:
+    """A job that has left the views, as telemetry knows it. Raises Refused (404, or 503 if nobody knows)."""
+    if not is_job_id(job):
+        raise not_found("job", job[:80])
+    try:
+        answer = await bus.request(subjects.rpc("telemetry", "job"), encode({"id": job}), timeout_s=TELEMETRY_TIMEOUT_S)
+    except Unavailable:
+        raise not_found(
+            "job", job, hint="it may have been retired; the telemetry service, which keeps history, does not answer"
+        ) from None
+    if not answer or answer == b"null" or b'"id"' not in answer:
+        raise not_found("job", job)
+    return answer
+
+
+def _why(views: Views, row: JobRow, now_ns: int) -> dict[str, Any]:
+    reason = reason_of(views, row, now_ns)
+    return {
+        "id": row.id, "state": row.state, "attempt": row.attempt, "reason": reason, "at": rfc3339(views.at_ns),
+        "changed_at": row.changed_seq, "sequence": views.sequence,
+    }  # fmt: skip
+
+
+def _why_retired(document: bytes) -> dict[str, Any]:
+    job = msgspec.json.decode(document)
+    return {key: job.get(key) for key in ("id", "state", "attempt", "reason", "sequence")}
+
+
+def _never(job: str, at: str) -> Any:
+    array = array_of(job)
+    hint = f"ask for its array {array}" if array else "it was submitted later, or had left the views by then"
+    raise Refused(404, "unknown_job", f"there was no job {job!r} at {at}", hint=hint)
+
+
+def cluster_document(views: Views) -> dict[str, Any]:
+    """Nodes, queues and job counts as of the views."""
+    nodes = [node_document(views, row) for _, row in sorted(views.nodes.rows.items())]
+    return {
+        "sequence": views.sequence, "at": rfc3339(views.at_ns) if views.at_ns else None, "jobs": views.job_counts(),
+        "gpus": sum(node.gpus for node in nodes if node.state != "lost"),
+        "gpus_free": sum(node.gpus_free for node in nodes if node.state == "ready"), "nodes": nodes,
+        "queues": [queue_document(views, row) for _, row in sorted(views.queues.rows.items())],
+    }  # fmt: skip

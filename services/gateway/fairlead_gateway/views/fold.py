@@ -1,0 +1,113 @@
+"""All views together: fold a commit into them, write them to a snapshot, read them back.
+
+Pure: time is the commit's. The only entry points are `fold`, `snapshot` and `restore`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import msgspec
+
+from fairlead_gateway.views.jobs import JobsView
+from fairlead_gateway.views.nodes import NodesView
+from fairlead_gateway.views.outcomes import OutcomesView
+from fairlead_gateway.views.queues import QueuesView
+from fairlead_gateway.views.rows import JobRow, NodeRow, Outcome, QueueRow, Refusal
+from fairlead_schemas.commit import Commit
+from fairlead_schemas.events import Event
+
+#: Raised whenever rows change their shape: an older snapshot is then ignored and the log folded from its start.
+SHAPE = 1
+
+Handler = Callable[[Any, int, int], None]
+
+
+class _Snapshot(msgspec.Struct, kw_only=True):
+    shape: int
+    sequence: int
+    at_ns: int
+    born: int
+    jobs: list[JobRow]
+    refusals: list[Refusal]
+    queues: list[QueueRow]
+    nodes: list[NodeRow]
+    gangs: dict[str, tuple[str, ...]]
+    outcomes_old: dict[str, Outcome]
+    outcomes_young: dict[str, Outcome]
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(_Snapshot)
+
+
+class Views:
+    """Everything that the gateway knows, as of `sequence`."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        #: The clock of the newest commit folded (Unix ns).
+        self.at_ns = 0
+        self.queues = QueuesView()
+        self.jobs = JobsView(self.queues)
+        self.nodes = NodesView()
+        self.outcomes = OutcomesView()
+        self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
+        for view in (self.queues, self.jobs, self.nodes):
+            for kind, handler in view.handlers.items():
+                self._handlers[kind] = (*self._handlers[kind], handler)
+
+    def fold(self, seq: int, commit: Commit) -> None:
+        """Fold one commit. Raises KeyError when the log is not valid (unknown job, illegal move)."""
+        at_ns = commit.at_ns
+        handlers = self._handlers
+        # First, so that whoever is told of an outcome finds views that name its sequence.
+        self.sequence = seq
+        self.at_ns = max(self.at_ns, at_ns)
+        for event in commit.events:
+            for handle in handlers[type(event)]:
+                handle(event, seq, at_ns)
+            if event.cause.startswith("cmd:"):
+                self.outcomes.caused(event, seq)
+
+    def job_counts(self) -> dict[str, int]:
+        """Jobs and elements ever by state, over all queues ("waiting": elements not offered yet)."""
+        counts: dict[str, int] = {}
+        for queue in self.queues.rows.values():
+            for state, count in queue.states.items():
+                counts[state] = counts.get(state, 0) + count
+            if queue.unborn:
+                counts["waiting"] = counts.get("waiting", 0) + queue.unborn
+        return {state: count for state, count in sorted(counts.items()) if count}
+
+    def snapshot(self) -> bytes:
+        """All rows, canonical."""
+        old, young = self.outcomes.rows()
+        return _encoder.encode(
+            _Snapshot(
+                shape=SHAPE, sequence=self.sequence, at_ns=self.at_ns, born=self.jobs.born,
+                jobs=list(self.jobs.rows.values()), refusals=list(self.jobs.refusals.values()),
+                queues=list(self.queues.rows.values()), nodes=list(self.nodes.rows.values()),
+                gangs=self.nodes.gangs, outcomes_old=old, outcomes_young=young,
+            )
+        )  # fmt: skip
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self | None:
+        """The inverse of `snapshot`; None when the bytes are of another shape (fold the log instead)."""
+        try:
+            saved = _decoder.decode(data)
+        except msgspec.MsgspecError:
+            return None
+        if saved.shape != SHAPE:
+            return None
+        views = cls()
+        views.sequence, views.at_ns, views.jobs.born = saved.sequence, saved.at_ns, saved.born
+        for row in saved.jobs:
+            row.spec = row.spec.copy()  # not a view into the whole snapshot
+        views.jobs.rows.update((row.id, row) for row in saved.jobs)
+        views.jobs.refusals.update((refusal.request, refusal) for refusal in saved.refusals)
+        views.queues.rows.update((row.path, row) for row in saved.queues)
+        views.nodes.rows.update((row.id, row) for row in saved.nodes)
+        views.nodes.gangs.update(saved.gangs)
+        views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)
+        return views

@@ -1,0 +1,115 @@
+"""The view of nodes: what each has, which state it is in, and what it holds."""
+
+from fairlead_gateway.views.rows import NodeRow
+from fairlead_schemas import events as ev
+from fairlead_schemas.events import Part
+
+
+def run_name(job: str, attempt: int) -> str:
+    """`run_name("812", 2) == "812.2"`."""
+    return f"{job}.{attempt}"
+
+
+class NodesView:
+    """Rows by node id, and the ranks' nodes of gangs whose ranks end one by one."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, NodeRow] = {}
+        #: {"<job>.<attempt>": node of each rank}, for gangs until their run has ended.
+        self.gangs: dict[str, tuple[str, ...]] = {}
+        self.handlers = {
+            ev.NodeJoined: self._joined,
+            ev.NodeChanged: self._changed,
+            ev.NodeLost: self._lost,
+            ev.NodeReturned: self._returned,
+            ev.NodeCordoned: self._cordoned,
+            ev.NodeUncordoned: self._uncordoned,
+            ev.NodeDraining: self._draining,
+            ev.NodeDrained: self._drained,
+            ev.JobPlaced: self._placed,
+            ev.RankEnded: self._rank_ended,
+            ev.RunEnded: self._run_ended,
+            ev.AllocationReleased: self._allocation_released,
+        }
+
+    @property
+    def gpus_total(self) -> int:
+        """Whole GPUs of all nodes that are not lost."""
+        return sum(len(row.inventory.gpus) for row in self.rows.values() if not row.lost)
+
+    def _joined(self, e: ev.NodeJoined, seq: int, _at_ns: int) -> None:
+        row = self.rows.get(e.node)
+        if row is None:
+            row = self.rows[e.node] = NodeRow(e.node, e.inventory, e.boot_id, e.incarnation, held={})
+        row.inventory, row.boot_id, row.incarnation = e.inventory, e.boot_id, e.incarnation
+        row.lost = False
+        row.changed_seq = seq
+
+    def _changed(self, e: ev.NodeChanged, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.inventory, row.boot_id, row.changed_seq = e.inventory, e.boot_id, seq
+
+    def _lost(self, e: ev.NodeLost, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.lost, row.changed_seq = True, seq
+
+    def _returned(self, e: ev.NodeReturned, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.lost, row.changed_seq = False, seq
+
+    def _cordoned(self, e: ev.NodeCordoned, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.cordoned, row.changed_seq = True, seq
+        if not row.draining:  # a drain is more than a cordon and goes on
+            row.reason = e.reason
+
+    def _uncordoned(self, e: ev.NodeUncordoned, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.cordoned = row.draining = row.drained = False
+        row.reason, row.changed_seq = "", seq
+
+    def _draining(self, e: ev.NodeDraining, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.draining, row.drained, row.reason, row.changed_seq = True, False, e.reason, seq
+
+    def _drained(self, e: ev.NodeDrained, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.drained, row.changed_seq = True, seq
+
+    def _placed(self, e: ev.JobPlaced, seq: int, _at_ns: int) -> None:
+        run = run_name(e.job, e.attempt)
+        for part in e.parts:
+            row = self.rows[part.node]
+            row.held[run] = part
+            row.changed_seq = seq
+        if len(e.parts) > 1:
+            self.gangs[run] = tuple(part.node for part in e.parts)
+
+    def _rank_ended(self, e: ev.RankEnded, seq: int, _at_ns: int) -> None:
+        run = run_name(e.job, e.attempt)
+        if e.released:
+            self._release(self.gangs[run][e.rank], run, seq)
+
+    def _run_ended(self, e: ev.RunEnded, seq: int, _at_ns: int) -> None:
+        run = run_name(e.job, e.attempt)
+        for node in e.released:
+            self._release(node, run, seq)
+        self.gangs.pop(run, None)
+
+    def _allocation_released(self, e: ev.AllocationReleased, seq: int, _at_ns: int) -> None:
+        self._release(e.node, run_name(e.job, e.attempt), seq)
+
+    def _release(self, node: str, run: str, seq: int) -> None:
+        row = self.rows[node]
+        row.held.pop(run, None)
+        row.changed_seq = seq
+
+
+def held_sum(parts: "dict[str, Part]") -> tuple[int, int, int]:
+    """(GPUs, milli-CPU, MiB) of the parts that a node holds."""
+    gpus = cpu_milli = memory_mib = 0
+    for part in parts.values():
+        gpus += len(part.gpus)
+        cpu_milli += part.cpu_milli
+        memory_mib += part.memory_mib
+    return gpus, cpu_milli, memory_mib

@@ -1,0 +1,61 @@
+"""What commands led to, by command id: bounded, the newest kept."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_gateway.views.rows import Outcome
+from fairlead_schemas import events as ev
+
+#: Outcomes of this many commands make a generation; two generations are kept.
+GENERATION = 20_000
+
+_REFUSED = (ev.CommandRejected, ev.NodeCommandRejected)
+
+
+class OutcomesView:
+    """The first event that a command caused decides its outcome."""
+
+    def __init__(self) -> None:
+        self._young: dict[str, Outcome] = {}
+        self._old: dict[str, Outcome] = {}
+        #: Called with (command id, outcome) as outcomes come in.
+        self.on_outcome: Callable[[str, Outcome], None] | None = None
+
+    def get(self, command: str) -> Outcome | None:
+        """The outcome, or None: not decided yet, never heard of, or too old."""
+        return self._young.get(command) or self._old.get(command)
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def caused(self, event: Any, seq: int) -> None:
+        """Fold an event whose cause is a command."""
+        command: str = event.cause[4:]
+        young = self._young
+        if command in young:
+            return
+        outcome = young[command] = _outcome(event, seq)
+        if len(young) >= GENERATION:
+            self._old, self._young = young, {}
+        if self.on_outcome is not None:
+            self.on_outcome(command, outcome)
+
+    def rows(self) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+        """Both generations, older first, for a snapshot."""
+        return self._old, self._young
+
+    def fill(self, old: dict[str, Outcome], young: dict[str, Outcome]) -> None:
+        """The inverse of `rows`."""
+        self._old, self._young = old, young
+
+
+def _outcome(event: Any, seq: int) -> Outcome:
+    if type(event) is ev.JobSubmitted:
+        return Outcome(seq, event.job)
+    if type(event) is ev.JobRejected:
+        return Outcome(seq, "", event.code, event.message, event.field)
+    if type(event) is ev.CommandRepeated:
+        return Outcome(seq, event.job, repeated=True)
+    if isinstance(event, _REFUSED):
+        return Outcome(seq, "", event.code, event.message)
+    return Outcome(seq, getattr(event, "job", ""))

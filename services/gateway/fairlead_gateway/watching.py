@@ -1,0 +1,294 @@
+"""GET /v1/events: the log as CloudEvents, as pages or as a watch (server-sent events).
+
+One feed serves every watch: the newest commits are kept in a ring, and a watch is nothing but a place in
+the log. A watch that starts further back reads the log by a tail of its own until it meets the ring, so that
+1,000 watches are not 1,000 consumers. A watch that falls out of the ring is too slow and is ended with a word.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from fairlead_bus.log import Folded
+from fairlead_bus.port import Bus, Stored
+from fairlead_gateway.answers import encode
+from fairlead_gateway.metrics import Metrics
+from fairlead_gateway.moments import rfc3339
+from fairlead_gateway.problems import Refused, bad_parameter
+from fairlead_gateway.reading import Json, Limit
+from fairlead_gateway.views.fold import Views
+from fairlead_schemas import cloudevents as ce
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import Envelope, decode_envelope
+
+RING_COMMITS = 8192
+RING_BYTES = 16 * 1024 * 1024
+HEARTBEAT_S = 10.0
+WATCHES_MAX = 4000
+#: Tails of own (history of watches, pages) that may be open at once: the server takes 1,000 consumers a stream.
+TAILS_MAX = 64
+#: Commits that one page reads at most, so that a rare job's page ends.
+PAGE_COMMITS_MAX = 20_000
+
+
+class Place(NamedTuple):
+    """A place in the log: everything up to and including this event has been seen."""
+
+    sequence: int
+    #: Offset of the last event seen within commit `sequence`; -1: all of it.
+    offset: int = -1
+
+
+class _About(msgspec.Struct):
+    """What of an event decides who wants it."""
+
+    type: str
+    cause: str = ""
+    job: str = ""
+    node: str = ""
+    path: str = ""
+
+
+class Rendered(NamedTuple):
+    """One event, ready to send."""
+
+    offset: int
+    job: str
+    event: bytes
+
+
+_about = msgspec.json.Decoder(_About)
+
+
+def render(sequence: int, envelope: Envelope) -> list[Rendered]:
+    """A commit's events as CloudEvents, encoded."""
+    time = rfc3339(envelope.at_ns)
+    rendered: list[Rendered] = []
+    for index, raw in enumerate(envelope.events):
+        about = _about.decode(raw)
+        out = ce.CloudEventOut(
+            specversion=ce.SPECVERSION, id=f"{sequence}.{index}", source=f"{ce.SOURCE_OUT}/{envelope.writer}",
+            type=ce.type_of(about.type), time=time, datacontenttype="application/json", sequence=str(sequence),
+            data=raw, cause=about.cause, subject=_subject(about),
+        )  # fmt: skip
+        rendered.append(Rendered(index, about.job, encode(out)))
+    return rendered
+
+
+def _subject(about: _About) -> str:
+    if about.job:
+        return f"job/{about.job}"
+    if about.node:
+        return f"node/{about.node}"
+    return f"queue/{about.path}" if about.path else ""
+
+
+class Feed:
+    """The newest commits, and who watches."""
+
+    def __init__(self, bus: Bus, views: Views, metrics: Metrics) -> None:
+        self.bus = bus
+        self._views = views
+        self._metrics = metrics
+        self._ring: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+        self._tails = asyncio.Semaphore(TAILS_MAX)
+        self._closed = False
+        self.watches = 0
+        self._rendered: dict[int, list[Rendered]] = {}
+
+    @property
+    def first(self) -> int:
+        """The oldest sequence in the ring; one past the views' where it is empty."""
+        return self._ring[0][0] if self._ring else self._views.sequence + 1
+
+    @property
+    def last(self) -> int:
+        """The newest sequence that a watch can have seen."""
+        return self._views.sequence
+
+    def extend(self, batch: list[Folded]) -> None:
+        """Take up commits just folded."""
+        for folded in batch:
+            self._ring.append((folded.seq, folded.payload))
+            self._bytes += len(folded.payload)
+        while len(self._ring) > RING_COMMITS or self._bytes > RING_BYTES:
+            sequence, payload = self._ring.popleft()
+            self._bytes -= len(payload)
+            self._rendered.pop(sequence, None)
+        if self.watches:
+            arrived, self._arrived = self._arrived, asyncio.Event()
+            arrived.set()
+
+    def close(self) -> None:
+        """End every watch, once it has sent what is there."""
+        self._closed = True
+        self._arrived.set()
+
+    def _render(self, sequence: int, payload: bytes) -> list[Rendered]:
+        """Rendered once, whoever asks first, while watched."""
+        found = self._rendered.get(sequence)
+        if found is None:
+            found = self._rendered[sequence] = render(sequence, decode_envelope(payload))
+        return found
+
+    def since(self, place: Place, commits_max: int = 500) -> list[tuple[int, list[Rendered]]]:
+        """Commits of the ring with events behind a place; the place must not be before the ring."""
+        start = max(0, place.sequence + (1 if place.offset < 0 else 0) - self.first)
+        stop = min(len(self._ring), start + commits_max)
+        return [(sequence, self._render(sequence, payload)) for sequence, payload in islice(self._ring, start, stop)]
+
+    async def history(self, place: Place) -> AsyncIterator[list[tuple[int, list[Rendered]]]]:
+        """Commits behind a place up to the ring or the views' end, by a tail of its own."""
+        async with self._tails:
+            tail = await self.bus.tail(subjects.LOG, after=place.sequence - (0 if place.offset < 0 else 1))
+            try:
+                reached = place.sequence
+                while reached < self.last and reached + 1 < self.first:
+                    stored: list[Stored] = await tail.next()
+                    reached = stored[-1].sequence
+                    yield [(one.sequence, render(one.sequence, decode_envelope(one.payload))) for one in stored]
+            finally:
+                await tail.close()
+
+    async def watch(self, place: Place, job: str) -> AsyncIterator[bytes]:
+        """Server-sent events behind a place, for ever."""
+        self.watches += 1
+        self._metrics.watchers.set(self.watches)
+        try:
+            yield b"retry: 1000\n: fairlead events behind %d\n\n" % place.sequence
+            async for chunk in self._follow(place, job):
+                yield chunk
+        finally:
+            self.watches -= 1
+            self._metrics.watchers.set(self.watches)
+            if not self.watches:
+                self._rendered.clear()
+
+    async def _follow(self, place: Place, job: str) -> AsyncIterator[bytes]:
+        if place.sequence + 1 < self.first:
+            async for commits in self.history(place):
+                chunk, place = _chunk(commits, place, job)
+                if chunk:
+                    yield chunk
+        while True:
+            if place.sequence + 1 < self.first and place.sequence < self.last:
+                yield b": too slow: events behind %d have left the feed; resume with Last-Event-ID\n\n" % place.sequence
+                return
+            arrived = self._arrived
+            commits = self.since(place)
+            chunk, place = _chunk(commits, place, job)
+            if chunk:
+                yield chunk
+            if commits:
+                continue
+            if self._closed:
+                return
+            try:
+                await asyncio.wait_for(arrived.wait(), HEARTBEAT_S)
+            except TimeoutError:
+                yield b": at %d\n\n" % self.last
+
+    async def page(self, place: Place, job: str, limit: int) -> tuple[list[msgspec.Raw], Place | None]:
+        """Up to `limit` events behind a place, and where to go on (None: the end was reached)."""
+        items: list[msgspec.Raw] = []
+        end, budget = self.last, place.sequence + PAGE_COMMITS_MAX
+        async for commits in self._commits(place, end):
+            for sequence, one in _wanted(commits, place, job):
+                if sequence > end:
+                    return items, None
+                if len(items) == limit:
+                    return items, place
+                items.append(msgspec.Raw(one.event))
+                place = Place(sequence, one.offset)
+            if commits and commits[-1][0] >= budget:
+                return items, Place(commits[-1][0])
+        return items, None
+
+    async def _commits(self, place: Place, end: int) -> AsyncIterator[list[tuple[int, list[Rendered]]]]:
+        reached = place.sequence
+        if reached + 1 < self.first and reached < end:
+            async for commits in self.history(place):
+                yield commits
+                reached = commits[-1][0]
+                place = Place(reached)
+        while reached < end or place.offset >= 0:
+            if not (commits := self.since(place)):
+                return
+            yield commits
+            reached = commits[-1][0]
+            place = Place(reached)
+
+
+def _wanted(commits: list[tuple[int, list[Rendered]]], place: Place, job: str) -> Iterator[tuple[int, Rendered]]:
+    for sequence, events in commits:
+        for one in events:
+            seen = sequence < place.sequence or (
+                sequence == place.sequence and (place.offset < 0 or one.offset <= place.offset)
+            )
+            if not seen and (not job or one.job == job or one.job.startswith(job + "_")):
+                yield sequence, one
+
+
+def _chunk(commits: list[tuple[int, list[Rendered]]], place: Place, job: str) -> tuple[bytes, Place]:
+    """Server-sent events of what is wanted, and the new place."""
+    lines = [
+        b"id: %d.%d\nevent: fairlead\ndata: %b\n\n" % (sequence, one.offset, one.event)
+        for sequence, one in _wanted(commits, place, job)
+    ]
+    return b"".join(lines), Place(commits[-1][0]) if commits else place
+
+
+def parse_place(text: str, field: str) -> Place:
+    """The place of an event id ("12.3") or of a whole commit ("12"). Raises Refused."""
+    sequence, _, index = text.partition(".")
+    if not (sequence.isdecimal() and len(sequence) <= 18 and (not index or (index.isdecimal() and len(index) <= 6))):
+        raise bad_parameter(field, f'expected a log sequence or an event id such as "812.0", found "{text[:40]}"')
+    return Place(int(sequence), int(index) if index else -1)
+
+
+def routes(feed: Feed) -> APIRouter:
+    """GET /v1/events."""
+    router = APIRouter()
+
+    @router.get("/v1/events", summary="Events of the log as CloudEvents: a page, or with follow=1 a watch")
+    async def events(
+        request: Request,
+        start: Annotated[str, Query(alias="from", description="First sequence (page: default 1; watch: default now).")] = "",
+        follow: bool = False, job: str = "", limit: Limit = 100,
+        next: Annotated[str, Query(alias="continue", description="The `next` of the page before.")] = "",
+    ) -> Response:  # fmt: skip
+        resumed = request.headers.get("last-event-id", "") or next
+        place = _start(feed, start, resumed, "Last-Event-ID" if not next else "continue", follow)
+        if follow:
+            if feed.watches >= WATCHES_MAX:
+                raise Refused(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
+            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+            return StreamingResponse(feed.watch(place, job), media_type="text/event-stream", headers=headers)
+        items, rest = await feed.page(place, job, limit)
+        token = None if rest is None else f"{rest.sequence}.{rest.offset}" if rest.offset >= 0 else str(rest.sequence)
+        document: dict[str, Any] = {"items": items, "next": token, "sequence": feed.last}
+        return Json(document)
+
+    return router
+
+
+def _start(feed: Feed, start: str, resumed: str, field: str, follow: bool) -> Place:
+    if resumed:
+        place = parse_place(resumed, field)
+    elif start:
+        first = parse_place(start, "from")
+        place = Place(max(0, first.sequence - 1))
+    else:
+        place = Place(feed.last if follow else 0)
+    if place.sequence > feed.last:
+        found = place.sequence if resumed else place.sequence + 1
+        raise bad_parameter(field if resumed else "from", f"the log is at sequence {feed.last}, found {found}")
+    return place

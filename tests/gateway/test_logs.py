@@ -1,0 +1,154 @@
+"""A job's output: whole, in order, holes filled from the agent or said aloud."""
+
+import asyncio
+import random
+
+import msgspec
+import pytest
+
+from fairlead_bus.port import Message
+from fairlead_gateway.logs import Assembly
+from fairlead_schemas import subjects
+from fairlead_schemas.reports import OutputPiece, OutputWanted, encode
+from tests.gateway.world import World, gpus
+
+TEXT = b"".join(b"line %d\n" % i for i in range(40))
+
+
+def pieces(text: bytes, size: int, stream: str = "stdout") -> list[OutputPiece]:
+    """The text in pieces, the last marked."""
+    cut = [OutputPiece(stream=stream, offset=i, data=text[i : i + size]) for i in range(0, len(text), size)]
+    return [*cut, OutputPiece(stream=stream, offset=len(text), data=b"", last=True)]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_any_order_and_repetition_give_the_text(seed: int) -> None:
+    """Shuffled, doubled and overlapping pieces come out once, in order, and the end is seen."""
+    chance = random.Random(seed)
+    sent = pieces(TEXT, chance.randrange(1, 50)) + pieces(TEXT, chance.randrange(1, 50))
+    chance.shuffle(sent)
+    assembly = Assembly()
+    assert b"".join(assembly.add(piece) for piece in sent) == TEXT
+    assert assembly.ended and assembly.hole is None
+
+
+def test_a_hole_is_known_and_can_be_given_up() -> None:
+    """What is missing is told exactly; after giving up, the rest follows."""
+    assembly = Assembly()
+    assert assembly.add(OutputPiece(stream="stdout", offset=0, data=b"ab")) == b"ab"
+    assert assembly.add(OutputPiece(stream="stdout", offset=5, data=b"fg")) == b""
+    assert assembly.hole == (2, 5)
+    assert assembly.skip_hole() == (3, b"fg")
+    assert assembly.hole is None
+
+
+async def running(world: World, nodes: int = 1) -> str:
+    """A job that runs on n1 (and n2)."""
+    played = [await world.node(f"n{i + 1}") for i in range(nodes)]
+    job = await world.submit(nodes=nodes, resources=gpus(1))
+    await world.in_state(job, "placed")
+    order = {part.node: rank for rank, part in enumerate(world.gateway.views.jobs.rows[job].parts)}
+    for node in played:
+        await node.start(job, order[node.name])
+    await world.in_state(job, "running")
+    return job
+
+
+async def send(world: World, job: str, sent: list[OutputPiece], rank: int = 0) -> None:
+    """Put pieces onto the OUTPUT stream as the rank's agent would."""
+    node = world.gateway.views.jobs.rows[job].parts[rank].node
+    for piece in sent:
+        await world.bus.append(subjects.OUTPUT, subjects.output(node, job, 1, rank), encode(piece))
+
+
+async def serve_file(world: World, node: str, text: bytes) -> list[int]:
+    """Play the agent's file; the offsets that were asked for."""
+    asked: list[int] = []
+
+    async def answer(message: Message) -> bytes:
+        wanted = msgspec.json.decode(message.payload, type=OutputWanted)
+        asked.append(wanted.offset)
+        body = text if wanted.stream == "stdout" else b""
+        data = body[wanted.offset : wanted.offset + wanted.bytes_max]
+        return encode(
+            OutputPiece(
+                stream=wanted.stream, offset=wanted.offset, data=data, last=wanted.offset + len(data) >= len(body)
+            )
+        )
+
+    await world.hub.connect().serve(subjects.rpc_node(node, "output"), answer)
+    return asked
+
+
+async def test_output_is_read_from_the_bus() -> None:
+    """Pieces out of order on the stream come out as the text; one stream can be asked for."""
+    async with World() as world:
+        job = await running(world)
+        sent = pieces(TEXT, 16)
+        await send(world, job, [sent[1], sent[0], *sent[2:], *pieces(b"oops\n", 2, "stderr")])
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?stream=stdout")).content == TEXT
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?stream=stderr")).content == b"oops\n"
+        whole = await world.http.get(f"/v1/jobs/{job}/logs")
+        assert whole.headers["content-type"].startswith("text/plain")
+        assert sorted(whole.content) == sorted(TEXT + b"oops\n")
+
+
+async def test_what_the_bus_lost_comes_from_the_agent() -> None:
+    """A hole and a missing end are asked for by offset, and only those."""
+    async with World() as world:
+        job = await running(world)
+        asked = await serve_file(world, "n1", TEXT)
+        sent = pieces(TEXT, 16)
+        await send(world, job, sent[:3] + sent[5:9])
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?stream=stdout")).content == TEXT
+        assert asked == [48, 144]
+
+
+async def test_what_is_gone_for_good_is_said() -> None:
+    """Without an agent to ask, a line names how much is missing."""
+    async with World() as world:
+        job = await running(world)
+        sent = pieces(TEXT, 16)
+        await send(world, job, sent[:3] + sent[5:])
+        text = (await world.http.get(f"/v1/jobs/{job}/logs?stream=stdout")).content
+        assert text == TEXT[:48] + b"[fairlead: 32 bytes of stdout are gone]\n" + TEXT[80:]
+
+
+async def test_following_ends_with_the_output() -> None:
+    """A follower gets what comes later and ends when every stream has ended."""
+    async with World() as world:
+        job = await running(world)
+        sent = pieces(TEXT, 64)
+        await send(world, job, sent[:2])
+        answer = asyncio.create_task(world.http.get(f"/v1/jobs/{job}/logs?follow=1"))
+        await asyncio.sleep(0.05)
+        await send(world, job, [*sent[2:], *pieces(b"", 1, "stderr")])
+        assert (await answer).content == TEXT
+
+
+async def test_a_gangs_lines_carry_their_rank() -> None:
+    """Whole lines with the rank in front; one rank alone comes as it is."""
+    async with World() as world:
+        job = await running(world, 2)
+        for rank in (0, 1):
+            await send(world, job, [*pieces(b"from %d\nand more\n" % rank, 3), *pieces(b"", 1, "stderr")], rank)
+        lines = (await world.http.get(f"/v1/jobs/{job}/logs")).text.splitlines()
+        assert sorted(lines) == ["[0] and more", "[0] from 0", "[1] and more", "[1] from 1"]
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=1")).text == "from 1\nand more\n"
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=2")).status_code == 404
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?stream=x")).status_code == 422
+        assert (await world.http.get("/v1/jobs/99/logs")).status_code == 404
+
+
+async def test_a_follower_of_a_waiting_job_gets_its_output_once_it_runs() -> None:
+    """The answer begins at once and the text comes when there is some; an array itself has none."""
+    async with World() as world:
+        job = await world.submit(resources=gpus(1))
+        answer = asyncio.create_task(world.http.get(f"/v1/jobs/{job}/logs?follow=1"))
+        await asyncio.sleep(0.02)
+        await world.node("n1")
+        await world.in_state(job, "placed")
+        await send(world, job, [*pieces(TEXT, 100), *pieces(b"", 1, "stderr")])
+        assert (await answer).content == TEXT
+        array = await world.submit(array=2)
+        assert (await world.http.get(f"/v1/jobs/{array}/logs")).status_code == 422

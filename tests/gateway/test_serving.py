@@ -1,0 +1,233 @@
+"""The documents about the gateway itself, its health, its restarts, and one real web server."""
+
+import asyncio
+import socket
+
+import httpx
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+
+from fairlead_bus.memory import MemoryHub
+from fairlead_gateway import submissions
+from fairlead_gateway.service import EXIT_DAMAGED, EXIT_OK, Settings, build
+from fairlead_gateway.submissions import Translator
+from fairlead_schemas import subjects
+from fairlead_schemas.jobspec import JobSpec, decode_job, resolve
+from tests.gateway.world import World, gpus, until
+
+
+async def test_the_openapi_document_holds_together() -> None:
+    """Every path of the interface, every reference resolves, every schema is a JSON Schema, problems everywhere."""
+    async with World() as world:
+        document = (await world.http.get("/openapi.json")).json()
+    paths = document["paths"]
+    for method, path in (
+        ("post", "/v1/jobs"), ("get", "/v1/jobs"), ("get", "/v1/jobs/{job}"), ("post", "/v1/jobs/{job}:cancel"),
+        ("post", "/v1/jobs/{job}:hold"), ("post", "/v1/jobs/{job}:release"), ("get", "/v1/jobs/{job}/why"),
+        ("get", "/v1/jobs/{job}/logs"), ("post", "/v1/jobs:dryrun"), ("post", "/v1/events"), ("get", "/v1/events"),
+        ("get", "/v1/nodes"), ("get", "/v1/nodes/{node}"), ("post", "/v1/nodes/{node}:drain"), ("get", "/v1/queues"),
+        ("put", "/v1/queues/{path}"), ("get", "/v1/cluster"), ("post", "/v1/sql"), ("get", "/v1/commands/{command}"),
+    ):  # fmt: skip
+        operation = paths[path][method]
+        assert operation["responses"]["default"]["content"].keys() == {"application/problem+json"}
+    schemas = document["components"]["schemas"]
+
+    def check(value: object) -> None:
+        if isinstance(value, dict):
+            if isinstance(reference := value.get("$ref"), str):
+                assert reference.removeprefix("#/components/schemas/") in schemas, reference
+            for inner in value.values():
+                check(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                check(inner)
+
+    check(document)
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+    operations = [operation["operationId"] for methods in paths.values() for operation in methods.values()]
+    assert len(operations) == len(set(operations))
+
+
+async def test_answers_match_their_published_schemas() -> None:
+    """What jobs, nodes, queues and why really answer is valid by the OpenAPI document's schemas."""
+    async with World() as world:
+        await world.node("n1")
+        job = await world.submit(resources=gpus(1))
+        document = (await world.http.get("/openapi.json")).json()
+        for path, name in (
+            ("/v1/jobs", "JobPage"), (f"/v1/jobs/{job}", "Job"), ("/v1/nodes", "NodePage"), ("/v1/nodes/n1", "Node"),
+            ("/v1/queues", "QueuePage"), ("/v1/queues/default", "Queue"), (f"/v1/jobs/{job}/why", "Why"),
+        ):  # fmt: skip
+            schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+            Draft202012Validator(schema).validate((await world.http.get(path)).json())
+        schema = (await world.http.get("/v1/schemas/job")).json()
+        Draft202012Validator(schema).validate({"command": ["true"], "resources": {"cpu": "1"}})
+
+
+async def test_the_log_has_an_asyncapi_document() -> None:
+    """It names the log's channels."""
+    async with World() as world:
+        document = (await world.http.get("/asyncapi.json")).json()
+        assert document["asyncapi"].startswith("3.")
+        assert "fairlead.log.queue" in str(document)
+
+
+async def test_every_answer_states_its_sequence_and_request() -> None:
+    """Header on good and bad answers alike, hot route or not; errors are problems with the same request id."""
+    async with World() as world:
+        await world.submit()
+        for path, status in (
+            ("/v1/jobs", 200),
+            ("/v1/jobs/77", 404),
+            ("/nope", 404),
+            ("/healthz", 200),
+            ("/", 200),
+            ("/metrics", 200),
+        ):
+            answer = await world.http.get(path)
+            assert answer.status_code == status
+            assert answer.headers["x-fairlead-sequence"] == str(world.gateway.views.sequence)
+            assert answer.headers["x-request-id"]
+            if status == 404:
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert answer.json()["request_id"] == answer.headers["x-request-id"]
+        wrong = await world.http.delete("/v1/jobs")
+        assert (wrong.status_code, set(wrong.headers["allow"].split(", "))) == (405, {"GET", "POST"})
+        assert (await world.http.delete("/v1/queues/a/b")).headers["allow"] == "GET, PUT"
+        bad_user = await world.http.post("/v1/jobs", json={"command": ["true"]}, headers={"x-fairlead-user": "Ada L"})
+        assert (bad_user.status_code, bad_user.json()["errors"][0]["field"]) == (422, "X-Fairlead-User")
+
+
+async def test_an_etag_saves_the_body_while_nothing_changed() -> None:
+    """304 for a finished job for ever, though the log goes on; a new one once it changes."""
+    async with World() as world:
+        job = await world.submit()
+        await world.http.post(f"/v1/jobs/{job}:cancel")
+        await world.in_state(job, "cancelled")
+        tag = (await world.http.get(f"/v1/jobs/{job}")).headers["etag"]
+        other = await world.submit()
+        assert (await world.http.get(f"/v1/jobs/{job}", headers={"if-none-match": tag})).status_code == 304
+        tag = (await world.http.get(f"/v1/jobs/{other}")).headers["etag"]
+        await world.http.post(f"/v1/jobs/{other}:cancel")
+        await world.in_state(other, "cancelled")
+        assert (await world.http.get(f"/v1/jobs/{other}", headers={"if-none-match": tag})).status_code == 200
+
+
+async def test_metrics_and_readiness() -> None:
+    """Decisions are counted, the folded sequence and job states shown; readiness falls with the bus."""
+    async with World() as world:
+        await world.submit()
+        text = (await world.http.get("/metrics")).text
+        assert "fairlead_gateway_decision_seconds_count 1.0" in text
+        assert 'fairlead_gateway_commands{service="queue",what="published"} 1.0' in text
+        assert f"fairlead_gateway_folded_sequence {float(world.gateway.views.sequence)}" in text
+        assert (await world.http.get("/readyz")).status_code == 200
+        world.gateway.folding.bus_answers = False
+        assert (await world.http.get("/readyz")).status_code == 503
+        assert (await world.http.get("/healthz")).status_code == 200
+
+
+async def test_a_restarted_gateway_shows_the_same() -> None:
+    """From a snapshot and the tail, and from the log alone: equal views; posts wait until caught up."""
+    async with World() as world:
+        for _ in range(3):
+            await world.submit()
+        await world.gateway.folding.save()
+        saved_at = world.gateway.views.sequence
+        await world.submit()
+        await until(lambda: len(world.gateway.views.jobs.refusals) == 1)
+        before = world.gateway.views.snapshot()
+        for with_snapshot in (True, False):
+            await world.stop_gateway()
+            if not with_snapshot:
+                world.hub.objects[subjects.SNAPSHOT].clear()
+            old = world.http
+            await world.start_gateway()
+            await old.aclose()
+            assert (world.gateway.folding.views.sequence >= saved_at) or not with_snapshot
+            await until(lambda: world.gateway.folding.caught_up)
+            assert world.gateway.views.snapshot() == before
+        world.gateway.folding.caught_up = False
+        answer = await world.http.post("/v1/jobs", json={"command": ["true"]})
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_kept_translations_are_the_commands_that_resolve_makes() -> None:
+    """The quick way's bytes equal the slow way's, with and without a key, first and later times."""
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    translator = Translator()
+    for body in (
+        b'{"command":["true"]}', b'{"command":["a","\\"id\\":\\""],"name":"\\"id\\":\\""}',
+        b'{"command":["x"],"resources":{"nvidia.com/gpu":8,"memory":"1Gi"},"array":"1-9","retries":{"max":2}}',
+    ):  # fmt: skip
+        for command_id in ("a-1", "a-2"):
+            for key in ("", "f00d"):
+                slow = resolve(decode_job(body), command_id=command_id, user="ada", key=key)
+                assert translator.translate("ada", body).command(command_id, key) == encode(slow)
+    assert msgspec.json.decode(translator.translate("bob", b'{"command":["true"]}').command("1"))["user"] == "bob"
+    assert JobSpec(command=["true"]) == decode_job(b'{"command":["true"]}')
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+async def test_a_real_server_serves_streams_and_stops() -> None:
+    """Over TCP: a submit, a watch that sees it, a stop that ends the watch, exit code 0."""
+    async with World() as world:
+        await world.stop_gateway()
+        settings = world.settings._replace(port=free_port())
+        gateway = await build(world.hub.connect(), settings)
+        running = asyncio.create_task(gateway.run())
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.port}", timeout=5) as http:
+
+            async def healthy() -> bool:
+                try:
+                    return (await http.get("/healthz")).status_code == 200
+                except httpx.ConnectError:
+                    return False
+
+            while not await healthy():  # noqa: ASYNC110 -- the server is asked as a stranger would
+                await asyncio.sleep(0.01)
+            await until(lambda: gateway.folding.caught_up)
+            async with http.stream("GET", "/v1/events?follow=1&from=1") as watch:
+                assert (await http.post("/v1/jobs", json={"command": ["true"]})).status_code == 201
+                async for line in watch.aiter_lines():
+                    if "fairlead.job.submitted.v1" in line:
+                        break
+                await gateway.stop()
+                assert await asyncio.wait_for(running, 5) == EXIT_OK
+
+
+async def test_a_damaged_log_stops_the_gateway() -> None:
+    """One flipped byte: exit 70, no guess."""
+    hub = MemoryHub()
+    await hub.connect().append(subjects.LOG, subjects.log("queue"), b'{"v":1,"torn', expected=0)
+    gateway = await build(hub.connect(), Settings(port=free_port()))
+    assert await asyncio.wait_for(gateway.run(), 5) == EXIT_DAMAGED
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/nodes", "/v1/cluster", "/v1/queues", "/healthz"])
+async def test_reads_answer_while_the_bus_is_away(path: str) -> None:
+    """They never wait for it."""
+    async with World() as world:
+        world.bus.unlink()
+        async with asyncio.timeout(1):
+            assert (await world.http.get(path)).status_code == 200
+
+
+def test_kept_translations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two generations at most, however many distinct bodies come; large bodies are not kept at all."""
+    monkeypatch.setattr(submissions, "GENERATION", 10)
+    translator = Translator()
+    for number in range(100):
+        translator.translate("ada", b'{"command":["true"],"name":"%d"}' % number)
+    assert len(translator._young) + len(translator._old) <= 20
+    before = dict(translator._young)
+    translator.translate("ada", b'{"command":["%b"]}' % (b"x" * 5000))
+    assert translator._young == before

@@ -1,0 +1,188 @@
+"""A small world for the gateway: the real queue and placer on the in-memory bus, and nodes played by hand."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Self
+
+import httpx
+
+from fairlead_bus.memory import MemoryBus, MemoryHub
+from fairlead_bus.service import Service
+from fairlead_bus.source import CommandSource
+from fairlead_gateway.folding import Folding
+from fairlead_gateway.service import Gateway, Settings
+from fairlead_placer.act import Actor
+from fairlead_placer.core import PlacerCore
+from fairlead_placer.sources import ReportSource
+from fairlead_queue.core import QueueCore
+from fairlead_schemas import reports as rp
+from fairlead_schemas import subjects
+from fairlead_schemas.desired import decode_desired
+from fairlead_schemas.resources import Gpu, Inventory
+
+WAIT_S = 5.0
+
+
+def inventory(node: str, gpus: int = 8) -> Inventory:
+    """A played machine with `gpus` A100s, 64 CPUs and 512 GiB."""
+    devices = tuple(Gpu(uuid=f"GPU-{node}-{i}", index=i, model="A100", memory_mib=81920) for i in range(gpus))
+    return Inventory(gpus=devices, cpu_milli=64_000, memory_mib=512 * 1024, simulated=True, hostname=f"{node}.local")
+
+
+class PlayedNode:
+    """An agent played by the test: says what it is told to say, numbered."""
+
+    def __init__(self, bus: MemoryBus, name: str) -> None:
+        self._bus = bus
+        self.name = name
+        self._n = 0
+
+    async def _report(self, make: Callable[[int], rp.Report]) -> None:
+        self._n += 1
+        batch = rp.ReportBatch(node=self.name, incarnation=f"i-{self.name}", reports=[make(self._n)])
+        await self._bus.publish(subjects.report(self.name), rp.encode(batch))
+
+    async def join(self, gpus: int = 8) -> None:
+        """First report: what it has."""
+        await self._report(lambda n: rp.InventorySeen(n=n, boot_id="boot", inventory=inventory(self.name, gpus)))
+
+    async def start(self, job: str, rank: int = 0, attempt: int = 1) -> None:
+        """A rank runs."""
+        await self._report(lambda n: rp.StartSeen(n=n, job=job, attempt=attempt, rank=rank))
+
+    async def exit(self, job: str, code: int = 0, rank: int = 0, attempt: int = 1) -> None:
+        """A rank has ended, its devices clean."""
+        await self._report(
+            lambda n: rp.ExitSeen(
+                n=n, job=job, attempt=attempt, rank=rank, outcome="exited", exit_code=code, clean=True
+            )
+        )
+
+    async def stopped(self, job: str, rank: int = 0, attempt: int = 1) -> None:
+        """A rank was stopped as asked."""
+        await self._report(
+            lambda n: rp.ExitSeen(n=n, job=job, attempt=attempt, rank=rank, outcome="stopped", signal=15, clean=True)
+        )
+
+    async def orders(self) -> list[str]:
+        """Jobs that the node should run now, "<job>.<attempt>" (with "!" where it should stop)."""
+        entry = await self._bus.get(subjects.DESIRED, self.name)
+        runs = decode_desired(entry.value).runs if entry else []
+        return [f"{run.job}.{run.attempt}{'!' if run.stop else ''}" for run in runs]
+
+
+class World:
+    """Hub, services, gateway and client. Use `async with World() as world`."""
+
+    def __init__(self, *, queue: bool = True, decision_wait_s: float = 2.0, log_bytes_max: int | None = None) -> None:
+        self.hub = MemoryHub(log_bytes_max=log_bytes_max)
+        self._with_queue = queue
+        self.settings = Settings(decision_wait_s=decision_wait_s)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.services: list[Service[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        if self._with_queue:
+            await self.start_queue()
+        bus = self.hub.connect()
+        placer = Service(
+            bus,
+            PlacerCore,
+            writer="placer",
+            sources=[CommandSource("placer"), ReportSource(actor := Actor(bus))],
+            act=actor.act,
+        )
+        self._spawn(placer)
+        await self.start_gateway()
+        return self
+
+    def _spawn(self, service: Service[Any]) -> None:
+        self.services.append(service)
+        self._tasks.append(asyncio.create_task(service.run()))
+
+    async def start_queue(self) -> None:
+        """The queue service, on a client of its own."""
+        self._spawn(Service(self.hub.connect(), QueueCore, writer="queue", sources=[CommandSource("queue")]))
+
+    async def start_gateway(self) -> None:
+        """A gateway (another one, after a restart) and a client for it."""
+        self.bus = self.hub.connect()
+        folding = Folding(self.bus)
+        await folding.restore()
+        self.gateway = Gateway(self.bus, self.settings, folding)
+        self.background = asyncio.create_task(self.gateway.background())
+        self._tasks.append(self.background)
+        transport = httpx.ASGITransport(self.gateway.app, raise_app_exceptions=False)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=30)
+        if self._with_queue:
+            await until(lambda: "default" in self.gateway.views.queues.rows)
+
+    async def stop_gateway(self) -> None:
+        """Kill the gateway's background: it loses everything that it had in memory."""
+        self.background.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.background
+
+    async def __aexit__(self, *_: object) -> None:
+        self.gateway.feed.close()
+        for service in self.services:
+            await service.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.http.aclose()
+
+    # -- what tests do
+
+    async def node(self, name: str, gpus: int = 8) -> PlayedNode:
+        """A node that has joined."""
+        node = PlayedNode(self.hub.connect(), name)
+        await node.join(gpus)
+        await until(lambda: name in self.gateway.views.nodes.rows)
+        return node
+
+    async def submit(self, **spec: Any) -> str:
+        """Submit one job; its id."""
+        answer = await self.http.post("/v1/jobs", json={"command": ["true"], **spec})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    async def job(self, job: str) -> dict[str, Any]:
+        """GET one job."""
+        return (await self.http.get(f"/v1/jobs/{job}")).json()
+
+    async def in_state(self, job: str, state: str) -> None:
+        """Wait until the job is in a state."""
+        await until(lambda: job in self.gateway.views.jobs.rows and self.gateway.views.jobs.rows[job].state == state)
+
+    def log_length(self) -> int:
+        """Commits in the log."""
+        return self.hub.streams[subjects.LOG].last
+
+    def commands_stored(self) -> int:
+        """Command messages in CMD."""
+        return self.hub.streams[subjects.CMD].last
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; fail after WAIT_S."""
+    async with asyncio.timeout(WAIT_S):
+        while not holds():  # noqa: ASYNC110 -- any condition, of any part
+            await asyncio.sleep(0.002)
+
+
+def gpus(count: int) -> dict[str, Any]:
+    """Resources of a job with `count` GPUs per node."""
+    return {"nvidia.com/gpu": count}
+
+
+async def first_lines(stream: AsyncIterator[str], count: int) -> list[str]:
+    """The first non-empty lines of a stream."""
+    lines: list[str] = []
+    async for line in stream:
+        if line:
+            lines.append(line)
+        if len(lines) == count:
+            break
+    return lines
