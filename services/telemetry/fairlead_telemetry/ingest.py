@@ -1,0 +1,198 @@
+"""The log and the samples, read from the bus and stored in batches.
+
+Owns the pace: promptly when idle, at most about twice a second when busy, at once when much has
+piled up; reading stops while more than `PENDING_BYTES_MAX` wait. Knows no SQL. One thread owns
+the warehouse; everything that touches it goes through `on_thread`. Start at `run`.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import structlog
+
+from fairlead_bus.log import LogReader
+from fairlead_bus.port import Bus, LogDamaged, Unavailable
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import commit_hash
+from fairlead_schemas.samples import decode_samples
+from fairlead_telemetry.samples import SampleBook
+from fairlead_telemetry.warehouse import CommitBytes, Cursor, Warehouse, WarehouseRefused
+
+#: Least time between the starts of two transactions, unless FLUSH_BYTES wait.
+INTERVAL_S = 0.5
+FLUSH_BYTES = 8 * 2**20
+PENDING_BYTES_MAX = 32 * 2**20
+#: How often old samples are dropped.
+RETENTION_CHECK_S = 600.0
+DAY_NS = 86_400 * 10**9
+
+log = structlog.get_logger("telemetry")
+
+
+class Ingest:
+    """Moves the warehouse forward until it is stopped or the log is damaged."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        warehouse: Warehouse,
+        *,
+        samples_kept_ns: int = 7 * DAY_NS,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._bus = bus
+        self._warehouse = warehouse
+        self._samples_kept_ns = samples_kept_ns
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="warehouse")
+        self._created = ""
+        self._reader = LogReader(bus, after=warehouse.cursor.sequence, heads=warehouse.cursor.heads)
+        self._book = SampleBook(warehouse.sample_heads())
+        self._commits: list[CommitBytes] = []
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+        self._enough = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self.samples_refused = 0
+
+    @property
+    def cursor(self) -> Cursor:
+        """How far the warehouse is."""
+        return self._warehouse.cursor
+
+    async def on_thread[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call on the warehouse's thread, in turn with the transactions."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
+
+    async def run(self) -> None:
+        """Read and store for ever. Raises WarehouseRefused, LogDamaged, or duckdb.Error or OSError (the disk
+        cannot take more: nothing is lost, the next start resumes at the cursor)."""
+        await self._same_log()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read_log(), name="read log")
+            group.create_task(self._read_samples(), name="read samples")
+            group.create_task(self._drop_old_samples(), name="drop old samples")
+            group.create_task(self._store(), name="store")
+
+    async def close(self) -> None:
+        """Stop the thread; what had not been stored is read again at the next start."""
+        await self._reader.close()
+        self._thread.shutdown(wait=True)
+
+    async def _same_log(self) -> None:
+        """Refuse a log that is not the one in the warehouse: mixing two would be worse than having none."""
+        state, cursor = await self._patiently(self._bus.state, subjects.LOG), self.cursor
+        self._created = state.created
+        if not cursor.created:
+            return
+        cure = f"restore that log, or move {self._warehouse.path} away to start anew"
+        if state.created != cursor.created:
+            raise WarehouseRefused(
+                f"the warehouse holds another log (created {cursor.created}, this one {state.created}): {cure}"
+            )
+        if state.last < cursor.sequence:
+            raise WarehouseRefused(f"the log went back to {state.last}, the warehouse is at {cursor.sequence}: {cure}")
+        stored = await self._patiently(self._bus.read, subjects.LOG, cursor.sequence) if cursor.sequence else None
+        known = {head.sequence: head.hash for head in cursor.heads.values()}
+        if stored is not None and commit_hash(stored.payload) != known[cursor.sequence]:
+            raise WarehouseRefused(f"the commit at {cursor.sequence} is not the one in the warehouse: {cure}")
+
+    async def _patiently[*P, T](self, call: Callable[[*P], Awaitable[T]], *args: *P) -> T:
+        """Ask a bus that may be away until it answers."""
+        while True:
+            try:
+                return await call(*args)
+            except Unavailable:
+                await asyncio.sleep(INTERVAL_S)
+
+    async def _read_log(self) -> None:
+        while True:
+            for commit in await self._reader.next_checked():
+                envelope = commit.envelope
+                self._commits.append(CommitBytes(commit.seq, envelope.at_ns, len(envelope.events), commit.payload))
+                self._bytes += len(commit.payload)
+            await self._take_up()
+
+    async def _read_samples(self) -> None:
+        """Always from the start of what the stream keeps: its sequences mean nothing after a server's crash."""
+        while True:
+            first = (await self._patiently(self._bus.state, subjects.SAMPLE)).first
+            tail = await self._bus.tail(subjects.SAMPLE, after=max(0, first - 1))
+            try:
+                while True:
+                    for stored in await tail.next():
+                        self._add_sample(stored.subject, stored.payload)
+                    await self._take_up()
+            except LogDamaged as error:
+                log.warning("samples_went_back", error=str(error))
+                await asyncio.sleep(INTERVAL_S)
+            finally:
+                await tail.close()
+
+    def _add_sample(self, subject: str, payload: bytes) -> None:
+        try:
+            batch = decode_samples(payload)
+        except msgspec.MsgspecError as error:
+            self._refuse_sample(subject, str(error))
+            return
+        if batch.node != subjects.node_of(subject):
+            self._refuse_sample(subject, f"batch of node {batch.node!r}")
+        elif batch.at_ns >= self._clock() - self._samples_kept_ns and self._book.add(batch, payload):
+            self._bytes += len(payload)
+
+    def _refuse_sample(self, subject: str, why: str) -> None:
+        self.samples_refused += 1
+        if self.samples_refused.bit_count() == 1:  # at the 1st, 2nd, 4th, 8th …: a broken agent must not fill the disk
+            log.warning("sample_refused", subject=subject, error=why, refused=self.samples_refused)
+
+    async def _take_up(self) -> None:
+        """Announce what has been read; wait while too much of it is not stored yet."""
+        if self._bytes:
+            self._arrived.set()
+        if self._bytes > FLUSH_BYTES:
+            self._enough.set()
+        if self._bytes > PENDING_BYTES_MAX:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _store(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._enough.clear()
+            started = time.monotonic()
+            await self._store_pending()
+            self._room.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(started + INTERVAL_S - time.monotonic()):
+                    await self._enough.wait()
+
+    async def _store_pending(self) -> None:
+        commits, self._commits = self._commits, []
+        samples, pending_bytes, self._bytes = self._book.take(), self._bytes, 0
+        # The chain is at least as far as the last commit taken, and no further: both change on the loop only.
+        heads = dict(self._reader.chain.heads)
+        started = time.perf_counter()
+        cursor = await self.on_thread(self._warehouse.store, commits, heads, self._created, samples)
+        log.debug(
+            "stored",
+            sequence=cursor.sequence,
+            commits=len(commits),
+            events=sum(commit.events for commit in commits),
+            sample_batches=len(samples.payloads),
+            samples_lost=cursor.samples_lost,
+            bytes=pending_bytes,
+            ms=round((time.perf_counter() - started) * 1000, 1),
+        )
+
+    async def _drop_old_samples(self) -> None:
+        while True:
+            before_ns = self._clock() - self._samples_kept_ns
+            await self.on_thread(self._warehouse.drop_samples, before_ns)
+            self._book.forget(before_ns)
+            await asyncio.sleep(RETENTION_CHECK_S)

@@ -1,0 +1,132 @@
+"""A job's document from its events alone: what the API shows after a job left the live views. Pure.
+
+Moves follow `fairlead_schemas.lifecycle`; reasons are the decisions' own. Start at `fold_job`.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from fairlead_schemas import api, lifecycle
+from fairlead_schemas import events as ev
+from fairlead_schemas.ids import array_of
+
+
+class Happened(NamedTuple):
+    """An event and when."""
+
+    sequence: int
+    at_ns: int
+    event: ev.Event
+
+
+def fold_job(
+    job: str, submitted: Happened, happened: Sequence[Happened], array: dict[str, int] | None = None
+) -> api.Job:
+    """The document of `job` after `happened`, its events in log order.
+
+    `submitted` is its JobSubmitted (an element's is its array's; for any other job it also is the first of
+    `happened`). `array`: {state: elements} for an array. Raises KeyError on a move that is not legal.
+    """
+    birth = submitted.event
+    assert isinstance(birth, ev.JobSubmitted)
+    document = api.Job(
+        id=job,
+        name=birth.name,
+        kind=birth.kind,
+        queue=birth.queue,
+        user=birth.user,
+        project=birth.project,
+        state="",
+        attempt=1,
+        priority=birth.priority,
+        reason=None,
+        nodes=[],
+        gpus={},
+        exit_code=None,
+        submitted_at=timestamp(submitted.at_ns),
+        started_at=None,
+        ended_at=None,
+        sequence=submitted.sequence,
+        spec=birth.spec,
+        array=array if array_of(job) is None and birth.array is not None else None,
+    )
+    for one in happened:
+        _apply(document, one)
+    return document
+
+
+def _apply(job: api.Job, happened: Happened) -> None:
+    """One step: the state by the table, the rest by what the event carries."""
+    event, job.sequence = happened.event, happened.sequence
+    name = type(event).__name__
+    if name in _SILENT:
+        return
+    if isinstance(event, ev.JobSubmitted):
+        job.state = "scheduled" if event.start_at_ns > happened.at_ns else "queued"
+        return
+    job.state = lifecycle.next_state(job.state, name)
+    job.attempt = max(job.attempt, getattr(event, "attempt", 0))
+    match event:
+        case ev.JobRequeued():
+            _new_attempt(job)
+        case ev.JobUnplaceable():
+            kept = ", ".join(f"{count} by {what}" for what, count in sorted(event.reasons.items()))
+            job.reason = api.Reason(
+                code="unplaceable", message=f"{event.nodes} nodes: {kept}", detail=dict(event.reasons)
+            )
+        case ev.JobPlaced():
+            job.reason = None
+            job.nodes = [part.node for part in event.parts]
+            job.gpus = {part.node: list(part.gpus) for part in event.parts if part.gpus}
+        case ev.RunStarted():
+            job.started_at = timestamp(happened.at_ns)
+        case ev.RunEnded():
+            job.exit_code, job.signal, job.message = event.exit_code, event.signal, event.message
+        case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
+            _end(job, event, timestamp(happened.at_ns))
+        case _:
+            pass
+
+
+def _end(job: api.Job, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at: str) -> None:
+    job.ended_at = at
+    match event:
+        case ev.JobSucceeded():
+            job.reason = api.Reason(code="succeeded", message=f"ended with exit code 0 at {at}")
+        case ev.JobFailed():
+            job.exit_code, job.signal, job.message = event.exit_code, event.signal, event.message or job.message
+            detail: dict[str, int | str] = {"reason": event.reason, "attempt": event.attempt}
+            detail |= {
+                name: n for name, n in (("exit_code", event.exit_code), ("signal", event.signal)) if n is not None
+            }
+            told = f": {job.message}" if job.message else ""
+            job.reason = api.Reason(code="failed", message=f"{_failure(event)} at {at}{told}", detail=detail)
+        case ev.JobCancelled():
+            by = f" by {event.by}" if event.by else ""
+            job.reason = api.Reason(
+                code="cancelled", message=f"was cancelled{by} at {at}", detail={"by": event.by} if by else {}
+            )
+
+
+#: They name the job but do not move it: devices come back after its end, too.
+_SILENT = frozenset({"AllocationReleased", "CommandRepeated"})
+
+
+def _new_attempt(job: api.Job) -> None:
+    job.nodes, job.gpus, job.exit_code, job.signal, job.message = [], {}, None, None, ""
+    job.started_at = job.reason = None
+
+
+def _failure(event: ev.JobFailed) -> str:
+    if event.signal is not None:
+        return f"was ended by signal {event.signal}"
+    if event.exit_code is not None:
+        return f"ended with exit code {event.exit_code}"
+    return f"failed: {event.reason.replace('_', ' ')}"
+
+
+def timestamp(at_ns: int) -> str:
+    """RFC 3339 in UTC, milliseconds cut off, as the API writes it."""
+    seconds, rest = divmod(at_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"

@@ -1,0 +1,44 @@
+"""What must be in the warehouse for a log, computed by a plain Python fold; and stores without a bus."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fairlead_bus.log import Chain
+from fairlead_bus.port import Stored
+from fairlead_schemas.commit import decode_envelope
+from fairlead_telemetry.samples import SampleIntake
+from fairlead_telemetry.warehouse import CommitBytes, Cursor, Warehouse
+from tests.telemetry.story import Story
+
+COLUMNS = 'sequence, idx, writer, at_ns, type, job, attempt, node, queue, "user", cause, body'
+
+
+def expected(payloads: Sequence[bytes]) -> list[tuple[Any, ...]]:
+    """The rows of `events` for a log's commits, in order, one by one and slowly."""
+    rows: list[tuple[Any, ...]] = []
+    for sequence, payload in enumerate(payloads, 1):
+        commit = json.loads(payload)
+        raw = decode_envelope(payload).events
+        for idx, event in enumerate(commit["events"]):
+            get = event.get
+            rows.append((
+                sequence, idx, commit["writer"], commit["at_ns"], get("type"), get("job"), get("attempt"), get("node"),
+                get("queue"), get("user"), get("cause"), bytes(raw[idx]).decode(),
+            ))  # fmt: skip
+    return rows
+
+
+def actual(warehouse: Warehouse) -> list[tuple[Any, ...]]:
+    """The rows of `events` in order."""
+    return warehouse.rows(f"SELECT {COLUMNS} FROM events ORDER BY sequence, idx")
+
+
+def store(warehouse: Warehouse, story: Story, first: int = 0, count: int | None = None) -> Cursor:
+    """Store a story's commits from index `first` on in one transaction."""
+    chain = Chain(warehouse.cursor.sequence, warehouse.cursor.heads)
+    commits: list[CommitBytes] = []
+    for sequence, (subject, commit, payload) in list(enumerate(story.commits, 1))[first:][:count]:
+        chain.extend(Stored(sequence, subject, payload), commit)
+        commits.append(CommitBytes(sequence, commit.at_ns, len(commit.events), payload))
+    return warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))

@@ -1,0 +1,19 @@
+"""A process of its own that stores a busy story, a few commits per transaction, until it is killed.
+
+python -m tests.telemetry.storing DIRECTORY JOBS
+"""
+
+import sys
+from pathlib import Path
+
+from fairlead_telemetry.warehouse import Warehouse
+from tests.telemetry.rows import store
+from tests.telemetry.story import busy
+
+if __name__ == "__main__":
+    story = busy(int(sys.argv[2]))
+    warehouse = Warehouse(Path(sys.argv[1]))
+    print("storing", flush=True)
+    while warehouse.cursor.sequence < len(story.commits):
+        store(warehouse, story, first=warehouse.cursor.sequence, count=5)
+    print("done", flush=True)
