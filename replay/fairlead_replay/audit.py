@@ -1,0 +1,146 @@
+"""`audit verify` and export: over a live log or an exported one. The shell around `chain.py` and `export.py`.
+
+    verify_export(path) -> Verdict          export_url(url, directory) -> Manifest
+    verify_live(bus) -> Verdict             verify_url(url) -> Verdict
+
+A verdict that is not ok names the first bad sequence. It never raises for damage: damage is the answer.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from fairlead_bus.port import Bus, LogDamaged, Stored
+from fairlead_replay.chain import Audit, Verdict
+from fairlead_replay.export import (
+    LINES_FILE,
+    LOG_FILE,
+    Exporter,
+    ExportError,
+    Manifest,
+    decode_line,
+    digest_line,
+    read_manifest,
+)
+from fairlead_schemas import subjects
+
+#: A log that brings nothing for this long, although it holds more, is damaged there.
+STALL_S = 10.0
+
+
+def verify_export(path: str | Path) -> Verdict:
+    """Check an exported log: chain, contiguity, contracts, every job's moves, and agreement with its manifest."""
+    directory, audit = Path(path), Audit()
+    try:
+        manifest = read_manifest(directory)
+        sha256 = _take_lines(directory, audit)
+    except (ExportError, OSError) as error:
+        return Verdict(False, audit.commits, audit.events, 0, str(error))
+    if sha256 != manifest.sha256:
+        _find_changed_line(directory, audit)
+    verdict = audit.verdict(last=manifest.last, heads=manifest.chain_heads())
+    if verdict.ok and (sha256 != manifest.sha256 or audit.commits != manifest.commits):
+        return verdict._replace(ok=False, what=f"{LOG_FILE} is not the file that the manifest names")
+    return verdict
+
+
+def _take_lines(directory: Path, audit: Audit) -> str:
+    sha256 = hashlib.sha256()
+    with (directory / LOG_FILE).open("rb") as file:
+        for line in file:
+            sha256.update(line)
+            try:
+                stored = decode_line(line)
+            except ExportError as error:
+                audit.broken(audit.expected, str(error))
+            else:
+                audit.take(*stored)
+    return sha256.hexdigest()
+
+
+def _find_changed_line(directory: Path, audit: Audit) -> None:
+    """Blame the first line that is not the one that was exported, where the list of digests can tell."""
+    try:
+        digests = (directory / LINES_FILE).read_bytes().splitlines(keepends=True)
+    except OSError:
+        return
+    with (directory / LOG_FILE).open("rb") as file:
+        for sequence, line in enumerate(file, start=1):
+            if sequence > len(digests) or digest_line(line) != digests[sequence - 1]:
+                audit.find(sequence, f"line {sequence} of {LOG_FILE} is not the one that was exported")
+                return
+
+
+async def verify_live(bus: Bus) -> Verdict:
+    """Check the log on the bus, up to what it holds when asked. Raises Unavailable."""
+    audit = Audit()
+    last = (await bus.state(subjects.LOG)).last
+    try:
+        async for stored in _read_through(bus, last):
+            audit.take(*stored)
+    except LogDamaged as error:
+        audit.find(error.sequence, str(error))
+    return audit.verdict(last=last)
+
+
+async def export(bus: Bus, directory: str | Path) -> Manifest:
+    """Write the log on the bus into a directory, up to what it holds when asked. Raises LogDamaged where the
+    log's chain is broken (there is nothing to vouch for then), Unavailable."""
+    state = await bus.state(subjects.LOG)
+    exporter = Exporter(Path(directory), state.created)
+    try:
+        async for stored in _read_through(bus, state.last):
+            exporter.add(stored)
+    except BaseException:
+        exporter.abandon()
+        raise
+    return exporter.finish()
+
+
+async def read_log(bus: Bus) -> AsyncIterator[Stored]:
+    """Every message of the log up to what it holds when asked, unchecked. Raises LogDamaged where it cannot be
+    read on, Unavailable."""
+    async for stored in _read_through(bus, (await bus.state(subjects.LOG)).last):
+        yield stored
+
+
+async def _read_through(bus: Bus, last: int) -> AsyncIterator[Stored]:
+    """Every message of the log up to `last`. A log that stops short raises LogDamaged."""
+    if last == 0:
+        return
+    tail, seen = await bus.tail(subjects.LOG, after=0), 0
+    try:
+        while seen < last:
+            try:
+                found = await asyncio.wait_for(tail.next(), STALL_S)
+            except TimeoutError:
+                raise LogDamaged(seen + 1, f"cannot be read, although the log goes on to {last}") from None
+            for stored in found:
+                if stored.sequence <= last:
+                    yield stored
+                seen = stored.sequence
+    finally:
+        await tail.close()
+
+
+def verify_url(url: str) -> Verdict:
+    """`verify_live` for callers without an event loop."""
+    return asyncio.run(_with_bus(url, verify_live))
+
+
+def export_url(url: str, directory: str | Path) -> Manifest:
+    """`export` for callers without an event loop."""
+    return asyncio.run(_with_bus(url, lambda bus: export(bus, directory)))
+
+
+async def _with_bus[T](url: str, work: Callable[[Bus], Awaitable[T]]) -> T:
+    from fairlead_bus.nats_bus import connect
+
+    bus = await connect(url, name="audit")
+    try:
+        return await work(bus)
+    finally:
+        with contextlib.suppress(Exception):
+            await bus.close()

@@ -1,0 +1,101 @@
+"""Does every live service stand where the log says? Byte for byte (ARCHITECTURE.md, I7), and so do its snapshots.
+
+Asks each service for {"sequence", "sha256", "bytes"} of its live state, folds the log to that very
+sequence and compares. Start at `compare_live`.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_bus import snapshots
+from fairlead_bus.port import Bus, Unavailable
+from fairlead_replay.audit import read_log
+from fairlead_replay.export import read_export
+from fairlead_replay.fold import CORES, Cluster, Placed, commits_of, fold_from, fold_to, state_hash
+from fairlead_schemas import subjects
+
+ASK_TIMEOUT_S = 5.0
+
+
+class LiveState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a service answers about its state."""
+
+    sequence: int
+    sha256: str
+    bytes: int
+
+
+class Comparison(NamedTuple):
+    """One state against the fold of the log to its sequence."""
+
+    what: str  # "queue", "queue snapshot"
+    sequence: int
+    expected: str  # SHA-256 of the fold
+    found: str  # of the state; "" where the service did not answer
+    #: What kept them from being compared, if anything.
+    message: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """True when both are there and are the same bytes."""
+        return bool(self.found) and self.expected == self.found
+
+
+async def compare_live(bus: Bus) -> list[Comparison]:
+    """Every live service, and every snapshot in the store, against the log on the bus. Raises LogDamaged,
+    Unavailable."""
+    answers = {writer: await _ask(bus, writer) for writer in CORES}
+    stored = [message async for message in read_log(bus)]
+    commits = list(commits_of(stored))
+    live = [_compare(writer, answer, commits) for writer, answer in answers.items()]
+    return live + await compare_snapshots(bus, commits)
+
+
+async def _ask(bus: Bus, writer: str) -> LiveState | None:
+    try:
+        answer = await bus.request(subjects.rpc(writer, "state"), b"", timeout_s=ASK_TIMEOUT_S)
+    except Unavailable:
+        return None
+    return msgspec.json.decode(answer, type=LiveState)
+
+
+def _compare(writer: str, answer: LiveState | None, commits: list[Placed]) -> Comparison:
+    if answer is None:
+        return Comparison(writer, 0, "", "", "did not answer")
+    last = commits[-1].sequence if commits else 0
+    if answer.sequence > last:
+        return Comparison(writer, answer.sequence, "", answer.sha256, f"stands beyond the log, which ends at {last}")
+    return Comparison(writer, answer.sequence, fold_to(commits, answer.sequence).state_hashes()[writer], answer.sha256)
+
+
+async def compare_snapshots(bus: Bus, commits: list[Placed], *, schema: str = "1") -> list[Comparison]:
+    """fold(snapshot + tail) against fold(log), for the newest snapshot of every service that has one."""
+    state = await bus.state(subjects.LOG)
+    last = commits[-1].sequence if commits else 0
+    whole: Cluster | None = None
+    found: list[Comparison] = []
+    for writer in CORES:
+        kept = await snapshots.load(bus, writer, created=state.created, schema=schema, last=last)
+        if kept is None:
+            continue
+        if kept.sequence > last:
+            found.append(Comparison(f"{writer} snapshot", kept.sequence, "", "", f"stands beyond the log's end {last}"))
+            continue
+        whole = whole or fold_to(commits)
+        core = fold_from(writer, kept.state, kept.sequence, commits, last)
+        folded = state_hash(core.snapshot())
+        found.append(Comparison(f"{writer} snapshot", kept.sequence, whole.state_hashes()[writer], folded))
+    return found
+
+
+def fold_export(path: str | Path, sequence: int | None = None) -> Cluster:
+    """The cluster as an exported log has it. Raises ExportError, LogDamaged; ValueError beyond its end."""
+    return fold_to(commits_of(read_export(Path(path))), sequence)
+
+
+async def fold_live(bus: Bus, sequence: int | None = None) -> Cluster:
+    """The cluster as the log on the bus has it. Raises LogDamaged, Unavailable; ValueError beyond its end."""
+    stored = [message async for message in read_log(bus)]
+    return fold_to(commits_of(stored), sequence)

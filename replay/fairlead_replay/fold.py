@@ -1,0 +1,104 @@
+"""The state of the cluster at any sequence or moment of the log, by the services' own cores. Pure.
+
+    cluster = fold_to(commits, 4711)            the state that every service had folded at 4711
+    cluster.queue, cluster.placer               their cores, for reading
+    cluster.state_hashes()                      what each live service answers at that sequence
+
+It must not know where commits come from: `commits_of` makes them from stored messages (a log, an export).
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fairlead_bus.core import Core
+from fairlead_bus.log import Chain, Head
+from fairlead_bus.port import LogDamaged, Stored
+from fairlead_placer.core import PlacerCore
+from fairlead_queue.core import QueueCore
+from fairlead_schemas.commit import Commit, CommitUndecodable, decode_commit
+
+CORES: dict[str, type[QueueCore] | type[PlacerCore]] = {"queue": QueueCore, "placer": PlacerCore}
+
+
+class Placed(NamedTuple):
+    """One commit and its place in the log."""
+
+    sequence: int
+    commit: Commit
+
+
+class Cluster:
+    """Every core that folds the log, at one sequence."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.at_ns = 0
+        self.queue = QueueCore()
+        self.placer = PlacerCore()
+
+    def evolve(self, sequence: int, commit: Commit) -> None:
+        """Fold the next commit."""
+        self.queue.evolve(sequence, commit)
+        self.placer.evolve(sequence, commit)
+        self.sequence = sequence
+        self.at_ns = max(self.at_ns, commit.at_ns)
+
+    def cores(self) -> dict[str, Core]:
+        """{writer: its core}."""
+        return {"queue": self.queue, "placer": self.placer}
+
+    def state_hashes(self) -> dict[str, str]:
+        """{writer: SHA-256 (hex) of its canonical state}."""
+        return {writer: state_hash(core.snapshot()) for writer, core in self.cores().items()}
+
+
+def state_hash(snapshot: bytes) -> str:
+    """SHA-256 (hex) over a core's snapshot."""
+    return hashlib.sha256(snapshot).hexdigest()
+
+
+def commits_of(stored: Iterable[Stored], *, after: int = 0, heads: dict[str, Head] | None = None) -> Iterator[Placed]:
+    """Decode and check commits in order: contiguous, chained. `after` and `heads` say what came before the first.
+    Raises LogDamaged at whatever does not fit."""
+    chain = Chain(after, heads)
+    for message in stored:
+        try:
+            commit = decode_commit(message.payload)
+        except CommitUndecodable as error:
+            raise LogDamaged(message.sequence, str(error)) from error
+        chain.extend(message, commit)
+        yield Placed(message.sequence, commit)
+
+
+def fold_to(commits: Iterable[Placed], sequence: int | None = None) -> Cluster:
+    """Fold from the first commit up to a sequence, that one included (None: all there is). Raises ValueError
+    where the log ends before it."""
+    cluster = Cluster()
+    for placed in commits:
+        if sequence is not None and placed.sequence > sequence:
+            break
+        cluster.evolve(*placed)
+    if sequence is not None and cluster.sequence < sequence:
+        raise ValueError(f"the log ends at sequence {cluster.sequence}, asked for {sequence}")
+    return cluster
+
+
+def fold_to_time(commits: Iterable[Placed], at_ns: int) -> Cluster:
+    """Fold up to the last commit before the first one that is later than a Unix time in nanoseconds."""
+    cluster = Cluster()
+    for placed in commits:
+        if placed.commit.at_ns > at_ns:
+            break
+        cluster.evolve(*placed)
+    return cluster
+
+
+def fold_from(writer: str, snapshot: bytes, after: int, commits: Iterable[Placed], sequence: int) -> Core:
+    """One writer's core from a snapshot that stands at `after`, folded on to `sequence`. Earlier commits of
+    `commits` are passed over."""
+    core = CORES[writer].restore(snapshot)
+    for placed in commits:
+        if after < placed.sequence <= sequence:
+            core.evolve(*placed)
+    return core

@@ -1,0 +1,147 @@
+"""What people ask for in one seed: queues, jobs of every shape, cancels, holds, cordons. Drawn, not decided.
+
+Commands go to CMD through the bad network and are sent again under the same message id until the server
+has them: an accepted command is one that the server acknowledged.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_bus.port import BusError
+from fairlead_replay.sim.bus import FaultyBus
+from fairlead_replay.sim.faults import Faults
+from fairlead_replay.sim.machine import Work
+from fairlead_schemas import subjects
+from fairlead_schemas.commands import (
+    CancelJob,
+    ConfigureQueue,
+    CordonNode,
+    DrainNode,
+    HoldJob,
+    PlacerCommand,
+    QueueCommand,
+    ReleaseJob,
+    SubmitJob,
+    UncordonNode,
+    encode_commands,
+)
+from fairlead_schemas.resources import Request
+
+SECOND_NS = 1_000_000_000
+QUEUES: tuple[tuple[str, int | None], ...] = (("free", None), ("lab/small", 3000), ("lab/wide", 8000))
+
+
+class Sent(NamedTuple):
+    """A command that the server has."""
+
+    service: str
+    command: QueueCommand | PlacerCommand
+
+
+class People:
+    """Everybody who sends commands."""
+
+    def __init__(self, bus: FaultyBus, faults: Faults, nodes: list[str], jobs: Callable[[], dict[str, str]]) -> None:
+        self.bus, self.faults, self.rng = bus, faults, faults.rng
+        self.nodes, self.jobs = nodes, jobs
+        self.sent: list[Sent] = []
+        self._count = 0
+
+    async def configure(self) -> None:
+        """The queues must be there before jobs are."""
+        await self.send("queue", [ConfigureQueue(id=self.new_id(), path=p, gpu_quota_milli=q) for p, q in QUEUES])
+
+    async def work(self, commands: int, until_s: float) -> None:
+        """Send so many messages over a time."""
+        loop = asyncio.get_running_loop()
+        for _ in range(commands):
+            await asyncio.sleep(self.rng.expovariate(commands / until_s))
+            if loop.time() > until_s:
+                break
+            draw = self.rng.random()
+            if draw < 0.68:
+                await self._submit()
+            elif draw < 0.94:
+                await self._interfere()
+            else:
+                await self._node_command()
+
+    async def tidy(self) -> None:
+        """What keeps jobs from ending for good is undone, as people would."""
+        held = [job for job, state in self.jobs().items() if state == "held"]
+        for job in held:
+            await self.send("queue", [ReleaseJob(id=self.new_id(), job=job)])
+        await self.send("placer", [UncordonNode(id=self.new_id(), node=node) for node in self.nodes])
+
+    async def send(self, service: str, commands: "list[QueueCommand] | list[PlacerCommand]") -> None:
+        """Send one message until the server has it."""
+        payload, message_id = encode_commands(commands), commands[0].id
+        while True:
+            try:
+                await self.bus.append(subjects.CMD, subjects.cmd(service), payload, msg_id=message_id)
+            except BusError:
+                await asyncio.sleep(0.3)
+            else:
+                self.sent += [Sent(service, command) for command in commands]
+                return
+
+    # -- draws
+
+    async def _submit(self) -> None:
+        jobs: list[QueueCommand] = [self._job() for _ in range(self.rng.choice((1, 1, 1, 3)))]
+        await self.send("queue", jobs)
+        if self.rng.random() < 0.1:  # somebody presses the button twice
+            again = jobs[0]
+            assert isinstance(again, SubmitJob)
+            await self.send("queue", [msgspec.structs.replace(again, id=self.new_id())])
+
+    def _job(self) -> SubmitJob:
+        rng = self.rng
+        gang = rng.random() < 0.25
+        request = Request(
+            nodes=rng.choice((2, 2, 3)) if gang else 1,
+            gpu_milli=1000 * rng.choice((1, 1, 2, 4) if gang else (0, 1, 1, 2, 3, 4)),
+            cpu_milli=rng.choice((100, 1000, 6000)), memory_mib=rng.choice((64, 4096)),
+        )  # fmt: skip
+        work = Work(
+            run_ms=rng.choice((1, 400, 3000, 15_000, 45_000, 45_000)), fails_pct=rng.choice((0, 0, 0, 30, 100)),
+            stubborn=rng.random() < 0.1,
+        )  # fmt: skip
+        number = self.new_id()
+        return SubmitJob(
+            id=number, name=f"job-{number}", queue=rng.choice(QUEUES)[0], request=request, user=rng.choice("ab"),
+            spec=msgspec.Raw(msgspec.json.encode(work)), priority=rng.choice((50, 50, 50, 90)),
+            array=(0, rng.randint(1, 4)) if not gang and rng.random() < 0.12 else None, retries=rng.choice((0, 0, 2)),
+            total_ns=rng.choice((0, 0, 0, 2 * SECOND_NS)), grace_ns=rng.choice((0, SECOND_NS, 3 * SECOND_NS)),
+            start_at_ns=0 if rng.random() < 0.9 else self._soon_ns(), key=f"key-{number}", digest="same",
+        )  # fmt: skip
+
+    def _soon_ns(self) -> int:
+        return EPOCH_NS + int((asyncio.get_running_loop().time() + self.rng.uniform(1, 15)) * SECOND_NS)
+
+    async def _interfere(self) -> None:
+        jobs = list(self.jobs())
+        job = self.rng.choice(jobs) if jobs and self.rng.random() < 0.95 else "999999"
+        kind = self.rng.choice((CancelJob, CancelJob, HoldJob, HoldJob, ReleaseJob))
+        await self.send("queue", [kind(id=self.new_id(), job=job, user="a")])
+
+    async def _node_command(self) -> None:
+        node, draw = self.rng.choice(self.nodes), self.rng.random()
+        command: PlacerCommand = CordonNode(id=self.new_id(), node=node, reason="looking at it")
+        if draw < 0.4:
+            command = DrainNode(id=self.new_id(), node=node, deadline_ns=self.rng.choice((0, 2)) * SECOND_NS)
+        elif draw < 0.7:
+            command = UncordonNode(id=self.new_id(), node=node)
+        await self.send("placer", [command])
+
+    def new_id(self) -> str:
+        """The id of the next command."""
+        self._count += 1
+        return f"c{self._count}"
+
+
+#: Unix time at which every simulated world begins (2025-01-01).
+EPOCH_NS = 1_735_689_600 * SECOND_NS

@@ -1,0 +1,444 @@
+"""One simulated world: services, machines and people on one hub, from one seed to one verdict.
+
+    outcome = run_seed(17)          outcome.violation is None, or what was broken
+
+Phases: everything starts; people work while planned disasters strike; then the faults stop, what is down
+comes back, and the world has `RECOVERY_S` to end every job. `Parts` names what a world is built of, so that
+a test may plant a bug in one of them.
+"""
+
+import asyncio
+import gc
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fairlead_agent.records import Record
+from fairlead_bus.log import LogReader
+from fairlead_bus.memory import MemoryHub
+from fairlead_bus.port import Bus, LogDamaged
+from fairlead_bus.service import EXIT_DAMAGED, Service
+from fairlead_bus.source import CommandSource
+from fairlead_placer.act import Actor
+from fairlead_placer.core import PlacerCore
+from fairlead_placer.sources import ReportSource
+from fairlead_queue.core import QueueCore
+from fairlead_replay.sim import loop as virtual
+from fairlead_replay.sim.agent import SimAgent, new_journal
+from fairlead_replay.sim.bus import FaultyBus
+from fairlead_replay.sim.faults import Disaster, Faults
+from fairlead_replay.sim.invariants import Observer, Violation
+from fairlead_replay.sim.machine import Machine, Starts, Truth
+from fairlead_replay.sim.workload import EPOCH_NS, People
+from fairlead_schemas import subjects
+from fairlead_schemas.commands import CancelJob
+
+#: Half and double as in production (60 s, 120 s), shorter so that a seed meets more of them.
+FENCE_NS = 10_000_000_000
+LEASE_NS = 24_000_000_000
+#: The longest grace of a simulated job, and the kill.
+STOP_S = 4.0
+WORK_S = 60.0
+COMMANDS = 24
+#: Losses are retried after up to 120 s and 600 s; then the work itself.
+RECOVERY_S = 1000.0
+WRITERS = ("queue", "placer")
+
+
+class Parts(NamedTuple):
+    """What a world is made of."""
+
+    service: Any = Service
+    queue: type[QueueCore] = QueueCore
+    placer: type[PlacerCore] = PlacerCore
+    bus: Callable[..., Any] = FaultyBus
+    agent: type[SimAgent] = SimAgent
+
+
+class Outcome(NamedTuple):
+    """What became of a seed. `digest` is the SHA-256 over the whole log's bytes."""
+
+    seed: int
+    violation: str | None
+    sequence: int  # of the log, where the world ended
+    events: int
+    jobs: int
+    disasters: int
+    virtual_s: float
+    digest: str
+
+
+class Replica:
+    """One process of a service: started, crashed, started again; under one name for its lease."""
+
+    def __init__(self, world: "World", writer: str, name: str) -> None:
+        self.world, self.writer, self.name = world, writer, name
+        self.skew_ns = 0
+        self.service: Any = None
+        self.bus: Any = None
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """A new process, which knows nothing but the log."""
+        if self.task is not None:
+            return
+        self.bus = self.world.connect()
+        self.service = self._build(self.bus)
+        self.task = asyncio.get_running_loop().create_task(self._run(self.service))
+
+    def _build(self, bus: Bus) -> Any:
+        parts, loop = self.world.parts, asyncio.get_running_loop()
+
+        def clock() -> int:
+            return EPOCH_NS + int(loop.time() * 1e9) + self.skew_ns
+
+        if self.writer == "queue":
+            return parts.service(
+                bus, parts.queue, writer="queue", sources=[CommandSource("queue")], clock=clock, instance=self.name,
+                snapshot_events=self.world.faults.snapshot_events,
+            )  # fmt: skip
+        actor = Actor(bus, monotonic=loop.time)
+        sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS)]
+        return parts.service(
+            bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, instance=self.name,
+            snapshot_events=self.world.faults.snapshot_events,
+        )  # fmt: skip
+
+    async def _run(self, service: Any) -> None:
+        try:
+            code = await service.run()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- whatever is raised is a finding
+            self.world.fail(error)
+            return
+        if code == EXIT_DAMAGED:
+            self.world.fail(Violation(f"I8: {self.name} says that the log is damaged"))
+            return
+        # Stepped down: whoever supervises processes starts it anew.
+        await self._gone()
+        self.world.later(self.world.faults.rng.uniform(0.1, 1.0), self.start)
+
+    async def crash(self) -> None:
+        """The process dies here and now; what it had folded is compared first."""
+        if self.task is None:
+            return
+        self.compare()
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        await self._gone()
+
+    async def _gone(self) -> None:
+        await self.bus.close()
+        self.task = None
+
+    def compare(self) -> None:
+        """I7 for this process."""
+        if self.task is not None and self.service.folded:
+            service = self.service
+            self.world.judge(lambda: self.world.observer.compare(self.writer, service.folded, service.core.snapshot()))
+
+
+class Node:
+    """A machine, its agent's journal, and the agent while it lives."""
+
+    def __init__(self, world: "World", machine: Machine) -> None:
+        self.world, self.machine = world, machine
+        self.incarnation = 1
+        self.journal: list[Record] = new_journal(machine.name, 1)
+        self.agent: SimAgent | None = None
+
+    async def start(self) -> None:
+        """Start the agent's process, if it does not run."""
+        if self.agent is None:
+            world = self.world
+            self.agent = world.parts.agent(self.machine, self.journal, world.connect(), world.faults, FENCE_NS)
+            await self.agent.start()
+
+    async def crash(self) -> None:
+        """The agent's process dies; what it started runs on."""
+        if self.agent is not None:
+            agent, self.agent = self.agent, None
+            await agent.crash()
+
+    def wipe(self) -> None:
+        """The disk with the journal is lost. An agent without one clears up before it joins."""
+        self.incarnation += 1
+        self.journal = new_journal(self.machine.name, self.incarnation)
+        self.machine.clear()
+
+
+class World:
+    """Everything that one seed needs."""
+
+    def __init__(self, seed: int, parts: Parts, commands: int) -> None:
+        self.seed, self.parts, self.commands = seed, parts, commands
+        self.faults = Faults(seed)
+        self.hub = MemoryHub()
+        self.wire = self.hub.connect()
+        self.observer = Observer()
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.struck = 0
+        self.old_snapshots: dict[str, bytes] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        rng = self.faults.rng
+        asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
+        starts, linger_s = Starts(FENCE_NS / 1e9 + STOP_S), rng.choice((0.0, 0.5, 3.0))
+        counts = [rng.choice((2, 4, 4)) for _ in range(rng.choice((2, 3, 4, 4)))]
+        self.nodes = [Node(self, Machine(f"n{i}", count, rng, starts, linger_s)) for i, count in enumerate(counts)]
+        names = ["a", "b"] if rng.random() < 0.6 else ["a"]
+        self.replicas = [Replica(self, writer, f"{writer}-{name}") for name in names for writer in WRITERS]
+        self.people = People(
+            self.connect(), self.faults, [node.machine.name for node in self.nodes], lambda: self.observer.lives.states
+        )
+
+    def connect(self) -> Any:
+        """A new client on the bad network."""
+        return self.parts.bus(self.hub, self.wire, self.faults)
+
+    def fail(self, error: BaseException) -> None:
+        """The first thing that is wrong ends the world."""
+        if not self.broken.done():
+            self.broken.set_exception(error)
+
+    def judge(self, check: Callable[[], None]) -> None:
+        """Run a check; what it raises ends the world."""
+        try:
+            check()
+        except Exception as error:  # noqa: BLE001 -- whatever is raised is a finding
+            self.fail(error)
+
+    def later(self, delay_s: float, what: Callable[[], None]) -> None:
+        """Do something after a while."""
+        asyncio.get_running_loop().call_later(delay_s, what)
+
+    def spawn(self, work: Any) -> None:
+        """Run something beside; its failure ends the world."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 -- whatever is raised is a finding
+                self.fail(error)
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.fail(error if isinstance(error, BaseException) else Violation(str(context.get("message"))))
+
+    # -- the story
+
+    async def run(self) -> None:
+        """From the first process to the last check. Raises what was broken."""
+        story = asyncio.get_running_loop().create_task(self._story())
+        done, _ = await asyncio.wait([story, self.broken], return_when=asyncio.FIRST_COMPLETED)
+        story.cancel()
+        for finished in done:
+            finished.result()
+
+    async def _story(self) -> None:
+        self.spawn(self._observe())
+        for replica in self.replicas:
+            replica.start()
+        for node in self.nodes:
+            await node.start()
+        self.spawn(self._strike_all(self.faults.plan(WORK_S)))
+        await self.people.configure()
+        await self.people.work(self.commands, WORK_S)
+        await self._recover()
+        await self._until_done()
+        self._check_end()
+
+    async def _observe(self) -> None:
+        reader = LogReader(self.hub.connect())
+        while True:
+            for folded in await reader.next():
+                self.observer.take(folded)
+
+    async def _recover(self) -> None:
+        """The faults stop; what is down comes back by itself (`_strike`), links and server at once."""
+        loop, self.faults.quiet = asyncio.get_running_loop(), True
+        await asyncio.sleep(max(0.0, WORK_S - loop.time()))
+        if not self.hub.up:
+            self.hub.start()
+        for client in list(self.hub.clients):
+            if not client.linked:
+                client.relink()
+        for replica in self.replicas:
+            replica.start()
+        for node in self.nodes:
+            await node.start()
+
+    async def _until_done(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline, tidy_at, calm = loop.time() + RECOVERY_S, loop.time(), 0
+        while loop.time() < deadline and calm < 3:
+            if loop.time() >= tidy_at:
+                tidy_at += 60.0
+                await self._end_what_cannot_start()
+                await self.people.tidy()
+            await asyncio.sleep(2.0)
+            calm = calm + 1 if self._calm() else 0
+        for replica in self.replicas:
+            replica.compare()
+
+    async def _end_what_cannot_start(self) -> None:
+        """A job that is larger than the whole cluster waits for ever, as it should: somebody cancels it."""
+        sizes = sorted((len(node.machine.inventory.gpus) * 1000 for node in self.nodes), reverse=True)
+        for job in self.observer.lives.waiting_for():
+            queue, request = self.observer.books.asked(job)
+            quota = self.observer.books.quotas[queue]
+            fits = sum(size >= request.gpu_milli for size in sizes) >= request.nodes
+            if not fits or (quota is not None and request.gpu_milli_total > quota):
+                await self.people.send("queue", [CancelJob(id=self.people.new_id(), job=job)])
+
+    def _calm(self) -> bool:
+        """Every job has ended, everything is released and confirmed, and whoever leads has folded it all."""
+        last, leading = self.hub.streams[subjects.LOG].last, [r for r in self.replicas if r.task and r.service.leading]
+        return (
+            not self.observer.lives.waiting_for()
+            and not self.observer.cluster.placer.state.runs
+            and self.observer.cluster.sequence == last
+            and {replica.writer for replica in leading} == set(WRITERS)
+            and all(replica.service.folded == last for replica in leading)
+            and all(node.agent and not node.agent.ledger.unconfirmed for node in self.nodes)
+        )
+
+    def _check_end(self) -> None:
+        self.observer.check_end([sent.command.id for sent in self.people.sent])
+        runs = self.observer.cluster.placer.state.runs
+        if runs:
+            raise Violation(f"I10: every job has ended, and these runs still hold something: {sorted(runs)}")
+        for node in self.nodes:
+            if node.machine.processes:
+                raise Violation(f"I10: every job has ended, on {node.machine.name} run {list(node.machine.processes)}")
+        if not self._calm():
+            raise Violation("I10: the world did not come to rest: somebody does not lead, fold or confirm")
+        verdict = self.observer.audit.verdict()
+        if not verdict.ok:
+            raise Violation(f"I8: sequence {verdict.first_bad}: {verdict.what}")
+
+    # -- disasters
+
+    async def _strike_all(self, disasters: list[Disaster]) -> None:
+        loop = asyncio.get_running_loop()
+        for disaster in disasters:
+            await asyncio.sleep(max(0.0, disaster.at_s - loop.time()))
+            if self.faults.quiet:
+                return
+            self.struck += 1
+            self.spawn(self._strike(disaster))
+
+    async def _strike(self, disaster: Disaster) -> None:
+        replica = self.replicas[disaster.target % len(self.replicas)]
+        node = self.nodes[disaster.target % len(self.nodes)]
+        if disaster.target % 3:  # mostly where it hurts
+            node = max(self.nodes, key=lambda node: len(node.machine.processes))
+        match disaster.kind:
+            case "crash_service":
+                await replica.crash()
+                self.later(disaster.lasting_s / 4, replica.start)
+            case "partition_service":
+                await self._cut(replica.bus, disaster.lasting_s)
+            case "crash_agent":
+                await node.crash()
+                await self._agent_back(node, disaster)
+            case "reboot_node":
+                await node.crash()
+                node.machine.reboot()
+                await self._agent_back(node, disaster)
+            case "wipe_node":
+                await node.crash()
+                node.wipe()
+                await self._agent_back(node, disaster)
+            case "partition_node":
+                if node.agent is not None:
+                    await self._cut(node.agent.bus, disaster.lasting_s)
+            case "restart_server":
+                if self.hub.up:
+                    self.hub.stop()
+                    self.later(min(disaster.lasting_s, 8.0), self._server_back)
+            case "lose_desired":
+                # Puts there are not fsynced: a crash of the server may take back the newest.
+                for key in sorted(self.hub.buckets[subjects.DESIRED]):
+                    if self.faults.rng.random() < 0.5:
+                        del self.hub.buckets[subjects.DESIRED][key]
+                self.hub.stop()
+                self.later(0.2, self._server_back)
+            case "pause_service":
+                await self._pause(replica.bus, disaster.lasting_s)
+            case "pause_agent":
+                if node.agent is not None:
+                    await self._pause(node.agent, disaster.lasting_s)
+            case "lose_snapshot":
+                # What was stored last is gone, as after the restore of an older backup of the objects.
+                kept = self.hub.objects[subjects.SNAPSHOT]
+                self.old_snapshots = self.old_snapshots or dict(kept)
+                kept.clear()
+                kept.update(self.old_snapshots)
+                await replica.crash()
+                self.later(disaster.lasting_s / 4, replica.start)
+            case "clock_jump":
+                replica.skew_ns += int(self.faults.rng.uniform(-20, 20) * 1e9)
+
+    async def _pause(self, process: Any, lasting_s: float) -> None:
+        if process is not None:
+            process.pause()
+            await asyncio.sleep(lasting_s)
+            process.resume()
+
+    async def _agent_back(self, node: Node, disaster: Disaster) -> None:
+        await asyncio.sleep(disaster.lasting_s)
+        await node.start()
+
+    def _server_back(self) -> None:
+        if not self.hub.up:
+            self.hub.start()
+
+    async def _cut(self, bus: Any, lasting_s: float) -> None:
+        if bus is not None and bus.client.linked:
+            bus.client.unlink()
+            await asyncio.sleep(lasting_s)
+            if not bus.client.linked and not bus.client.closed:
+                bus.client.relink()
+
+
+def run_seed(seed: int, *, parts: Parts | None = None, commands: int = COMMANDS) -> Outcome:
+    """Live through one seed. Deterministic: equal arguments give equal outcomes, `digest` included."""
+    worlds: list[World] = []
+    ended: list[float] = []
+
+    async def live() -> None:
+        world = World(seed, parts or Parts(), commands)
+        worlds.append(world)
+        try:
+            await world.run()
+        finally:
+            ended.append(asyncio.get_running_loop().time())
+
+    violation: str | None = None
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        virtual.run(live())
+    except (Violation, Truth, LogDamaged) as error:
+        violation = str(error)
+    except Exception as error:  # noqa: BLE001 -- whatever a service raises is a finding of this seed
+        violation = f"crash: {type(error).__name__}: {error}"
+    finally:
+        if collecting:
+            gc.enable()
+    return _outcome(worlds[0], violation, ended[0])
+
+
+def _outcome(world: World, violation: str | None, virtual_s: float) -> Outcome:
+    digest = hashlib.sha256()
+    for message in world.hub.streams[subjects.LOG].messages:
+        digest.update(message.payload)
+    return Outcome(
+        seed=world.seed, violation=violation, sequence=world.observer.cluster.sequence, events=world.observer.events,
+        jobs=world.observer.lives.submitted, disasters=world.struck, virtual_s=virtual_s, digest=digest.hexdigest(),
+    )  # fmt: skip

@@ -1,0 +1,182 @@
+"""`audit verify`: a good log passes; whatever is done to one is found, and the first bad sequence is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_bus.memory import MemoryHub
+from fairlead_bus.port import LogDamaged
+from fairlead_replay.audit import export, verify_export, verify_live
+from fairlead_replay.export import LINES_FILE, LOG_FILE, MANIFEST_FILE, read_export, write_export
+from fairlead_schemas import subjects
+from tests.replay.worlds import log_of
+
+SEED = 7
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """A good export."""
+    write_export(tmp_path, log_of(SEED), created="test")
+    return tmp_path
+
+
+async def filled_hub() -> MemoryHub:
+    """A server with a good log."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    for stored in log_of(SEED):
+        await bus.append(subjects.LOG, stored.subject, stored.payload)
+    return hub
+
+
+def lines_of(exported: Path) -> list[bytes]:
+    return (exported / LOG_FILE).read_bytes().splitlines(keepends=True)
+
+
+def test_a_good_export_is_whole(exported: Path) -> None:
+    """Nothing is blamed, and everything was looked at."""
+    verdict = verify_export(exported)
+    log = log_of(SEED)
+    events = sum(len(msgspec.json.decode(stored.payload)["events"]) for stored in log)
+    assert verdict == (True, len(log), events, 0, "whole")
+    assert len(log) > 50
+
+
+def test_an_export_holds_the_very_bytes(exported: Path) -> None:
+    """What is read back is what the server had."""
+    assert list(read_export(exported)) == log_of(SEED)
+
+
+def test_an_empty_log_is_whole(tmp_path: Path) -> None:
+    """A cluster in which nothing has happened has a valid log."""
+    write_export(tmp_path, [])
+    assert verify_export(tmp_path) == (True, 0, 0, 0, "whole")
+
+
+@pytest.mark.parametrize("bit", [0x01, 0x10])
+def test_every_flipped_byte_is_blamed_on_its_own_commit(exported: Path, bit: int) -> None:
+    """One changed bit anywhere, found at the line in which it stands, with and without the list of digests."""
+    data = (exported / LOG_FILE).read_bytes()
+    digests = (exported / LINES_FILE).read_bytes()
+    for at in range(0, len(data), len(data) // 120):
+        flipped = data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+        (exported / LOG_FILE).write_bytes(flipped)
+        expected = data.count(b"\n", 0, at) + 1
+
+        (exported / LINES_FILE).write_bytes(digests)
+        verdict = verify_export(exported)
+        assert (verdict.ok, verdict.first_bad) == (False, expected), f"byte {at}: {verdict.what}"
+
+        (exported / LINES_FILE).unlink()
+        assert not verify_export(exported).ok, f"byte {at} without digests"
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 17, 40, -1])
+def test_a_flipped_payload_byte_is_found_by_the_chain_alone(exported: Path, sequence: int) -> None:
+    """Without the list of digests, the writer's next commit or the manifest's head tells on it."""
+    lines = lines_of(exported)
+    at = sequence - 1 if sequence > 0 else len(lines) - 1
+    lines[at] = lines[at].replace(b'"at_ns":1', b'"at_ns":2', 1)
+    (exported / LOG_FILE).write_bytes(b"".join(lines))
+    (exported / LINES_FILE).unlink()
+    verdict = verify_export(exported)
+    assert (verdict.ok, verdict.first_bad) == (False, at + 1)
+
+
+def removed(lines: list[bytes]) -> list[bytes]:
+    return lines[:19] + lines[20:]
+
+
+def swapped(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:19], lines[20], lines[19], *lines[21:]]
+
+
+def contents_swapped(lines: list[bytes]) -> list[bytes]:
+    """The sequences stay, what stands at them changes places."""
+    one, two = (line.partition(b',"subject"') for line in lines[19:21])
+    return [*lines[:19], one[0] + b',"subject"' + two[2], two[0] + b',"subject"' + one[2], *lines[21:]]
+
+
+def reordered(lines: list[bytes]) -> list[bytes]:
+    return lines[:19] + lines[25:30] + lines[19:25] + lines[30:]
+
+
+def doubled(lines: list[bytes]) -> list[bytes]:
+    return lines[:20] + lines[19:]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "first_bad"),
+    [(removed, 20), (swapped, 20), (contents_swapped, 20), (reordered, 20), (doubled, 20)],
+)
+def test_tampering_is_named_by_its_first_bad_sequence(
+    exported: Path, tamper: Callable[[list[bytes]], list[bytes]], first_bad: int
+) -> None:
+    """A removed commit is named itself; of a swapped pair, the first."""
+    (exported / LOG_FILE).write_bytes(b"".join(tamper(lines_of(exported))))
+    verdict = verify_export(exported)
+    assert not verdict.ok
+    assert verdict.first_bad in ((20, 21) if tamper is doubled else (first_bad,)), verdict.what
+
+
+@pytest.mark.parametrize("kept", [0, 1, 30])
+def test_a_truncated_tail_is_named_by_the_first_missing(exported: Path, kept: int) -> None:
+    """A log that ends early is whole in itself: only the manifest knows."""
+    (exported / LOG_FILE).write_bytes(b"".join(lines_of(exported)[:kept]))
+    verdict = verify_export(exported)
+    assert (verdict.ok, verdict.first_bad) == (False, kept + 1)
+
+
+def test_a_line_cut_in_the_middle_is_the_first_bad_one(exported: Path) -> None:
+    """As a copy leaves it that ran out of disk."""
+    lines = lines_of(exported)
+    (exported / LOG_FILE).write_bytes(b"".join(lines[:30]) + lines[30][:40])
+    assert verify_export(exported).first_bad == 31
+
+
+def test_an_appended_commit_is_the_first_bad_one(exported: Path) -> None:
+    """Even one that would continue the log is not what was exported."""
+    lines = lines_of(exported)
+    last = len(lines)
+    forged = lines[-1].replace(b'"sequence":%d' % last, b'"sequence":%d' % (last + 1))
+    (exported / LOG_FILE).write_bytes(b"".join([*lines, forged]))
+    assert verify_export(exported)[:1] + verify_export(exported)[3:4] == (False, last + 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"v":2}'])
+def test_a_damaged_manifest_is_refused(exported: Path, data: bytes) -> None:
+    """No sequence is to blame, and nothing is raised."""
+    (exported / MANIFEST_FILE).write_bytes(data)
+    verdict = verify_export(exported)
+    assert (verdict.ok, verdict.first_bad) == (False, 0)
+    assert MANIFEST_FILE in verdict.what
+
+
+async def test_a_live_log_is_whole_and_exports(tmp_path: Path) -> None:
+    """The same verdict on the bus as on the export of it."""
+    bus = (await filled_hub()).connect()
+    live = await verify_live(bus)
+    manifest = await export(bus, tmp_path)
+    assert live.ok
+    assert live == verify_export(tmp_path)
+    assert manifest.last == len(log_of(SEED))
+
+
+async def test_damage_on_a_live_log_is_named_and_not_exported(tmp_path: Path) -> None:
+    """A changed payload is blamed itself; its export is refused, not dressed up with a new manifest."""
+    hub = await filled_hub()
+    hub.damage(subjects.LOG, 20, lambda payload: payload.replace(b'"at_ns":1', b'"at_ns":2', 1))
+    assert (await verify_live(hub.connect())).first_bad == 20
+    with pytest.raises(LogDamaged):
+        await export(hub.connect(), tmp_path)
+    assert not (tmp_path / MANIFEST_FILE).exists()
+
+
+async def test_a_gap_in_a_live_log_is_named() -> None:
+    """The removed commit's own sequence."""
+    hub = await filled_hub()
+    hub.remove(subjects.LOG, 20)
+    assert (await verify_live(hub.connect())).first_bad == 20

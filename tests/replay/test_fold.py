@@ -1,0 +1,111 @@
+"""Folding: to any sequence, from a snapshot and its tail, and to the same bytes under every hash seed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead.commands.audit import summary
+from fairlead_bus import snapshots
+from fairlead_bus.memory import MemoryHub
+from fairlead_replay.audit import verify_export
+from fairlead_replay.compare import compare_live, compare_snapshots, fold_export
+from fairlead_replay.fold import CORES, commits_of, fold_from, fold_to, fold_to_time, state_hash
+from fairlead_replay.sim.world import run_seed
+from fairlead_schemas import subjects
+from tests.replay.worlds import GOLDEN, hub_of, log_of
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+from fairlead_replay.compare import fold_export
+from fairlead_replay.sim.many import quiet
+from fairlead_replay.sim.world import run_seed
+from fairlead_schemas import subjects
+quiet()
+print(sorted(fold_export(sys.argv[1]).state_hashes().items()))
+print([run_seed(seed).digest for seed in (3, 4)])
+"""
+
+
+def test_the_golden_log_is_whole_and_folds_to_the_recorded_states() -> None:
+    """Code of today reads the log of yesterday to the same bytes."""
+    assert verify_export(GOLDEN).ok
+    assert fold_export(GOLDEN).state_hashes() == msgspec.json.decode((GOLDEN / "states.json").read_bytes())
+
+
+def test_state_and_simulation_are_the_same_under_every_hash_seed() -> None:
+    """No set's or dict's order reaches a state or a decision."""
+    found = set[str]()
+    for hash_seed in ("0", "1", "4242"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(GOLDEN)], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+def test_a_seed_is_one_history() -> None:
+    """Twice the same seed, twice the same log, byte for byte; another seed, another log."""
+    assert run_seed(11) == run_seed(11)
+    assert run_seed(11).digest != run_seed(12).digest
+
+
+def test_a_snapshot_and_its_tail_fold_to_what_the_whole_log_folds_to() -> None:
+    """At every tenth sequence, for every core."""
+    commits = list(commits_of(log_of(7)))
+    whole = fold_to(commits).state_hashes()
+    for sequence in range(0, len(commits), 10):
+        for writer, core in fold_to(commits, sequence).cores().items():
+            tail = fold_from(writer, core.snapshot(), sequence, commits, len(commits))
+            assert state_hash(tail.snapshot()) == whole[writer], f"{writer} from {sequence}"
+
+
+def test_folding_beyond_the_end_is_refused() -> None:
+    """An answer for a sequence that is not there would be a wrong answer."""
+    commits = list(commits_of(log_of(7)))
+    with pytest.raises(ValueError, match="the log ends at sequence"):
+        fold_to(commits, len(commits) + 1)
+
+
+def test_a_moment_is_the_last_sequence_before_it() -> None:
+    """Folding to a commit's own time includes it."""
+    commits = list(commits_of(log_of(7)))
+    middle = commits[30]
+    assert fold_to_time(commits, middle.commit.at_ns).sequence >= 31
+    assert fold_to_time(commits, commits[0].commit.at_ns - 1).sequence == 0
+
+
+async def test_services_that_do_not_answer_are_not_called_equal() -> None:
+    """Silence is no proof."""
+    compared = await compare_live(MemoryHub().connect())
+    assert [(each.what, each.equal) for each in compared] == [(writer, False) for writer in CORES]
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+async def test_snapshots_in_the_store_are_compared(wrong: bool) -> None:
+    """One taken at its sequence folds on to what the log says; one that was tampered with does not."""
+    bus, commits = hub_of(7).connect(), list(commits_of(log_of(7)))
+    created = (await bus.state(subjects.LOG)).created
+    state = fold_to(commits, 40).queue.snapshot()
+    if wrong:
+        state = fold_to(commits, 40).queue.snapshot().replace(b'"capacity":11', b'"capacity":12')
+    for turn in (0, 1):  # both that are kept
+        await snapshots.save(bus, "queue", snapshots.Snapshot(40, {}, state), created=created, schema="1", turn=turn)
+    compared = {each.what: each.equal for each in await compare_snapshots(bus, commits)}
+    assert compared["queue snapshot"] is not wrong
+
+
+def test_a_fold_is_told_in_words() -> None:
+    """`fairlead replay` says when it was and what there was: every job of the log counted once."""
+    cluster = fold_export(GOLDEN)
+    words = dict(summary(cluster))
+    jobs = sum(int(part.split()[0]) for part in words["jobs"].split(", "))
+    assert len(cluster.queue.state.jobs) + len(cluster.queue.state.finished) == jobs > 0
+    assert f"fairlead why ID --at {cluster.sequence}" == words["more"]
+    assert summary(fold_to([])) == []

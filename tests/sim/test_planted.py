@@ -1,0 +1,165 @@
+"""A simulator that finds nothing proves nothing: here are bugs, planted one at a time, which it must find."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fairlead_bus.log
+import fairlead_bus.source
+import fairlead_placer.reports
+from fairlead_agent.reconcile import Reconciler, Step
+from fairlead_bus.core import Core
+from fairlead_bus.log import FencedWriter, Folded
+from fairlead_bus.port import Bus
+from fairlead_bus.service import Service
+from fairlead_placer.act import Actor
+from fairlead_placer.draft import Draft
+from fairlead_placer.state import Run, Verdict
+from fairlead_queue.core import QueueCore
+from fairlead_replay.sim.agent import SimAgent
+from fairlead_replay.sim.bus import FaultyBus
+from fairlead_replay.sim.world import Parts, run_seed
+from fairlead_schemas import subjects
+
+#: Seeds within which every planted bug must be found.
+SEEDS = 60
+
+
+def first_violation(parts: Parts | None = None, *, first: int = 1) -> str:
+    """What the first seed that fails says; "" if none of SEEDS does."""
+    for seed in range(first, first + SEEDS):
+        violation = run_seed(seed, parts=parts).violation
+        if violation is not None:
+            return violation
+    return ""
+
+
+def test_skipping_the_fence_is_caught() -> None:
+    """Appends without the expected sequence let two leaders write: the chain of one writer forks."""
+
+    class Unfenced(FaultyBus):
+        async def append(self, stream: str, subject: str, payload: bytes, **options: Any) -> int:
+            if stream == subjects.LOG:
+                options["expected"] = None
+            return await super().append(stream, subject, payload, **options)
+
+    assert "follows its commit" in first_violation(Parts(bus=Unfenced))
+
+
+def test_folding_before_the_acknowledgement_is_caught() -> None:
+    """A service that folds what it has only sent stands where the log does not."""
+
+    class Hasty[C: Core](Service[C]):
+        hasty = b""
+
+        async def _append(self, payload: bytes, expected: int) -> int:
+            self.hasty = payload
+            self.core.evolve(self.folded + 1, fairlead_bus.log.decode_commit(payload))
+            return await super()._append(payload, expected)
+
+        def _fold(self, folded: Folded) -> None:
+            core = self.core
+            if folded.payload == self.hasty:
+                self.core = _Deaf(core)  # type: ignore[assignment] -- it plays the core for one fold
+            super()._fold(folded)
+            self.core = core
+
+    class _Deaf:
+        def __init__(self, core: Any) -> None:
+            self.core = core
+
+        def evolve(self, seq: int, commit: Any) -> None:
+            """Folded already, too early."""
+
+    assert first_violation(Parts(service=Hasty)).startswith(("I7", "I8", "crash"))
+
+
+def test_freeing_a_gpu_on_the_exit_message_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has exited may still hold its devices: the next one would find them busy."""
+    rank_ended = fairlead_placer.reports.runs.rank_ended
+
+    def credulous(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str) -> None:
+        rank_ended(draft, run, verdict, True, cause)
+
+    monkeypatch.setattr(fairlead_placer.reports.runs, "rank_ended", credulous)
+
+    assert "has not left" in first_violation()
+
+
+def test_starting_before_the_journal_is_durable_is_caught() -> None:
+    """An agent that acts first and writes later does not know after a crash what it has started."""
+
+    class Rash(SimAgent):
+        def _do(self, step: Step) -> None:
+            for instruction in step.instructions:
+                self._carry_out(instruction)
+            super()._do(step._replace(instructions=[]))
+
+        def _synced(self) -> None:
+            if not self.faults.chance(0.2):  # a disk that is slow now and then
+                super()._synced()
+            else:
+                self.loop.call_later(2.0, self._synced)
+
+    assert first_violation(Parts(agent=Rash)).startswith(("I1", "I4"))
+
+
+def test_reading_commands_from_the_start_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs consumed must be known by the log's own cursor: otherwise a restart decides them twice."""
+    opened = fairlead_bus.source.CommandSource.open
+
+    async def forgetful(self: Any, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
+        await opened(self, bus, core, 0, wake)
+
+    monkeypatch.setattr(fairlead_bus.source.CommandSource, "open", forgetful)
+
+    assert first_violation().startswith(("I3", "I8"))
+
+
+def test_not_reading_back_an_unknown_outcome_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timed-out append taken for a failed one is sent again behind itself."""
+
+    async def trusting(self: FencedWriter, payload: bytes, expected: int) -> int | None:
+        return None
+
+    monkeypatch.setattr(FencedWriter, "_read_back", trusting)
+
+    assert first_violation()
+
+
+def test_an_agent_that_does_not_fence_itself_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partitioned agent must end its work before the placer may give the job to another node."""
+    begin: Callable[..., None] = Reconciler.__init__
+
+    def unfenced(self: Reconciler, ledger: Any, *, fence_ns: int, now: int) -> None:
+        begin(self, ledger, fence_ns=fence_ns * 1000, now=now)
+
+    monkeypatch.setattr(Reconciler, "__init__", unfenced)
+
+    # A long partition of a busy node with room elsewhere is rare: about one seed in fifty.
+    assert first_violation(first=60).startswith("I4")
+
+
+def test_renewing_a_lease_while_its_loss_is_being_written_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beat that comes between the decision and its commit must not let the agent start what goes to another node."""
+    monkeypatch.setattr(Actor, "losing", property(lambda _: set[str](), lambda _, __: None), raising=False)
+
+    assert first_violation().startswith("I4")
+
+
+def test_ignoring_the_quota_is_caught() -> None:
+    """Offers beyond a queue's hard quota break I5 at the very event."""
+
+    class Generous(QueueCore):
+        def evolve(self, seq: int, commit: Any) -> None:
+            super().evolve(seq, commit)
+            for queue in self.state.queues.values():
+                queue.quota = None
+
+    assert "I5: queue" in first_violation(Parts(queue=Generous))
+
+
+def test_without_a_planted_bug_the_same_seeds_are_clean() -> None:
+    """What the tests above catch is the bug, not the weather."""
+    assert first_violation() == ""
