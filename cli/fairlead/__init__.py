@@ -1,0 +1,13 @@
+"""The `fairlead` command, the Python client and the stack that `fairlead up` starts on one machine.
+
+    from fairlead import Client
+    client = Client()
+    job = client.submit({"command": ["python", "train.py"], "resources": {"nvidia.com/gpu": 1}})
+
+Start at `client.py` for the API in Python, at `main.py` for the command, at `stack/local.py` for the
+local stack. Nothing here decides anything about jobs: it asks the gateway and prints the answer.
+"""
+
+from fairlead.client import Client
+
+__all__ = ["Client"]

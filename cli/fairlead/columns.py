@@ -1,0 +1,151 @@
+"""Which columns each kind of thing has, in Fairlead's order and in Slurm's. Pure."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from fairlead.render import Column
+from fairlead_schemas.api import Job, Node, Queue
+from fairlead_schemas.quantities import SECOND_NS, format_duration, format_memory, format_milli
+
+#: Slurm's two-letter states by ours.
+SLURM_STATES = {
+    "scheduled": "PD", "queued": "PD", "held": "PD", "offered": "PD", "placed": "CF", "running": "R",
+    "stopping": "CG", "succeeded": "CD", "failed": "F", "cancelled": "CA",
+}  # fmt: skip
+SLURM_STATE_WORDS = {
+    "CD": "COMPLETED",
+    "F": "FAILED",
+    "CA": "CANCELLED",
+    "R": "RUNNING",
+    "PD": "PENDING",
+    "CF": "CONFIGURING",
+    "CG": "COMPLETING",
+}
+
+
+def why_now(job: Job) -> str:
+    """One sentence on where the job stands, for the last column."""
+    if job.state in ("queued", "offered", "held", "scheduled", "stopping") and job.reason:
+        return job.reason.message or job.reason.code
+    if job.state == "failed":
+        return job.message or ended_how(job) or (job.reason.message if job.reason else "")
+    if job.array:
+        return ", ".join(f"{count} {state}" for state, count in job.array.items() if count)
+    return ""
+
+
+def ended_how(job: Job) -> str:
+    """`exit 3`, `signal 9` or nothing."""
+    if job.signal:
+        return f"signal {job.signal}"
+    return f"exit {job.exit_code}" if job.exit_code is not None else ""
+
+
+def asked(job: Job) -> tuple[int, int]:
+    """(nodes, GPUs on each) that the job file asks for; (1, 0) where it cannot be read."""
+    try:
+        spec = msgspec.json.decode(job.spec, type=_Asked)
+        return spec.nodes, int(spec.resources.get("nvidia.com/gpu", 0))
+    except (msgspec.MsgspecError, ValueError):
+        return 1, 0
+
+
+class _Asked(msgspec.Struct):
+    nodes: int = 1
+    resources: dict[str, str | int] = {}
+
+
+def gpu_count(job: Job) -> str:
+    """GPUs held, or asked for while none are held: `2x8` for a gang."""
+    if held := sum(len(uuids) for uuids in job.gpus.values()):
+        return str(held)
+    nodes, gpus = asked(job)
+    return f"{nodes}x{gpus}" if nodes > 1 and gpus else str(gpus)
+
+
+def is_spent_array(job: Job) -> bool:
+    """An array whose elements have all come into being: they stand for it in lists of single jobs."""
+    return job.array is not None and not job.array.get("waiting")
+
+
+def elapsed(job: Job) -> str:
+    """How long it has run (until now, or until it ended)."""
+    if not job.started_at:
+        return "-"
+    end = parse_time(job.ended_at) if job.ended_at else datetime.now(UTC)
+    seconds = max(0.0, (end - parse_time(job.started_at)).total_seconds())
+    return format_duration(int(seconds * SECOND_NS))
+
+
+def parse_time(text: str) -> datetime:
+    """An RFC 3339 time of the API."""
+    return datetime.fromisoformat(text)
+
+
+JOBS = (
+    Column("ID", lambda j: j.id), Column("NAME", lambda j: j.name), Column("QUEUE", lambda j: j.queue),
+    Column("USER", lambda j: j.user), Column("STATE", lambda j: j.state), Column("GPUS", gpu_count, right=True),
+    Column("NODES", lambda j: ",".join(j.nodes)), Column("TIME", elapsed, right=True),
+    Column("PRIORITY", lambda j: str(j.priority), wide=True, right=True),
+    Column("ATTEMPT", lambda j: str(j.attempt), wide=True, right=True), Column("KIND", lambda j: j.kind, wide=True),
+    Column("PROJECT", lambda j: j.project, wide=True), Column("EXIT", ended_how, wide=True),
+    Column("SUBMITTED", lambda j: j.submitted_at, wide=True), Column("WHY", why_now),
+)  # fmt: skip
+
+NODES = (
+    Column("NODE", lambda n: n.id), Column("STATE", lambda n: n.state), Column("GPU", lambda n: n.gpu_model),
+    Column("GPUS", lambda n: str(n.gpus), right=True), Column("FREE", lambda n: str(n.gpus_free), right=True),
+    Column("CPU FREE", lambda n: f"{format_milli(n.cpu_milli_free)}/{format_milli(n.cpu_milli)}", right=True),
+    Column("MEMORY FREE", lambda n: f"{format_memory(n.memory_mib_free)}/{format_memory(n.memory_mib)}", right=True),
+    Column("RUNTIME", lambda n: f"{n.runtime}{' simulated' if n.simulated else ''}"),
+    Column("ADDRESS", lambda n: n.address, wide=True), Column("HOST", lambda n: n.hostname, wide=True),
+    Column("JOBS", lambda n: ",".join(n.jobs), wide=True), Column("REASON", lambda n: n.reason),
+)  # fmt: skip
+
+QUEUES = (
+    Column("QUEUE", lambda q: q.path), Column("GPUS", lambda q: format_milli(q.gpu_milli_charged), right=True),
+    Column("QUOTA", lambda q: "none" if q.gpu_quota_milli is None else format_milli(q.gpu_quota_milli), right=True),
+    Column("RUNNING", lambda q: str(q.running), right=True), Column("WAITING", lambda q: str(q.waiting), right=True),
+)  # fmt: skip
+
+
+def _slurm_where(job: Job) -> str:
+    if job.nodes:
+        return ",".join(job.nodes)
+    return f"({job.reason.code})" if job.reason else "(None)"
+
+
+SQUEUE = (
+    Column("JOBID", lambda j: j.id, right=True), Column("PARTITION", lambda j: j.queue), Column("NAME", lambda j: j.name),
+    Column("USER", lambda j: j.user), Column("ST", lambda j: SLURM_STATES[j.state]), Column("TIME", elapsed, right=True),
+    Column("NODES", lambda j: str(asked(j)[0]), right=True), Column("NODELIST(REASON)", _slurm_where),
+)  # fmt: skip
+
+SINFO = (
+    Column("PARTITION", lambda r: r[0]), Column("AVAIL", lambda r: "up"), Column("TIMELIMIT", lambda r: "infinite", right=True),
+    Column("NODES", lambda r: str(len(r[2])), right=True), Column("STATE", lambda r: r[1]), Column("NODELIST", lambda r: ",".join(r[2])),
+)  # fmt: skip
+
+SACCT = (
+    Column("JobID", lambda j: j.id), Column("JobName", lambda j: j.name), Column("Partition", lambda j: j.queue),
+    Column("Account", lambda j: j.project), Column("AllocTRES", lambda j: f"gres/gpu={asked(j)[0] * asked(j)[1]}"),
+    Column("State", lambda j: SLURM_STATE_WORDS[SLURM_STATES[j.state]]),
+    Column("ExitCode", lambda j: f"{j.exit_code or 0}:{j.signal or 0}", right=True),
+)  # fmt: skip
+
+
+def slurm_node_state(node: Node) -> str:
+    """sinfo's word for a node."""
+    if node.state == "lost":
+        return "down"
+    if node.state != "ready":
+        return "drain"
+    if node.gpus_free == node.gpus and not node.jobs:
+        return "idle"
+    return "alloc" if node.gpus and not node.gpus_free else "mix"
+
+
+def queue_name(queue: Queue) -> str:
+    """What `-o name` prints for a queue."""
+    return queue.path

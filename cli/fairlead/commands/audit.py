@@ -1,0 +1,242 @@
+"""`audit verify`, `audit export` and `replay`: is the log whole, and what did the cluster look like then?
+
+The checking itself is `fairlead_replay`'s; here is only where the log is found: an exported directory, a running
+stack, or the data of a stopped one (its bus is started alone for the reading, and stopped again).
+"""
+
+import asyncio
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from fairlead import render
+from fairlead.commands.options import Output
+from fairlead.errors import FairleadError, NotFound, Refused, Unreachable
+from fairlead.render import Format
+from fairlead.stack import nats_server, state
+from fairlead_bus.port import Bus, BusError, LogDamaged
+from fairlead_schemas.lifecycle import STATES
+
+if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
+    from fairlead_replay.fold import Cluster
+
+app = typer.Typer(help="Check or export the log.", no_args_is_help=True)
+
+LOG_FILE = "log.jsonl"
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="An exported log, or a stack's data.  [default: $FAIRLEAD_DATA or ./.fairlead]",
+        show_default=False,
+    ),
+]
+Nats = Annotated[
+    str,
+    typer.Option(
+        "--nats", help="A bus by its address (nats://token@host:port).", envvar="FAIRLEAD_NATS", show_default=False
+    ),
+]
+
+
+@contextmanager
+def bus_url(data: Path, nats: str) -> Iterator[str]:
+    """The address of the bus that holds the log of a data directory, for as long as it is needed."""
+    if nats:
+        yield nats
+        return
+    there = state.load(data)
+    if there is not None and state.lives(there.supervisor):
+        yield there.nats_url
+        return
+    if not (data / "nats" / "store").is_dir():
+        raise NotFound(f"there is no log in {data}", hint="name one with --data, or start a cluster with `fairlead up`")
+    with _bus_alone(data) as url:
+        yield url
+
+
+@contextmanager
+def _bus_alone(data: Path) -> Iterator[str]:
+    """The bus of a stopped stack, without any service; nothing is written to its log."""
+    found = nats_server.find({"PATH": os.environ.get("PATH", "")})
+    port = nats_server.free_port()
+    config, token = nats_server.configure(data, port, nats_server.free_port())
+    process = subprocess.Popen(
+        [found.path, "-c", str(config)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        if not nats_server.wait_ready(port, token):
+            raise FairleadError(f"nats-server could not be started on {data}", hint="fairlead doctor")
+        yield f"nats://{token}@127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def is_export(data: Path) -> bool:
+    """True for a directory that `audit export` wrote."""
+    return (data / LOG_FILE).exists()
+
+
+@app.command()
+def verify(data: Data = None, nats: Nats = "", output: Output = Format.table) -> None:
+    """Check every commit: contiguous, chained, valid, every job's moves legal. Exit code 1 names the first bad sequence.
+
+    fairlead audit verify
+
+    fairlead audit verify --data ./export
+    """
+    from fairlead_replay.audit import verify_export, verify_url
+
+    folder = (data or state.default_data()).absolute()
+    if not nats and is_export(folder):
+        verdict = verify_export(folder)
+    else:
+        with bus_url(folder, nats) as url, _translated():
+            verdict = verify_url(url)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(verdict._asdict(), output))
+    elif verdict.ok:
+        render.write(f"ok: {verdict.commits} commits, {verdict.events} events, every hash and every move checked\n")
+    else:
+        where = f"sequence {verdict.first_bad}: " if verdict.first_bad else ""
+        render.write(f"DAMAGED: {where}{verdict.what} ({verdict.commits} commits read)\n")
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="Where to write; is made.", show_default=False)
+    ],
+    data: Data = None,
+    nats: Nats = "",
+    output: Output = Format.table,
+) -> None:
+    """Write the log to files that anybody can keep and check without a server.
+
+    fairlead audit export ./export
+    """
+    from fairlead_replay.audit import export_url
+
+    with bus_url((data or state.default_data()).absolute(), nats) as url, _translated():
+        manifest = export_url(url, directory)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(manifest, output))
+    else:
+        render.write(f"{directory}: {manifest.commits} commits up to sequence {manifest.last}\n")
+
+
+def replay(
+    to: Annotated[
+        int | None, typer.Option("--to", min=0, help="Fold up to this sequence (default: all).", show_default=False)
+    ] = None,
+    data: Data = None,
+    nats: Nats = "",
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Also compare with the live services, byte for byte; exit code 1 if one differs."),
+    ] = False,
+    show: Annotated[str, typer.Option("--show", help="Print the folded state of this service (queue or placer).")] = "",
+    output: Output = Format.table,
+) -> None:
+    """Fold the log to a sequence with the services' own code and print what it amounts to.
+
+    fairlead replay --to 40213
+
+    fairlead replay --check
+    """
+    from fairlead_replay.compare import compare_live, fold_export, fold_live
+
+    folder = (data or state.default_data()).absolute()
+    compared: list[Any] = []
+    with _translated():
+        if not nats and is_export(folder):
+            if check:
+                raise Refused("--check needs live services; an exported log has none")
+            cluster = fold_export(folder, to)
+        else:
+            with bus_url(folder, nats) as url:
+                cluster = asyncio.run(_with_bus(url, lambda bus: fold_live(bus, to)))
+                if check:
+                    compared = asyncio.run(_with_bus(url, compare_live))
+    if show:
+        cores = cluster.cores()
+        if show not in cores:
+            raise Refused(f'--show: expected one of {", ".join(cores)}, found "{show}"')
+        render.write(cores[show].snapshot().decode() + "\n")
+        return
+    document: dict[str, Any] = {
+        "sequence": cluster.sequence,
+        "at_ns": cluster.at_ns,
+        "state_sha256": cluster.state_hashes(),
+    }
+    if check:
+        document["compared"] = [{**c._asdict(), "equal": c.equal} for c in compared]
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(document, output))
+    else:
+        render.write(
+            render.fields(
+                [
+                    ("sequence", str(cluster.sequence)),
+                    *summary(cluster),
+                    *((f"{w} state", h) for w, h in cluster.state_hashes().items()),
+                ]
+            )
+        )
+        for one in compared:
+            render.write(
+                f"{one.what}: {'equal' if one.equal else 'DIFFERS'} at {one.sequence} {one.message}".rstrip() + "\n"
+            )
+    if any(not one.equal for one in compared):
+        raise typer.Exit(1)
+
+
+def summary(cluster: "Cluster") -> list[tuple[str, str]]:
+    """What a folded cluster amounts to, in words: when, which jobs, which nodes, which queues."""
+    if not cluster.at_ns:
+        return []
+    queue, nodes = cluster.queue.state, cluster.placer.state.nodes.values()
+    jobs = Counter([*(job.state for job in queue.jobs.values()), *queue.finished.values()])
+    gpus = sum(len(node.inventory.gpus) for node in nodes)
+    return [
+        ("at", datetime.fromtimestamp(cluster.at_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")),
+        ("jobs", ", ".join(f"{jobs[state]} {state}" for state in STATES if jobs[state]) or "none"),
+        ("nodes", f"{len(nodes)} with {gpus} GPUs"),
+        ("queues", ", ".join(sorted(queue.queues))),
+        ("more", f"fairlead why ID --at {cluster.sequence}"),
+    ]
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """The bus's and the reader's failures as errors of the command line."""
+    try:
+        yield
+    except LogDamaged as error:
+        raise FairleadError(f"DAMAGED: {error}") from error
+    except BusError as error:
+        raise Unreachable(str(error)) from error
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise FairleadError(str(error)) from error
+
+
+async def _with_bus[T](url: str, work: Callable[[Bus], Awaitable[T]]) -> T:
+    from fairlead_bus.nats_bus import connect
+
+    bus = await connect(url, name="replay")
+    try:
+        return await work(bus)
+    finally:
+        await bus.close()

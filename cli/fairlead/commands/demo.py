@@ -1,0 +1,143 @@
+"""`demo`: the stack, the story, the table, the verdict."""
+
+import contextlib
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead import demo_story, render
+from fairlead.client import Client
+from fairlead.commands.options import OPEN_STATES, Output
+from fairlead.commands.stack import say
+from fairlead.demo import NODES, play, size
+from fairlead.demo_story import Told
+from fairlead.errors import FairleadError
+from fairlead.render import Column, Format
+from fairlead.stack.local import Options, Stack
+
+END_S = 15.0
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory and say where it is.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Watch a small team's morning on four simulated 8-GPU nodes; ends by itself.
+
+    Exit code 0: everything came out as it must, and the log verifies; 1: something did not, and which.
+
+    fairlead demo
+    """
+    # Services are sessions of their own: whoever ends the demo, they must be stopped on the way out.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began = time.monotonic()
+    with _data(keep) as data:
+        stack = Stack(Options(data, nodes=NODES, port=0), say if output is Format.table else lambda what, text: None)
+        wrong = _run(stack, output)
+        if stack.crashed():
+            wrong.append(f"had to be started again: {', '.join(stack.crashed())}")
+    if output is Format.table:
+        _verdict(wrong, time.monotonic() - began, data if keep else None)
+    if wrong:
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _data(keep: bool) -> Iterator[Path]:
+    """A data directory of its own, gone afterwards unless kept."""
+    folder = Path(tempfile.mkdtemp(prefix="fairlead-demo-"))
+    try:
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(stack: Stack, output: Format) -> list[str]:
+    """Start, play, check, stop. What is wrong, one line each."""
+    from fairlead_replay.audit import verify_url
+
+    say_it = say if output is Format.table else lambda what, text: None
+    try:
+        stack.up()
+        with Client(stack.url, user="demo") as client:
+            told, wrong, gang_output = play(client, say_it)
+        verdict = verify_url(stack.nats_url)
+    except FairleadError as error:
+        return [str(error)]
+    finally:
+        _end_jobs(stack)
+        stack.down()
+    if not verdict.ok:
+        wrong.append(f"audit verify: sequence {verdict.first_bad}: {verdict.what}")
+    _print(
+        told,
+        gang_output,
+        output,
+        f"{verdict.commits} commits, {verdict.events} events, every hash and every move checked" if verdict.ok else "",
+    )
+    return wrong
+
+
+def _end_jobs(stack: Stack) -> None:
+    """A demo that was broken off must not leave its jobs' processes behind, which a stack's end spares."""
+    with contextlib.suppress(FairleadError), Client(stack.url, user="demo") as client:
+        left = [job.id for job in client.jobs(state=OPEN_STATES).items] if client.ready() else []
+        for job_id in left:
+            with contextlib.suppress(FairleadError):
+                client.cancel(job_id)
+        client.wait(left, timeout_s=END_S)
+
+
+def _print(told: dict[str, Told], gang_output: str, output: Format, audit: str) -> None:
+    if output is not Format.table:
+        render.write(render.document([_document(one) for one in told.values()], output))
+        return
+    columns = [Column(head, lambda row: row) for head in ("JOB", "NAME", "SIZE", "QUEUE", "OUTCOME", "WHERE", "WHAT")]
+    rows = [
+        [
+            one.job.id if one.job else "-", one.part.spec["name"], size(one.part.spec), one.part.spec["queue"],
+            demo_story.outcome(one), ",".join(one.job.nodes) if one.job else "", one.part.told,
+        ]
+        for one in told.values()
+    ]  # fmt: skip
+    render.write("\n" + render.table(rows, columns) + "\n")
+    for one in told.values():
+        if one.waited[1] and one.job:
+            render.write(f"why       job {one.job.id} {one.part.spec['name']} waited: {one.waited[1]}\n")
+        if one.refusal[1]:
+            render.write(f"why       {one.part.spec['name']} was refused: {one.refusal[1]}\n")
+    for line in gang_output.splitlines()[:4]:
+        render.write(f"output    {line}\n")
+    if audit:
+        render.write(f"audit     {audit}\n")
+
+
+def _document(one: Told) -> dict[str, object]:
+    return {
+        "key": one.part.key, "outcome": demo_story.outcome(one), "job": one.job,
+        "waited": one.waited[1], "refused": one.refusal[1],
+    }  # fmt: skip
+
+
+def _verdict(wrong: list[str], seconds: float, kept: Path | None) -> None:
+    if wrong:
+        render.note(f"error: the demo did not come out as it must: {wrong[0]}")
+        for line in wrong[1:]:
+            render.note(f"       {line}")
+        render.note("hint: fairlead doctor; fairlead demo --keep keeps the logs")
+    else:
+        say("result", f"as expected, {seconds:.0f} s; GPUs were simulated, processes were real")
+    if kept is not None:
+        say("data", f"{kept} (logs in logs/; fairlead audit verify --data {kept})")
+    if not wrong:
+        say(
+            "try next",
+            'fairlead up | fairlead submit --gpus 2 -- env | fairlead why last | fairlead top | fairlead sql "FROM events LIMIT 5"',
+        )

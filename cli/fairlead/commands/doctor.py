@@ -1,0 +1,219 @@
+"""`doctor`: what this machine has and lacks, each with one cause and one fix."""
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from fairlead import render
+from fairlead.client import Client
+from fairlead.commands.options import Output
+from fairlead.errors import FairleadError
+from fairlead.render import Column, Format
+from fairlead.stack import nats_server, state
+
+DISK_LEAST_GIB = 2
+FSYNC_ROUNDS = 20
+FSYNC_SLOW_MS = 5.0
+DOCKER_SOCKET = Path("/var/run/docker.sock")
+
+
+class Finding(NamedTuple):
+    """One look: `ok` (fine), `note` (missing, but only wanted by some), `bad` (nothing works without)."""
+
+    what: str
+    verdict: str
+    found: str
+    fix: str = ""
+
+
+def doctor(
+    data: Annotated[Path | None, typer.Option("--data", help="Data directory to look at.", show_default=False)] = None,
+    port: Annotated[int, typer.Option("--port", help="HTTP port that `up` would use.")] = 8080,
+    output: Output = Format.table,
+) -> None:
+    """Look at this machine: exit code 0 when a cluster can run here, 1 otherwise.
+
+    fairlead doctor
+    """
+    folder = (data or state.default_data()).absolute()
+    looks: tuple[Callable[[], Finding], ...] = (
+        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder)
+    )  # fmt: skip
+    findings = [look() for look in looks]
+    if output in (Format.json, Format.yaml):
+        render.write(render.document([finding._asdict() for finding in findings], output))
+    elif output is Format.names:
+        render.write("".join(f"{f.what}\n" for f in findings if f.verdict == "bad"))
+    else:
+        columns = [
+            Column("WHAT", lambda f: f),
+            Column("", lambda f: f),
+            Column("FOUND", lambda f: f),
+            Column("FIX", lambda f: f),
+        ]
+        render.write(render.table([[f.what, f.verdict, f.found, f.fix or " "] for f in findings], columns))
+    if any(finding.verdict == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info >= (3, 12):  # noqa: UP036 -- pip may have been told to ignore it
+        return Finding("python", "ok", f"{version} at {sys.executable}")
+    return Finding("python", "bad", version, "install Python 3.12 or newer")
+
+
+def _nats() -> Finding:
+    try:
+        found = nats_server.find()
+    except FairleadError as error:
+        return Finding("nats-server", "bad", str(error), error.hint)
+    if found.kind == "external":
+        return Finding("nats-server", "ok", found.note)
+    return Finding("nats-server", "note" if found.note else "ok", f"{found.version} ({found.kind})", found.note)
+
+
+def _docker() -> Finding:
+    """The engine is asked over its own socket: the `docker` program may be there without one."""
+    host = os.environ.get("DOCKER_HOST", "")
+    path = Path(host.removeprefix("unix://")) if host.startswith("unix://") else DOCKER_SOCKET
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(2.0)
+            connection.connect(str(path))
+            connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            answer = connection.recv(4096).decode("latin-1")
+    except OSError as error:
+        return Finding(
+            "docker",
+            "note",
+            f"no engine at {path}: {error.strerror or error}",
+            "only --runtime docker needs it: start dockerd",
+        )
+    version = next(
+        (line.partition(":")[2].strip() for line in answer.splitlines() if line.lower().startswith("api-version")), "?"
+    )
+    return Finding("docker", "ok", f"engine at {path}, API {version}")
+
+
+def _driver() -> Finding:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return Finding(
+            "nvidia driver", "note", "no nvidia-smi found", "GPUs are simulated; for real ones install NVIDIA's driver"
+        )
+    try:
+        done = subprocess.run(
+            [program, "--query-gpu=name,driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("nvidia driver", "note", f"nvidia-smi does not answer: {error}", "reload the driver or reboot")
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return Finding(
+            "nvidia driver",
+            "note",
+            (done.stdout + done.stderr).strip().splitlines()[0][:120],
+            "reload the driver or reboot",
+        )
+    return Finding("nvidia driver", "ok", f"{len(lines)} GPUs: {lines[0]}")
+
+
+def _port(port: int, folder: Path) -> Finding:
+    if nats_server.is_free(port):
+        return Finding("port", "ok", f"{port} is free")
+    there = state.load(folder)
+    if there is not None and there.url.endswith(f":{port}") and state.lives(there.supervisor):
+        return Finding("port", "ok", f"{port} is used by the stack on {folder}")
+    return Finding(
+        "port", "note", f"{port} is taken by another program", f"fairlead up --port {nats_server.free_port()}"
+    )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.is_dir())
+
+
+def _disk(folder: Path) -> Finding:
+    free_gib = shutil.disk_usage(_existing(folder)).free / 2**30
+    found = f"{free_gib:.1f} GiB free for {folder}"
+    return (
+        Finding("disk", "ok", found)
+        if free_gib >= DISK_LEAST_GIB
+        else Finding("disk", "bad", found, f"free at least {DISK_LEAST_GIB} GiB, or use another --data")
+    )
+
+
+def _fsync(folder: Path) -> Finding:
+    """Every stored message waits for one fsync, so this is what bounds a bus on this disk."""
+    path = _existing(folder) / f".fairlead-fsync-{os.getpid()}"
+    times: list[float] = []
+    try:
+        with path.open("wb") as file:
+            for _ in range(FSYNC_ROUNDS):
+                file.write(b"x" * 512)
+                file.flush()
+                began = time.perf_counter()
+                os.fsync(file.fileno())
+                times.append((time.perf_counter() - began) * 1000)
+    except OSError as error:
+        return Finding(
+            "data directory", "bad", f"{path.parent} cannot be written: {error.strerror}", "use another --data"
+        )
+    finally:
+        path.unlink(missing_ok=True)
+    median = sorted(times)[len(times) // 2]
+    slow = "a local SSD makes submits faster" if median > FSYNC_SLOW_MS else ""
+    return Finding("fsync", "note" if slow else "ok", f"median {median:.2f} ms", slow)
+
+
+def _clock() -> Finding:
+    """Whether the kernel believes its clock to be synchronised; unknown is said to be unknown."""
+    program = shutil.which("timedatectl")
+    if program is None:
+        return Finding(
+            "clock",
+            "note",
+            f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}; no timedatectl to ask",
+            "run an NTP client when using several machines",
+        )
+    done = subprocess.run(
+        [program, "show", "-p", "NTPSynchronized", "--value"], capture_output=True, text=True, timeout=5, check=False
+    )
+    if done.stdout.strip() == "yes":
+        return Finding("clock", "ok", "synchronised")
+    return Finding(
+        "clock", "note", "not synchronised, or nobody knows", "run an NTP client when using several machines"
+    )
+
+
+def _stack(folder: Path) -> Finding:
+    there = state.load(folder)
+    if there is None:
+        return Finding("stack", "ok", f"none on {folder}")
+    if not state.lives(there.supervisor):
+        return Finding(
+            "stack", "note", f"what is noted in {folder / state.FILE} no longer runs", "fairlead down, or fairlead up"
+        )
+    with Client(there.url) as client:
+        ready = client.ready()
+    return Finding(
+        "stack",
+        "ok" if ready else "bad",
+        f"{there.url} {'ready' if ready else 'does not answer'}",
+        "" if ready else f"see {folder / 'logs'}",
+    )

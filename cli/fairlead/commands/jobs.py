@@ -1,0 +1,213 @@
+"""`jobs show why logs wait cancel hold release`: what became of jobs, and their reins."""
+
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from fairlead import columns, render
+from fairlead.client import Client
+from fairlead.commands.options import Id, Ids, Output, Timeout, connect, pick
+from fairlead.commands.submit import exit_code
+from fairlead.errors import FairleadError
+from fairlead.render import Format
+from fairlead_schemas import quantities
+from fairlead_schemas.api import Job, Node, Page
+
+
+def jobs(
+    state: Annotated[str, typer.Option("--state", help="Only jobs in this state (running, queued, failed, …).")] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Only this queue.")] = "",
+    user: Annotated[str, typer.Option("--user", "-u", help='Only this user ("me": yours).')] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most this many (0: all).")] = 0,
+    output: Output = Format.table,
+) -> None:
+    """List jobs.
+
+    fairlead jobs --state running
+
+    fairlead jobs -u me -o json
+    """
+    with connect() as client:
+        page = client.jobs(state=state, queue=queue, user=client.user if user == "me" else user, limit=limit)
+    render.write(
+        render.page(
+            page,
+            columns.JOBS,
+            lambda j: f"job/{j.id}",
+            output,
+            empty="no such jobs" if state or queue or user else "no jobs; try: fairlead submit -- echo hello",
+        )
+    )
+
+
+def show(ids: Ids, output: Output = Format.table) -> None:
+    """Show everything about jobs.
+
+    fairlead show last
+
+    fairlead show 812 -o yaml
+    """
+    with connect() as client:
+        found = [client.job(job_id) for job_id in pick(client, ids)]
+        as_facts = output is Format.wide or (output is Format.table and len(found) == 1)
+        nodes = client.nodes().items if as_facts and any(job.nodes for job in found) else []
+    if as_facts:
+        played = {node.id: played_how(node) for node in nodes}
+        render.write("\n".join(render.fields(_facts(job, played)) for job in found))
+    else:
+        _write(found, output)
+
+
+def _write(found: list[Job], output: Format) -> None:
+    """One job as its document, several as the API's list."""
+    if len(found) == 1 and output in (Format.json, Format.yaml):
+        render.write(render.document(found[0], output))
+        return
+    page = Page(items=found, next=None, sequence=min((job.sequence for job in found), default=0))
+    render.write(render.page(page, columns.JOBS, lambda j: f"job/{j.id}", output))
+
+
+def played_how(node: Node) -> str:
+    """What is not real about a run on this node; "" where everything is."""
+    if node.runtime == "hollow":
+        return " (hollow: nothing really ran)"
+    return " (simulated)" if node.simulated else ""
+
+
+def _on(job: Job, node: str, played: dict[str, str]) -> str:
+    gpus = len(job.gpus.get(node, []))
+    if not gpus and "hollow" not in played.get(node, ""):
+        return node
+    return f"{node} {gpus} GPU{'' if gpus == 1 else 's'}{played.get(node, '')}"
+
+
+def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
+    where = "; ".join(_on(job, node, played) for node in job.nodes)
+    return [
+        ("job", job.id), ("name", job.name), ("state", job.state), ("why", job.reason.message if job.reason else ""),
+        ("kind", job.kind), ("queue", job.queue), ("user", job.user), ("project", job.project),
+        ("priority", str(job.priority)), ("attempt", str(job.attempt)), ("where", where),
+        ("exit", columns.ended_how(job).removeprefix("exit ")), ("message", job.message),
+        ("elements", ", ".join(f"{count} {state}" for state, count in (job.array or {}).items() if count)),
+        ("submitted", job.submitted_at), ("started", job.started_at or ""), ("ended", job.ended_at or ""),
+        ("run time", columns.elapsed(job) if job.started_at else ""), ("as of sequence", str(job.sequence)),
+        ("spec", msgspec.json.format(bytes(job.spec), indent=0).decode()),
+    ]  # fmt: skip
+
+
+def why(
+    ids: Ids,
+    at: Annotated[str, typer.Option("--at", help="At this log sequence or RFC 3339 time instead of now.")] = "",
+    output: Output = Format.table,
+) -> None:
+    """Say why a job is where it is: one reason, its evidence, the next step.
+
+    fairlead why last
+
+    fairlead why 812 --at 40213
+    """
+    with connect() as client:
+        answers = [client.why(job_id, at=at) for job_id in pick(client, ids)]
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(answers[0] if len(answers) == 1 else answers, output))
+    elif output is Format.names:
+        render.write("".join(f"{(answer.get('reason') or {}).get('code', '')}\n" for answer in answers))
+    else:
+        render.write("\n".join(render.fields(why_facts(answer)) for answer in answers))
+
+
+def why_facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    """The lines of one `why`: the sentence first, then the numbers, then the next step."""
+    reason = answer.get("reason") or {}
+    detail = dict(reason.get("detail") or {})
+    following = detail.pop("next", "")
+    evidence = ", ".join(f"{name} {value}" for name, value in detail.items())
+    return [
+        ("job", f"{answer.get('id') or answer.get('job', '')}  {answer.get('state', '')}".rstrip()),
+        ("why", reason.get("message", "")), ("evidence", evidence), ("next", str(following)),
+        ("as of", f"sequence {answer.get('sequence', '')}"),
+    ]  # fmt: skip
+
+
+def logs(
+    job: Id,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    rank: Annotated[int | None, typer.Option("--rank", help="Only this rank of a gang.", show_default=False)] = None,
+    attempt: Annotated[int | None, typer.Option("--attempt", help="An earlier attempt.", show_default=False)] = None,
+) -> None:
+    """Print a job's output.
+
+    fairlead logs -f last
+
+    fairlead logs 812 --rank 1
+    """
+    with connect() as client:
+        for job_id in pick(client, [job]):
+            for piece in client.logs(job_id, follow=follow, rank=rank, attempt=attempt):
+                sys.stdout.buffer.write(piece)
+                sys.stdout.buffer.flush()
+
+
+def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None:
+    """Wait until jobs have ended; exit with the first failure's own code (0: all succeeded).
+
+    fairlead wait last --timeout 10m
+    """
+    timeout_s = quantities.parse_duration(timeout) / quantities.SECOND_NS if timeout else None
+    with connect() as client:
+        ended = client.wait(pick(client, ids), timeout_s=timeout_s)
+    _write(ended, output)
+    raise typer.Exit(exit_code(ended))
+
+
+def cancel(ids: Ids, output: Output = Format.table) -> None:
+    """End jobs, waiting or running (an array with all its elements).
+
+    fairlead cancel 812
+
+    fairlead cancel all
+    """
+    _each(ids, Client.cancel, "asked to end", output)
+
+
+def hold(ids: Ids, output: Output = Format.table) -> None:
+    """Keep waiting jobs from starting.
+
+    fairlead hold last
+    """
+    _each(ids, Client.hold, "held", output)
+
+
+def release(ids: Ids, output: Output = Format.table) -> None:
+    """End a hold.
+
+    fairlead release 812
+    """
+    _each(ids, Client.release, "released", output)
+
+
+def _each(words: list[str], verb: Callable[[Client, str], dict[str, Any]], done: str, output: Format) -> None:
+    """Carry a verb out on every job, even when one refuses; the first refusal decides the exit code."""
+    answers: list[dict[str, Any]] = []
+    failures: list[FairleadError] = []
+    with connect() as client:
+        chosen = pick(client, words)
+        if not chosen:
+            render.note(f"none of your jobs is open; nothing {done}")
+        for job_id in chosen:
+            try:
+                answers.append(verb(client, job_id))
+            except FairleadError as error:
+                failures.append(error)
+                continue
+            if output in (Format.table, Format.wide, Format.names):
+                render.write(f"job/{job_id}\n" if output is Format.names else f"{job_id} {done}\n")
+    if output in (Format.json, Format.yaml) and answers:
+        render.write(render.document(answers[0] if len(answers) == 1 else answers, output))
+    for failure in failures[1:]:
+        render.note(f"error: {failure}")
+    if failures:
+        raise failures[0]

@@ -1,0 +1,92 @@
+"""Options that many verbs share, the connection that they use, and what `last`, `all` and TAB stand for.
+
+The gateway is the one of --url or FAIRLEAD_URL, else the local stack of this data directory, else port 8080 here.
+"""
+
+import os
+from typing import Annotated
+
+import typer
+
+from fairlead import job_ids
+from fairlead.client import Client
+from fairlead.errors import FairleadError
+from fairlead.render import Format
+from fairlead.stack import state
+from fairlead_schemas.lifecycle import END_STATES, STATES
+
+#: Every state of a job that has not ended, as the API takes them.
+OPEN_STATES = ",".join(state for state in STATES if state not in END_STATES)
+#: Jobs offered for completion, newest first.
+COMPLETIONS_MAX = 50
+
+type JobIds = list[str]
+
+
+def connect() -> Client:
+    """A client for the cluster that the environment or the local stack names. Close it (or use `with`)."""
+    url = os.environ.get("FAIRLEAD_URL", "")
+    if not url:
+        there = state.load(state.default_data())
+        url = there.url if there is not None and state.lives(there.supervisor) else ""
+    return Client(url)
+
+
+def complete_job(incomplete: str) -> list[tuple[str, str]]:
+    """Job ids for TAB, with their names; nothing when the cluster cannot be asked."""
+    try:
+        with connect() as client:
+            jobs = client.jobs(limit=COMPLETIONS_MAX).items
+    except FairleadError:
+        return []
+    words = [(job.id, f"{job.name} {job.state}") for job in jobs]
+    return [
+        word
+        for word in [*words, ("last", "your newest job"), ("all", "all your open jobs")]
+        if word[0].startswith(incomplete)
+    ]
+
+
+def complete_node(incomplete: str) -> list[str]:
+    """Node ids for TAB."""
+    try:
+        with connect() as client:
+            return [node.id for node in client.nodes().items if node.id.startswith(incomplete)]
+    except FairleadError:
+        return []
+
+
+def pick(client: Client, words: list[str]) -> list[str]:
+    """Job ids for what somebody typed. `last` is their newest job, `all` all of theirs that have not ended."""
+
+    def mine() -> list[str]:
+        jobs = [job for job in client.jobs(user=client.user).items if job.state not in END_STATES and "_" not in job.id]
+        return sorted((job.id for job in jobs), key=int)
+
+    def newest() -> str | None:
+        # Elements of older arrays may stand before the newest job; the number of the job decides.
+        ids = [int(job.id.partition("_")[0]) for job in client.jobs(user=client.user, limit=COMPLETIONS_MAX).items]
+        return str(max(ids)) if ids else None
+
+    return job_ids.expand(words, last=newest, everything=mine)
+
+
+Output = Annotated[
+    Format, typer.Option("--output", "-o", help="table, wide, json, yaml or name; JSON is the API's own shape.")
+]
+Ids = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ID…", help="812, 812_3, 812[0-3], 1-3, last or all.", autocompletion=complete_job, show_default=False
+    ),
+]
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="812, 812_3 or last.", autocompletion=complete_job, show_default=False)
+]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_node, show_default=False)]
+Timeout = Annotated[
+    str,
+    typer.Option(
+        "--timeout", help='Give up waiting after this long ("90s", "1h 30m"); exit code 124.', show_default=False
+    ),
+]

@@ -1,0 +1,135 @@
+"""Hidden aliases in Slurm's words, with Slurm's column order: `squeue sinfo sbatch scancel sacct`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead import columns, jobfile, render, sbatch, sbatch_directives
+from fairlead.commands import jobs as jobs_verbs
+from fairlead.commands.options import OPEN_STATES, Ids, Output, connect
+from fairlead.commands.submit import read_script, send, with_products
+from fairlead.errors import Refused
+from fairlead.render import Format
+from fairlead_schemas.api import Node
+from fairlead_schemas.lifecycle import END_STATES
+
+
+def squeue(
+    user: Annotated[str, typer.Option("--user", "-u")] = "",
+    me: Annotated[bool, typer.Option("--me")] = False,
+    partition: Annotated[str, typer.Option("--partition", "-p")] = "",
+    output: Output = Format.table,
+) -> None:
+    """List open jobs as squeue does (fairlead jobs)."""
+    with connect() as client:
+        page = client.jobs(state=OPEN_STATES, queue=partition, user=client.user if me else user)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(page, output))
+    else:
+        render.write(
+            render.table(
+                [[c.text(job) for c in columns.SQUEUE] for job in page.items if not columns.is_spent_array(job)],
+                columns.SQUEUE,
+            )
+        )
+
+
+def sinfo(output: Output = Format.table) -> None:
+    """List nodes as sinfo does (fairlead nodes)."""
+    with connect() as client:
+        page = client.nodes()
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(page, output))
+        return
+    groups: dict[str, list[str]] = {}
+    for node in page.items:
+        groups.setdefault(columns.slurm_node_state(node), []).append(_id(node))
+    rows = [("all*", state, names) for state, names in sorted(groups.items())]
+    render.write(render.table([[c.text(row) for c in columns.SINFO] for row in rows], columns.SINFO))
+
+
+def _id(node: Node) -> str:
+    return node.id
+
+
+def sacct(
+    user: Annotated[str, typer.Option("--user", "-u")] = "",
+    output: Output = Format.table,
+) -> None:
+    """List jobs, ended ones too, as sacct does (fairlead jobs)."""
+    with connect() as client:
+        page = client.jobs(user=user)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(page, output))
+        return
+    rows = sorted(page.items, key=lambda job: (int(job.id.partition("_")[0]), job.state in END_STATES, job.id))
+    render.write(render.table([[c.text(job) for c in columns.SACCT] for job in rows], columns.SACCT))
+
+
+def scancel(ids: Ids) -> None:
+    """End jobs (fairlead cancel)."""
+    jobs_verbs.cancel(ids, Format.names)
+
+
+def sbatch_verb(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[OPTIONS] SCRIPT [ARGUMENTS]", show_default=False)
+    ] = None,
+) -> None:
+    """Submit a batch script with sbatch's own options (fairlead submit).
+
+    fairlead sbatch --nodes=2 --gres=gpu:8 train.sh
+
+    fairlead sbatch --wrap "python train.py"
+    """
+    own, script, arguments, wrap, wait = split(words or [])
+    options, remarks = sbatch.parse_options(own)
+    flags = sbatch_directives.translate(options)
+    if wrap:
+        loaded = jobfile.Loaded([{"name": "wrap", "command": ["/bin/sh", "-c", wrap]}], [])
+    elif script == "":
+        loaded = jobfile.load(sys.stdin.read(jobfile.FILE_BYTES_MAX + 1), name="sbatch", arguments=[])
+    else:
+        loaded = jobfile.load(read_script(Path(script)), name=Path(script).name, arguments=arguments)
+    for note in [*loaded.notes, *remarks, *flags.notes]:
+        render.note(f"warning: {note}")
+    with connect() as client:
+        job = with_products(
+            {"workdir": str(Path.cwd()), **jobfile.merge(loaded.jobs[0], flags.job)}, client, offline_ok=False
+        )
+        send(
+            client,
+            [job],
+            key="",
+            wait=wait,
+            timeout="",
+            dry_run=False,
+            output=Format.table,
+            words="Submitted batch job ",
+        )
+
+
+def split(words: list[str]) -> tuple[list[str], str, list[str], str, bool]:
+    """(options, script, its arguments, --wrap's text, --wait): options end at the script."""
+    own: list[str] = []
+    wrap, wait = "", False
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--wrap" and rest:
+            wrap = rest.pop(0)
+        elif word.startswith("--wrap="):
+            wrap = word.partition("=")[2]
+        elif word in ("--wait", "-W"):
+            wait = True
+        elif word == "--parsable":
+            continue
+        else:
+            own.append(word)
+            if sbatch.wants_value(word) and rest:
+                own.append(rest.pop(0))
+    if wrap and rest:
+        raise Refused(f'expected either --wrap or a script, found both ("{rest[0]}")')
+    return own, rest[0] if rest else "", rest[1:], wrap, wait

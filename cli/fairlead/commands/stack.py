@@ -1,0 +1,213 @@
+"""`up` and `down`: a whole Fairlead on this machine."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead import render
+from fairlead.client import Client
+from fairlead.commands.options import Output
+from fairlead.errors import FairleadError, NotFound, Refused
+from fairlead.render import Format
+from fairlead.stack import state
+from fairlead.stack.local import READY_S, Options, Stack, end_leftovers
+from fairlead.stack.processes import end_pid
+from fairlead_schemas.api import Job
+
+RUNTIMES = ("process", "docker", "hollow")
+#: A stack stops its groups one after the other; each may take as long as `processes.STOP_S`.
+DOWN_S = 60.0
+JOBS_END_S = 60.0
+
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="Data directory.  [default: $FAIRLEAD_DATA or ./.fairlead]", show_default=False),
+]
+
+
+def up(
+    nodes: Annotated[int, typer.Option("--nodes", min=0, max=5000, help="Simulated nodes.")] = 4,
+    profile: Annotated[str, typer.Option("--profile", help="Hardware that they play.")] = "dgx-a100",
+    runtime: Annotated[
+        str, typer.Option("--runtime", help="process, docker, or hollow (nothing is really run).")
+    ] = "process",
+    data: Data = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="HTTP port (0: any free one).")] = 8080,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once it is ready; `fairlead down` ends it.")
+    ] = False,
+) -> None:
+    """Start a cluster on this machine: bus, services, nodes. Ctrl-C stops it; jobs' processes live on.
+
+    fairlead up
+
+    fairlead up --detach --data /srv/fairlead
+
+    fairlead up --runtime hollow --nodes 500
+    """
+    if runtime not in RUNTIMES:
+        raise Refused(f'--runtime: expected one of {", ".join(RUNTIMES)}, found "{runtime}"')
+    options = Options((data or state.default_data()).absolute(), nodes, profile, runtime, port)
+    if detach:
+        _up_detached(options)
+    else:
+        _up_here(options)
+
+
+def say(what: str, text: str) -> None:
+    """One line of progress."""
+    render.write(f"{what:<9} {text}\n")
+
+
+def _up_here(options: Options) -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: _interrupt(ended))
+    stack = Stack(options, say)
+    try:
+        stack.up()
+        if options.data != state.default_data():
+            # Without it no other command would find this stack.
+            say("first", f"export FAIRLEAD_DATA={shlex.quote(str(options.data))}")
+        say("next", f"fairlead submit -- echo hello | fairlead why last | fairlead top | open {stack.url}")
+        # A wait without timeout would keep Python from running the signal's handler on some systems.
+        while not ended.wait(1.0):
+            pass
+    except _Interrupted:
+        pass
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    killed = stack.down()
+    say("down", "stopped; jobs' processes live on and are taken up again by the next `fairlead up` on this data")
+    if killed:
+        say("note", f"had to be killed: {', '.join(killed)}")
+
+
+class _Interrupted(BaseException):
+    """A signal came while the stack was starting."""
+
+
+def _interrupt(ended: threading.Event) -> None:
+    if ended.is_set():
+        return
+    ended.set()
+    raise _Interrupted
+
+
+def _up_detached(options: Options) -> None:
+    """The same command without --detach, in a session of its own; its progress lines are repeated here."""
+    logs = options.data / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    words = [
+        "up",
+        "--nodes",
+        options.nodes,
+        "--profile",
+        options.profile,
+        "--runtime",
+        options.runtime,
+        "--data",
+        options.data,
+        "--port",
+        options.port,
+    ]
+    path = logs / "up.log"
+    with path.open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "fairlead", *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    deadline, shown = time.monotonic() + 2 * READY_S, 0
+    while True:
+        code = child.poll()
+        text = path.read_text(errors="replace")
+        complete = text[: text.rfind("\n") + 1]
+        render.write(complete[shown:]) if code is None else None
+        shown = len(complete)
+        if code is not None:
+            raise FairleadError(
+                text.strip().removeprefix("error: ") or f"it ended with code {code}",
+                hint="" if "\nhint: " in text else f"see {logs}",
+            )
+        there = state.load(options.data)
+        if there is not None and there.ready and there.supervisor.pid == child.pid and "\nnext" in complete:
+            return
+        if time.monotonic() > deadline:
+            child.terminate()
+            raise FairleadError("it did not become ready in time", hint=f"see {logs}")
+        time.sleep(0.05)
+
+
+def down(
+    data: Data = None,
+    jobs: Annotated[bool, typer.Option("--jobs", help="End running jobs, too.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Stop the cluster on this machine. Running jobs go on, unless --jobs; the data stays.
+
+    fairlead down
+
+    fairlead down --jobs --data /srv/fairlead
+    """
+    folder = (data or state.default_data()).absolute()
+    there = state.load(folder)
+    if there is None:
+        raise NotFound(f"no stack runs on {folder}", hint="fairlead up")
+    running = _running(there.url)
+    if jobs and running is not None:
+        _end_jobs(there.url, running)
+        running = []
+    if not state.lives(there.supervisor):
+        ended = end_leftovers(folder)
+        message = f"its supervisor was gone; ended {', '.join(ended) or 'nothing'}"
+    else:
+        by_itself = end_pid(there.supervisor.pid, lambda: state.lives(there.supervisor), DOWN_S)
+        if not by_itself:
+            end_leftovers(folder)
+        message = "stopped" if by_itself else "had to be killed"
+    document = {"data": str(folder), "stopped": True, "jobs_left_running": [job.id for job in running or []]}
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(document, output))
+        return
+    say("down", message)
+    if running is None:
+        say("jobs", "the gateway did not answer; what runs was left alone")
+    elif running:
+        say(
+            "jobs",
+            f"{len(running)} still running, left alone: {', '.join(job.id for job in running[:10])}; `fairlead up` takes them up again",
+        )
+
+
+def _running(url: str) -> list[Job] | None:
+    """Jobs that hold nodes; None when the gateway does not answer."""
+    try:
+        with Client(url) as client:
+            if not client.ready():
+                return None
+            return [job for job in client.jobs(state="placed,running,stopping").items if job.nodes]
+    except FairleadError:
+        return None
+
+
+def _end_jobs(url: str, running: list[Job]) -> None:
+    """Cancel by the front door, so that the log says what became of them."""
+    with Client(url) as client:
+        for job in running:
+            try:
+                client.cancel(job.id)
+            except FairleadError as error:
+                render.note(f"{job.id}: {error}")
+        client.wait([job.id for job in running], timeout_s=JOBS_END_S)
+    if running:
+        say("jobs", f"{len(running)} ended")

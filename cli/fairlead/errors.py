@@ -1,0 +1,71 @@
+"""Everything that can go wrong for somebody at the command line, each with its exit code.
+
+Exit codes are a promise to scripts: 2 usage or a refused input, 3 not found, 4 denied, 5 conflict,
+6 unreachable, 124 wait timed out, 1 anything else.
+"""
+
+from fairlead_schemas.api import Problem
+
+
+class FairleadError(Exception):
+    """Something went wrong; `hint` says what to do about it, `problem` is the API's own answer if there was one."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "", problem: Problem | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.problem = problem
+
+
+class Refused(FairleadError):
+    """What was sent cannot be accepted as it is: a field is wrong, or no node could ever run it."""
+
+    exit_code = 2
+
+
+class NotFound(FairleadError):
+    """There is no such job, node or queue."""
+
+    exit_code = 3
+
+
+class Denied(FairleadError):
+    """The token is missing, wrong, or may not do this."""
+
+    exit_code = 4
+
+
+class Conflict(FairleadError):
+    """The state of the thing does not allow this, or the idempotency key was used for something else."""
+
+    exit_code = 5
+
+
+class Unreachable(FairleadError):
+    """The gateway cannot be reached, or cannot answer now."""
+
+    exit_code = 6
+
+
+class WaitTimedOut(FairleadError):
+    """What was waited for did not happen in time."""
+
+    exit_code = 124
+
+
+_BY_STATUS: dict[int, type[FairleadError]] = {
+    400: Refused, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 410: Conflict, 412: Conflict,
+    413: Refused, 415: Refused, 422: Refused, 502: Unreachable, 503: Unreachable, 504: Unreachable,
+}  # fmt: skip
+
+
+def from_problem(problem: Problem) -> FairleadError:
+    """The error of an API answer; its message names every field that the API named."""
+    lines = [problem.detail or problem.title]
+    for error in problem.errors:
+        field, message = error.get("field", ""), error.get("message", "")
+        if message not in lines[0]:
+            lines.append(f"  {field}: {message}" if field else f"  {message}")
+    kind = _BY_STATUS.get(problem.status, FairleadError)
+    return kind("\n".join(lines), hint=problem.hint, problem=problem)

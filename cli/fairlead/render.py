@@ -1,0 +1,135 @@
+"""How answers are printed: table, wide, json, yaml or name. JSON is exactly the API's shape.
+
+Tables are plain aligned text, as `kubectl` prints them, so that `awk` works on them; colour comes only on a
+terminal that wants it, and never carries meaning alone. Start at `Output`; columns are in `columns.py`.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple, TextIO
+
+import msgspec
+import yaml
+from rich.text import Text
+
+from fairlead_schemas.api import Page
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    table = "table"
+    wide = "wide"
+    json = "json"
+    yaml = "yaml"
+    names = "name"
+
+
+class Column(NamedTuple):
+    """One column: its head, how a row gives its text, and whether only `-o wide` shows it."""
+
+    head: str
+    text: Callable[[Any], str]
+    wide: bool = False
+    right: bool = False
+
+
+STATE_COLOURS = {
+    "running": "green", "succeeded": "green", "ready": "green", "failed": "red", "lost": "red", "cancelled": "yellow",
+    "held": "yellow", "cordoned": "yellow", "draining": "yellow", "drained": "yellow", "stopping": "yellow",
+}  # fmt: skip
+
+
+def is_terminal(stream: TextIO | None = None) -> bool:
+    """True when a person reads along."""
+    return (stream or sys.stdout).isatty()
+
+
+def has_colour(stream: TextIO | None = None) -> bool:
+    """True on a terminal unless NO_COLOR is set (no-color.org) or TERM is dumb."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def plain(value: Any) -> Any:
+    """API structs as plain values, byte for byte what the API's JSON decodes to."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def page(
+    answer: Page[Any], columns: Sequence[Column], name: Callable[[Any], str], form: Format, *, empty: str = ""
+) -> str:
+    """A list answer as text."""
+    if form in (Format.json, Format.yaml):
+        return document(answer, form)
+    if form is Format.names:
+        return "".join(f"{name(item)}\n" for item in answer.items)
+    if not answer.items:
+        return empty and f"{empty}\n"
+    return table([[c.text(item) for c in shown(columns, form)] for item in answer.items], shown(columns, form))
+
+
+def shown(columns: Sequence[Column], form: Format) -> list[Column]:
+    """The columns that a format shows."""
+    return [column for column in columns if form is Format.wide or not column.wide]
+
+
+def document(value: Any, form: Format) -> str:
+    """Any answer as JSON (default) or YAML."""
+    if form is Format.yaml:
+        return yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True, width=120)
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def table(rows: Sequence[Sequence[str]], columns: Sequence[Column]) -> str:
+    """Rows under heads, aligned by two blanks; nothing is cut, so a pipe sees everything."""
+    heads = [column.head for column in columns]
+    clean = [[_one_line(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [heads, *clean]) for i in range(len(columns))]
+    lines = [_line(cells, widths, columns) for cells in [heads, *clean]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+    padded = (c.rjust(w) if column.right else c.ljust(w) for c, w, column in zip(cells, widths, columns, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _one_line(text: str) -> str:
+    """Control characters of job names and messages must not steer the reader's terminal."""
+    return "".join(c if c.isprintable() else " " for c in text) or "-"
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> str:
+    """One thing as `label  value` lines; empty values are left out."""
+    kept = [(label, value) for label, value in pairs if value]
+    width = max((len(label) for label, _ in kept), default=0)
+    return "".join(f"{label.ljust(width)}  {value}\n" for label, value in kept)
+
+
+def write(text: str, stream: TextIO | None = None) -> None:
+    """Print prepared text; on a colour terminal, states are coloured and lines cut at its width."""
+    out = stream or sys.stdout
+    if has_colour(out) and text:
+        from rich.console import Console
+
+        console = Console(file=out, highlight=False)
+        for line in text.splitlines():
+            console.print(_coloured(line), no_wrap=True, overflow="ellipsis", crop=True)
+    else:
+        out.write(text)
+    out.flush()
+
+
+def _coloured(line: str) -> Text:
+    text = Text(line)
+    for state, colour in STATE_COLOURS.items():
+        text.highlight_words([f" {state} ", f" {state}\n"], colour)
+    return text
+
+
+def note(text: str) -> None:
+    """A remark for people, on stderr, so that pipes stay clean."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,248 @@
+"""What each of sbatch's options means in a job file. Pure.
+
+A directive that is not followed is a note, never silence: `DIRECTIVES` lists what is followed,
+`NOT_FOLLOWED` what is known and is not; anything else is not known. Start at `translate`.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from fairlead.errors import Refused
+from fairlead.gpu_words import PRODUCT_LABEL
+
+type Fields = dict[str, Any]
+
+
+class Read(NamedTuple):
+    """A job file and the remarks about how it was read."""
+
+    job: Fields
+    notes: list[str]
+
+
+#: Known to Slurm's users, and what to do instead.
+NOT_FOLLOWED = {
+    "output": "output is kept for you: fairlead logs ID",
+    "error": "output is kept for you: fairlead logs ID",
+    "exclusive": "ask for all GPUs and CPUs of a node instead",
+    "dependency": "jobs do not wait for other jobs yet; THIS JOB WILL NOT WAIT",
+    "no-requeue": "a job whose node is lost is always queued again",
+    "qos": "use --partition for the queue",
+    "constraint": "use nodeSelector in a job file",
+    "nodelist": "use nodeSelector in a job file",
+    "exclude": "cordon the node instead",
+    "hold": "fairlead hold ID after the submit",
+    "mail-type": "follow fairlead events instead",
+    "mail-user": "follow fairlead events instead",
+}
+
+
+class _Shape:
+    """What the directives say about size, collected first because each depends on the others."""
+
+    def __init__(self) -> None:
+        self.nodes = 1
+        self.tasks = 0  # in all
+        self.tasks_per_node = 0
+        self.cpus_per_task = 1
+        self.gpus = 0  # in all
+        self.gpus_per_node = 0
+        self.gpus_per_task = 0
+        self.memory = ""
+        self.memory_per_cpu_mib = 0
+        self.memory_per_gpu_mib = 0
+
+
+def translate(options: Iterable[tuple[str, str]]) -> Read:
+    """Job file words for sbatch's options; later ones win. Raises Refused for an unreadable value."""
+    shape = _Shape()
+    job: Fields = {}
+    notes: list[str] = []
+    for key, value in options:
+        follow = DIRECTIVES.get(key)
+        if follow is not None:
+            try:
+                follow(value, job, shape, notes)
+            except ValueError as error:
+                raise Refused(f'--{key}: {error or "not understood"}, found "{value}"') from error
+        elif key in NOT_FOLLOWED:
+            notes.append(f"--{key} is NOT FOLLOWED: {NOT_FOLLOWED[key]}")
+        else:
+            notes.append(f"--{key} is NOT KNOWN here and not followed")
+    _size(shape, job, notes)
+    return Read(job, notes)
+
+
+def _size(shape: _Shape, job: Fields, notes: list[str]) -> None:
+    """Slurm counts some things per task or in all; a job file counts per node."""
+    tasks = shape.tasks_per_node or -(-max(shape.tasks, 1) // shape.nodes)
+    cpus = tasks * shape.cpus_per_task
+    gpus = shape.gpus_per_node or shape.gpus_per_task * tasks
+    if shape.gpus and not gpus:
+        if shape.gpus % shape.nodes:
+            raise Refused(f"--gpus: expected a multiple of --nodes ({shape.nodes}), found {shape.gpus}")
+        gpus = shape.gpus // shape.nodes
+    resources: Fields = {}
+    if gpus:
+        resources["nvidia.com/gpu"] = gpus
+    if cpus > 1:
+        resources["cpu"] = str(cpus)
+    memory_mib = shape.memory_per_cpu_mib * cpus or shape.memory_per_gpu_mib * gpus
+    if shape.memory or memory_mib:
+        resources["memory"] = shape.memory or f"{memory_mib}Mi"
+    if resources:
+        job["resources"] = resources
+    if shape.nodes > 1:
+        job["nodes"] = shape.nodes
+    if tasks > 1:
+        notes.append(
+            f"one process starts per node with the CPUs of its {tasks} tasks; start the tasks yourself (torchrun, mpirun)"
+        )
+
+
+def _whole(value: str) -> int:
+    if not value.isdecimal() or not 0 < int(value) < 1_000_000:
+        raise ValueError("expected a whole number above 0")
+    return int(value)
+
+
+def _set(field: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+        if not value:
+            raise ValueError("expected a value")
+        job[field] = value
+
+    return follow
+
+
+def _count(attribute: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+        setattr(shape, attribute, _whole(value))
+
+    return follow
+
+
+def _nodes(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    least, dash, _ = value.partition("-")
+    shape.nodes = _whole(least)
+    if dash:
+        notes.append(f"--nodes={value}: exactly {least} nodes are asked for")
+
+
+def _gpus(attribute: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
+    """`8` or `a100:8`; the type becomes a node selector, whose short name is resolved at submit."""
+
+    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+        model, _, count = value.rpartition(":")
+        setattr(shape, attribute, _whole(count))
+        if model:
+            job["nodeSelector"] = {PRODUCT_LABEL: model}
+
+    return follow
+
+
+def _gres(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    for item in value.split(","):
+        kind, *rest = item.removeprefix("gres/").removeprefix("gres:").split(":")
+        if kind != "gpu":
+            notes.append(f"--gres={item} is NOT FOLLOWED: only gpu is known")
+        elif rest and not rest[-1].isdecimal():
+            _gpus("gpus_per_node")(f"{':'.join(rest)}:1", job, shape, notes)
+        else:
+            _gpus("gpus_per_node")(":".join(rest) or "1", job, shape, notes)
+
+
+def _memory_mib(value: str) -> int:
+    match = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", value.upper())
+    if match is None:
+        raise ValueError('expected an amount such as "64G" (a plain number is MiB)')
+    kib = int(match[1]) * {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}[match[2]]
+    return -(-kib // 1024)
+
+
+def _memory(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    mib = _memory_mib(value)
+    if mib == 0:
+        notes.append("--mem=0 (all memory of the node) is NOT FOLLOWED: name an amount")
+        return
+    shape.memory = f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
+
+
+def _memory_per(attribute: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+        setattr(shape, attribute, _memory_mib(value))
+
+    return follow
+
+
+_TIME = re.compile(r"(?:(\d+)-(\d+)(?::(\d+))?(?::(\d+))?|(\d+)(?::(\d+))?(?::(\d+))?)\Z")
+
+
+def slurm_seconds(value: str) -> int:
+    """Seconds of Slurm's times: `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`. Raises ValueError."""
+    match = _TIME.match(value)
+    if match is None:
+        raise ValueError('expected a time such as "90" (minutes), "2:00:00" or "1-12"')
+    days, hours, minutes, seconds, first, second, third = (int(part) if part else 0 for part in match.groups())
+    if match[1] is not None:
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if match[7] is not None:
+        return (first * 60 + second) * 60 + third
+    return first * 60 + second
+
+
+def _time(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    if value.upper() in ("UNLIMITED", "INFINITE"):
+        return
+    job["time"] = {**job.get("time", {}), "total": f"{slurm_seconds(value)}s"}
+
+
+def _signal(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    signal, at, seconds = value.rpartition("@")
+    if not at:
+        raise ValueError('expected a signal and seconds such as "TERM@120"')
+    job["time"] = {**job.get("time", {}), "grace": f"{_whole(seconds)}s"}
+    if signal.rpartition(":")[2].upper().removeprefix("SIG") not in ("TERM", "15"):
+        notes.append(f"--signal={value}: the notice is always SIGTERM, {seconds} s before SIGKILL")
+
+
+def _array(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    indexes, percent, at_once = value.partition("%")
+    if not re.fullmatch(r"\d+-\d+", indexes):
+        if not indexes.isdecimal():
+            raise ValueError('expected one range such as "0-7"')
+        indexes = f"{indexes}-{indexes}"
+    job["array"] = indexes
+    if percent:
+        notes.append(f"--array=…%{at_once} is NOT FOLLOWED: the queue's quota bounds how many run at once")
+
+
+def _export(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    for item in value.split(","):
+        name, equals, text = item.partition("=")
+        if equals:
+            job["env"] = {**job.get("env", {}), name: text}
+        elif item != "NONE":
+            notes.append(f"--export={item} is NOT FOLLOWED: write NAME=VALUE; your own environment is not sent")
+
+
+def _begin(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", value):
+        raise ValueError('expected a time such as "2027-01-31T10:00:00+01:00"')
+    job["startAt"] = value
+
+
+def _requeue(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    """Slurm requeues after the loss of a node, not after a failed exit; that is what always happens here."""
+
+
+#: {directive: how it changes the job file}
+DIRECTIVES: dict[str, Callable[[str, Fields, _Shape, list[str]], None]] = {
+    "job-name": _set("name"), "partition": _set("queue"), "account": _set("project"), "chdir": _set("workdir"),
+    "nodes": _nodes, "ntasks": _count("tasks"), "ntasks-per-node": _count("tasks_per_node"),
+    "cpus-per-task": _count("cpus_per_task"), "gres": _gres, "gpus": _gpus("gpus"),
+    "gpus-per-node": _gpus("gpus_per_node"), "gpus-per-task": _gpus("gpus_per_task"),
+    "mem": _memory, "mem-per-cpu": _memory_per("memory_per_cpu_mib"), "mem-per-gpu": _memory_per("memory_per_gpu_mib"),
+    "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _begin, "requeue": _requeue,
+}  # fmt: skip

@@ -1,0 +1,250 @@
+"""A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
+
+    nats-server -> queue, placer, telemetry, gateway -> agents
+
+`plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
+written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from fairlead.client import Client
+from fairlead.errors import Conflict, FairleadError
+from fairlead.stack import nats_server, state
+from fairlead.stack.processes import Spec, Supervisor, end_pid
+
+READY_S = 60.0
+SERVICES = ("queue", "placer", "telemetry", "gateway")
+#: Order of the stop, highest first: nodes stop reporting before the services that listen go.
+GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
+_GROUPS = {"queue": GROUP_WRITERS, "placer": GROUP_WRITERS, "telemetry": GROUP_READERS, "gateway": GROUP_READERS}
+
+type Say = Callable[[str, str], None]
+
+
+class Options(NamedTuple):
+    """What `up` was asked for. Ports 0 mean: any free one."""
+
+    data: Path
+    nodes: int = 4
+    profile: str = "dgx-a100"
+    runtime: str = "process"
+    port: int = 8080
+    gpus: int = 8  # per hollow node
+
+
+def node_names(options: Options, real_gpus: int = 0) -> list[str]:
+    """Names of the local nodes; a machine with real GPUs joins as one more."""
+    prefix = "hollow" if options.runtime == "hollow" else "sim"
+    names = [f"{prefix}-{i}" for i in range(1, options.nodes + 1)]
+    return [*names, "gpu-local"] if real_gpus and options.runtime != "hollow" else names
+
+
+def plan(options: Options, *, nats_url: str, port: int, real_gpus: int = 0, base: dict[str, str]) -> list[Spec]:
+    """Every process but nats-server, in starting order. `base` is the environment that all share."""
+    shared = {**base, "FAIRLEAD_NATS": nats_url, "FAIRLEAD_HTTP_PORT": str(port), "FAIRLEAD_DATA": str(options.data)}
+    shared.pop("NATS_URL", None)
+    specs = [
+        Spec(name, _module(f"fairlead_{name}"), {**shared, "FAIRLEAD_INSTANCE": name}, _GROUPS[name])
+        for name in SERVICES
+    ]
+    if options.runtime == "hollow":
+        argv = _module("fairlead_agent.hollow", "--nodes", str(options.nodes), "--gpus", str(options.gpus))
+        return [*specs, Spec("hollow", argv, {**shared, "FAIRLEAD_INSTANCE": "hollow"}, GROUP_NODES)]
+    for node in node_names(options, real_gpus):
+        env = {
+            **shared, "FAIRLEAD_INSTANCE": node, "FAIRLEAD_NODE": node, "FAIRLEAD_RUNTIME": options.runtime,
+            "FAIRLEAD_PROFILE": options.profile, "FAIRLEAD_DEVICES": "nvml" if node == "gpu-local" else "simulated",
+        }  # fmt: skip
+        specs.append(Spec(f"agent-{node}", _module("fairlead_agent"), env, GROUP_NODES))
+    return specs
+
+
+def _module(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", name, *arguments]
+
+
+def count_real_gpus() -> int:
+    """NVIDIA GPUs of this machine by its driver's own listing; 0 without a driver."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return 0
+    try:
+        done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines()) if done.returncode == 0 else 0
+
+
+class Stack:
+    """One running stack in one data directory. Use `up`, then `down`."""
+
+    def __init__(self, options: Options, say: Say = lambda what, text: None) -> None:
+        self.options = options
+        self.url = ""
+        self.nats_url = ""
+        self._say = say
+        self._ready = False
+        self._real_gpus = 0
+        self._monitor = ""
+        self._supervisor = Supervisor(options.data / "logs", self._save)
+
+    def up(self) -> None:
+        """Start everything and wait until the cluster can take jobs. Raises FairleadError with one cause."""
+        _refuse_second(self.options.data)
+        (self.options.data / "logs").mkdir(parents=True, exist_ok=True)
+        port = self._http_port()
+        self.url = f"http://127.0.0.1:{port}"
+        try:
+            self._start_nats()
+            self._start_services(port)
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> list[str]:
+        """Stop every process in order; jobs' own processes live on. Returns those that had to be killed."""
+        killed = self._supervisor.stop()
+        state.clear(self.options.data)
+        return killed
+
+    def crashed(self) -> dict[str, int]:
+        """How often each process had to be started again."""
+        return self._supervisor.crashed()
+
+    def _http_port(self) -> int:
+        port = self.options.port or nats_server.free_port()
+        if not nats_server.is_free(port):
+            raise Conflict(
+                f"port {port} is taken by another program", hint=f"fairlead up --port {nats_server.free_port()}"
+            )
+        return port
+
+    def _start_nats(self) -> None:
+        began = time.monotonic()
+        found = nats_server.find()
+        if found.note:
+            self._say("note", found.note)
+        if found.kind == "external":
+            self.nats_url = found.url
+            return
+        port, monitor_port = nats_server.free_port(), nats_server.free_port()
+        config, token = nats_server.configure(self.options.data, port, monitor_port)
+        self._monitor = f"http://127.0.0.1:{monitor_port}"
+        self.nats_url = f"nats://{token}@127.0.0.1:{port}"
+        self._supervisor.add(Spec("nats", [found.path, "-c", str(config)], dict(os.environ), GROUP_NATS))
+        if not nats_server.wait_ready(port, token):
+            raise FairleadError(
+                f"nats-server did not become ready: {_tail(self.options.data, 'nats')}", hint="fairlead doctor"
+            )
+        self._supervisor.watch()
+        self._say("bus", f"{found.kind} nats {found.version:<10} ready  {time.monotonic() - began:.1f}s")
+
+    def _start_services(self, port: int) -> None:
+        began = time.monotonic()
+        self._real_gpus = count_real_gpus()
+        specs = plan(
+            self.options, nats_url=self.nats_url, port=port, real_gpus=self._real_gpus, base=self._environment()
+        )
+        for spec in specs:
+            self._supervisor.add(spec)
+        self._save()
+        with Client(self.url) as client:
+            self._until(client.ready, "gateway")
+            self._say("services", f"{', '.join(SERVICES)}   ready  {time.monotonic() - began:.1f}s")
+            names = set(node_names(self.options, self._real_gpus))
+            # How hollow nodes are called is their program's choice; their number is ours.
+            hollow = self.options.runtime == "hollow"
+            joined = (
+                (lambda: len(client.nodes().items) >= len(names)) if hollow else (lambda: names <= _ready_nodes(client))
+            )
+            self._until(joined, "hollow" if hollow else f"agent-{min(names)}" if names else "gateway")
+            self._say("nodes", self._nodes_line(client))
+        self._ready = True
+        self._save()
+        self._say("url", self.url)
+
+    def _environment(self) -> dict[str, str]:
+        monitor = {"FAIRLEAD_NATS_MONITOR": self._monitor} if self._monitor else {}
+        return {**os.environ, **monitor}
+
+    def _until(self, condition: Callable[[], bool], name: str) -> None:
+        deadline = time.monotonic() + READY_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise FairleadError(
+                    f"{name} did not become ready within {READY_S:g} s: {_tail(self.options.data, name)}",
+                    hint="fairlead doctor",
+                )
+            time.sleep(0.05)
+
+    def _nodes_line(self, client: Client) -> str:
+        # The log may know nodes of an earlier `up` with other options; they are lost and not meant here.
+        hollow = self.options.runtime == "hollow"
+        mine = set(node_names(self.options, self._real_gpus))
+        nodes = [node for node in client.nodes().items if (node.runtime == "hollow" if hollow else node.id in mine)]
+        played = sum(node.gpus for node in nodes if node.simulated)
+        names = [node.id for node in nodes if node.simulated]
+        span = f"{names[0]}..{names[-1]}" if len(names) > 1 else "".join(names)
+        here = (
+            f"this machine: {self._real_gpus} NVIDIA GPUs"
+            if self._real_gpus
+            else "this machine: no NVIDIA driver found"
+        )
+        return f"{span}   {played} GPUs simulated; {here}"
+
+    def _save(self) -> None:
+        """Write down what runs. Called here and from the supervisor's thread: its lock keeps them in order."""
+        with self._supervisor.lock:
+            now = state.StackState(
+                url=self.url,
+                nats_url=self.nats_url,
+                supervisor=state.identify("supervisor", os.getpid()),
+                processes=[state.identify(name, pid) for name, pid in self._supervisor.pids().items()],
+                ready=self._ready,
+                runtime=self.options.runtime,
+                nodes=node_names(self.options, self._real_gpus),
+            )
+            state.save(self.options.data, now)
+
+
+def _ready_nodes(client: Client) -> set[str]:
+    """A node counts once the cluster hears from it: after a restart the log knows all nodes from the start."""
+    return {node.id for node in client.nodes().items if node.state != "lost"}
+
+
+def _tail(data: Path, name: str) -> str:
+    """The last line of a process's log, as the cause."""
+    path = data / "logs" / f"{name}.log"
+    lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+    return f"{lines[-1][:300]} ({path})" if lines else f"it wrote nothing ({path})"
+
+
+def _refuse_second(data: Path) -> None:
+    """One stack per data directory. What a killed supervisor left behind is ended first."""
+    there = state.load(data)
+    if there is None:
+        return
+    if state.lives(there.supervisor):
+        raise Conflict(f"a stack already runs on {data} at {there.url}", hint="fairlead down, or another --data")
+    end_leftovers(data)
+
+
+def end_leftovers(data: Path) -> list[str]:
+    """End the processes of a stack whose supervisor is gone; returns their names."""
+    there = state.load(data)
+    ended: list[str] = []
+    # They were noted in starting order; a stop goes backwards.
+    for process in reversed(there.processes if there else []):
+        if state.lives(process):
+            end_pid(process.pid, lambda p=process: state.lives(p))
+            ended.append(process.name)
+    state.clear(data)
+    return ended

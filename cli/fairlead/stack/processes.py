@@ -1,0 +1,147 @@
+"""Processes that are kept running: started with their own log file, started again when they crash.
+
+Each is a session leader of its own, so Ctrl-C reaches this supervisor alone, which then stops all in
+order. Stopping signals the process itself, never its group: what an agent started lives on. Start at `Supervisor`.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+#: The first restart comes at once; a process that keeps dying is given ever longer pauses.
+BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.1, 5.0
+#: A process that ran this long is healthy: its next crash starts from the first pause again.
+HEALTHY_S = 10.0
+POLL_S = 0.05
+STOP_S = 10.0
+
+
+class Spec(NamedTuple):
+    """One process to keep: `group` orders the stop (higher first)."""
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    group: int
+
+
+class _Kept:
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_at = 0.0
+        self.pause_s = BACKOFF_FIRST_S
+        self.start_at = 0.0
+        self.restarts = 0
+
+
+class Supervisor:
+    """Keeps processes running from `start` until `stop`; `changed` is called when a process id changed."""
+
+    def __init__(self, logs: Path, changed: Callable[[], None] = lambda: None) -> None:
+        self._logs = logs
+        self._changed = changed
+        self._kept: dict[str, _Kept] = {}
+        #: Held while processes are started again; take it to see them at rest.
+        self.lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, spec: Spec) -> None:
+        """Start a process and keep it."""
+        with self.lock:
+            kept = self._kept[spec.name] = _Kept(spec)
+            self._start(kept)
+
+    def watch(self) -> None:
+        """Begin to restart what crashes, on a thread of its own."""
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+        self._thread.start()
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name, of those that run."""
+        with self.lock:
+            return {name: k.process.pid for name, k in self._kept.items() if k.process and k.process.poll() is None}
+
+    def crashed(self) -> dict[str, int]:
+        """How often each process had to be started again, where it had to."""
+        with self.lock:
+            return {name: kept.restarts for name, kept in self._kept.items() if kept.restarts}
+
+    def stop(self, timeout_s: float = STOP_S) -> list[str]:
+        """End all, highest group first: TERM, then KILL at the deadline. Returns whom it had to kill."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        killed: list[str] = []
+        for group in sorted({kept.spec.group for kept in self._kept.values()}, reverse=True):
+            members = {k.spec.name: k.process for k in self._kept.values() if k.spec.group == group and k.process}
+            killed += _end(members, timeout_s)
+        return killed
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(POLL_S):
+            with self.lock:
+                for kept in self._kept.values():
+                    self._look_after(kept)
+
+    def _look_after(self, kept: _Kept) -> None:
+        now = time.monotonic()
+        if kept.process is not None:
+            if kept.process.poll() is None:
+                return
+            if now - kept.started_at >= HEALTHY_S:
+                kept.pause_s = BACKOFF_FIRST_S
+            kept.process, kept.start_at = None, now + kept.pause_s
+            kept.pause_s = min(kept.pause_s * 2, BACKOFF_LAST_S)
+        if now >= kept.start_at:
+            kept.restarts += 1
+            self._start(kept)
+            self._changed()
+
+    def _start(self, kept: _Kept) -> None:
+        with (self._logs / f"{kept.spec.name}.log").open("ab") as log:
+            kept.process = subprocess.Popen(
+                kept.spec.argv,
+                env=dict(kept.spec.env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        kept.started_at = time.monotonic()
+
+
+def _end(members: Mapping[str, subprocess.Popen[bytes]], timeout_s: float) -> list[str]:
+    for process in members.values():
+        process.terminate()
+    deadline = time.monotonic() + timeout_s
+    killed: list[str] = []
+    for name, process in members.items():
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            killed.append(name)
+    return killed
+
+
+def end_pid(pid: int, lives: Callable[[], bool], timeout_s: float = STOP_S) -> bool:
+    """End a process that is not our child: TERM, then KILL. True when it went by itself."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return True
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if not lives():
+                return number == signal.SIGTERM
+            time.sleep(POLL_S)
+    return False

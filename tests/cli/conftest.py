@@ -1,0 +1,50 @@
+"""The command line run in this process against a stub gateway."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from fairlead import client
+from fairlead.main import main
+from tests.cli.gateway_stub import GatewayStub
+
+
+class Ran(NamedTuple):
+    """What one command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+type Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> GatewayStub:
+    """A stub in the place of the network."""
+    stub = GatewayStub()
+    real = httpx.Client
+    monkeypatch.setattr(
+        client.httpx, "Client", lambda **given: real(**{**given, "transport": httpx.MockTransport(stub)})
+    )
+    monkeypatch.setattr(client.time, "sleep", lambda seconds: None)
+    monkeypatch.setenv("FAIRLEAD_URL", "http://gateway.test")
+    monkeypatch.setenv("FAIRLEAD_USER", "ada")
+    monkeypatch.delenv("FAIRLEAD_TOKEN", raising=False)
+    return stub
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run one command line; gives its exit code and what it printed."""
+
+    def run(*words: str) -> Ran:
+        capfd.readouterr()
+        code = main(list(words))
+        out, err = capfd.readouterr()
+        return Ran(code, out, err)
+
+    return run

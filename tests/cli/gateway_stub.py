@@ -1,0 +1,58 @@
+"""A gateway that is a dictionary: what the command line sees without any service running."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import msgspec
+
+type Answer = tuple[int, Any]
+
+
+def job_document(job_id: str = "812", **changes: Any) -> dict[str, Any]:
+    """One job as the API gives it."""
+    document: dict[str, Any] = {
+        "id": job_id, "name": "train", "kind": "batch", "queue": "research", "user": "ada", "project": "", "state": "running",
+        "attempt": 1, "priority": 50, "reason": {"code": "running", "message": "runs on n1 since t"}, "nodes": ["n1"],
+        "gpus": {"n1": ["GPU-a", "GPU-b"]}, "exit_code": None, "submitted_at": "2026-01-01T00:00:00.000Z",
+        "started_at": "2026-01-01T00:00:01.000Z", "ended_at": None, "sequence": 40, "spec": {"command": ["true"]},
+        "signal": None, "message": "", "array": None,
+    }  # fmt: skip
+    return {**document, **changes}
+
+
+def ended(state: str, **changes: Any) -> dict[str, Any]:
+    """A job that ran for a minute and a half."""
+    return job_document(state=state, ended_at="2026-01-01T00:01:31.000Z", **changes)
+
+
+def page(*items: Any, following: str | None = None) -> dict[str, Any]:
+    """A list answer."""
+    return {"items": list(items), "next": following, "sequence": 40}
+
+
+def problem(status: int, detail: str, **more: Any) -> Answer:
+    """An error as the API gives it."""
+    return status, {"type": "urn:fairlead:problem:x", "title": "T", "status": status, "detail": detail, **more}
+
+
+class GatewayStub:
+    """Answers by (method, path); remembers what it was asked. Unknown paths are a 404 in words."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], Answer | Callable[[httpx.Request], Answer]] = {}
+        self.requests: list[httpx.Request] = []
+
+    def on(self, method: str, path: str, document: Any, status: int = 200) -> None:
+        """Answer this path with a document."""
+        self.answers[(method, path)] = (status, document)
+
+    def bodies(self) -> list[Any]:
+        """Decoded bodies of all POSTs and PUTs, in order."""
+        return [msgspec.json.decode(r.content) for r in self.requests if r.method in ("POST", "PUT")]
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        found = self.answers.get((request.method, request.url.path), problem(404, f"there is no {request.url.path}"))
+        status, document = found(request) if callable(found) else found
+        return httpx.Response(status, content=msgspec.json.encode(document))

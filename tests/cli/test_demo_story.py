@@ -1,0 +1,69 @@
+"""The demo's verdict: it must notice every way in which the morning can come out wrong."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.demo_story import STORY, Part, Told, differences
+from fairlead_schemas.api import Job
+from tests.cli.gateway_stub import ended
+
+
+def job(part: Part, **changes: Any) -> Job:
+    """The job that a part must have become."""
+    gpus = part.spec["resources"]["nvidia.com/gpu"]
+    nodes = [f"n{i}" for i in range(part.nodes)]
+    document = ended(
+        part.state, job_id="1", nodes=nodes, gpus={node: ["GPU"] * gpus for node in nodes}, exit_code=part.exit_code,
+        array={"succeeded": 8} if "array" in part.spec else None,
+    )  # fmt: skip
+    return msgspec.json.decode(msgspec.json.encode({**document, **changes}), type=Job)
+
+
+def as_expected() -> dict[str, Told]:
+    return {
+        part.key: Told(
+            part, None if part.refused else job(part), (part.refused, "m" if part.refused else ""), (part.waits, "")
+        )
+        for part in STORY
+    }
+
+
+ELEMENTS = {f"1_{i}": job(STORY[1]) for i in range(8)}
+
+
+def test_the_expected_morning_has_no_differences() -> None:
+    """Exactly what the story says is accepted."""
+    assert differences(as_expected(), ELEMENTS) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "expected"),
+    [
+        ("broken", {"exit_code": 4}, "broken: exit code: expected 3, found 4"),
+        ("broken", {"state": "succeeded"}, "broken: state: expected 'failed', found 'succeeded'"),
+        ("train", {"nodes": ["n0"]}, "train: nodes: expected 2, found 1"),
+        (
+            "train",
+            {"gpus": {"n0": ["GPU"] * 8, "n1": ["GPU"]}},
+            "train: GPUs on each node: expected [8, 8], found [8, 1]",
+        ),
+        ("huge", {"nodes": ["n0"]}, "huge: nodes: expected [], found ['n0']"),
+    ],
+)
+def test_a_wrong_job_is_named(key: str, changes: dict[str, Any], expected: str) -> None:
+    """A job that came out otherwise is named with what was expected and found."""
+    told = as_expected()
+    told[key] = told[key]._replace(job=job(told[key].part, **changes))
+    assert expected in differences(told, ELEMENTS)
+
+
+def test_wrong_reasons_refusals_and_elements_are_named() -> None:
+    """A missing why, an accepted impossible job, a lost job and a lost element are all noticed."""
+    told = as_expected()
+    told["eval"] = told["eval"]._replace(waited=("", ""))
+    told["wide"] = told["wide"]._replace(refusal=("", ""))
+    del told["oops"]
+    found = differences(told, {k: v for k, v in ELEMENTS.items() if k != "1_0"})
+    assert [line.partition(":")[0] for line in found] == ["eval", "wide", "oops", "sweep"]

@@ -1,0 +1,44 @@
+"""What people may type for jobs: single ids, elements, ranges, lists, last, all."""
+
+import pytest
+
+from fairlead.errors import NotFound, Refused
+from fairlead.job_ids import expand
+
+
+def ids(*words: str, newest: str | None = "41", mine: tuple[str, ...] = ("40", "41")) -> list[str]:
+    return expand(words, last=lambda: newest, everything=lambda: list(mine))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["812"], ["812"]),
+        (["812_3"], ["812_3"]),
+        (["1-3"], ["1", "2", "3"]),
+        (["7,9,12-14"], ["7", "9", "12", "13", "14"]),
+        (["812[0-2,5]"], ["812_0", "812_1", "812_2", "812_5"]),
+        (["812_[3]"], ["812_3"]),
+        (["last"], ["41"]),
+        (["all"], ["40", "41"]),
+        (["3", "1-3", "last", "3"], ["3", "1", "2", "41"]),
+        (["5,812[1,2]"], ["5", "812_1", "812_2"]),
+    ],
+)
+def test_words_stand_for_jobs(words: list[str], expected: list[str]) -> None:
+    """Each way of writing gives its jobs, in the order named, each once."""
+    assert ids(*words) == expected
+
+
+@pytest.mark.parametrize("word", ["x", "0", "3-1", "812[a]", "812[2-1]", "1-99999", "812_", "-1", "1.5"])
+def test_what_names_nothing_is_refused(word: str) -> None:
+    """A word that is no job is refused with what was expected, and does not reach the cluster."""
+    with pytest.raises(Refused, match="expected"):
+        ids(word)
+
+
+def test_last_without_any_job_is_not_found() -> None:
+    """`last` of somebody who has submitted nothing is an error of its own, with exit code 3."""
+    with pytest.raises(NotFound) as caught:
+        ids("last", newest=None)
+    assert caught.value.exit_code == 3

@@ -1,0 +1,172 @@
+"""The whole of it on this machine: `up`, jobs, `down`, `up` again on the same data; and the demo."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead.client import Client
+from fairlead.stack import state
+
+pytestmark = [pytest.mark.nats, pytest.mark.slow]
+
+COMMAND_S = 120
+#: Exit code of a command that nobody answers.
+UNREACHABLE = 6
+
+
+class Cluster:
+    """The command line used on one data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_") and k != "NATS_URL"}
+        self._env = {**clean, "FAIRLEAD_DATA": str(data), "FAIRLEAD_USER": "ada"}
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """One command line."""
+        argv = [sys.executable, "-m", "fairlead", *words]
+        return subprocess.run(argv, env=self._env, cwd=self.data, capture_output=True, text=True, timeout=COMMAND_S)
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """One command line that goes on."""
+        argv = [sys.executable, "-m", "fairlead", *words]
+        return subprocess.Popen(argv, env=self._env, cwd=self.data, stdout=subprocess.DEVNULL, text=True)
+
+    def ok(self, *words: str) -> str:
+        """One command line that must succeed; what it printed."""
+        ran = self.run(*words)
+        assert ran.returncode == 0, f"{words}: {ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+    def up(self) -> None:
+        self.ok("up", "--detach", "--port", "0", "--nodes", "2")
+
+    def process(self, name: str) -> state.Running:
+        there = state.load(self.data)
+        assert there is not None
+        return next(process for process in there.processes if process.name == name)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    there = Cluster(tmp_path)
+    yield there
+    there.run("down", "--jobs")
+
+
+def test_jobs_survive_down_and_up(cluster: Cluster) -> None:
+    """After `down` and `up` on the same data every job is there still; the running one was left alone and is
+    taken up again, ends with its own exit code, and ran once; the log verifies before and after."""
+    cluster.up()
+    assert cluster.run("submit", "--wait", "--", "sh", "-c", "echo hello; exit 3").returncode == 3
+    assert cluster.ok("logs", "last") == "hello\n"
+    gate = cluster.data / "gate"
+    running = cluster.ok(
+        "submit", "--", "sh", "-c", f"echo once >> {cluster.data}/runs; until [ -e {gate} ]; do sleep 0.1; done; exit 7"
+    ).strip()
+    _until_state(cluster, running, "running")
+    assert "1 still running, left alone" in cluster.ok("down")
+    assert state.load(cluster.data) is None
+    assert cluster.ok("audit", "verify").startswith("ok:")
+
+    cluster.up()
+    gate.touch()
+    assert cluster.run("wait", running, "--timeout", "60s").returncode == 7
+    assert (cluster.data / "runs").read_text() == "once\n"
+    page = msgspec.json.decode(cluster.ok("jobs", "-o", "json"))
+    assert {job["id"]: (job["state"], job["exit_code"]) for job in page["items"]} == {
+        "1": ("failed", 3),
+        running: ("failed", 7),
+    }
+    assert cluster.ok("replay", "--check").count("equal") >= 2
+    assert cluster.ok("audit", "verify").startswith("ok:")
+
+
+def test_killed_processes_come_back(cluster: Cluster) -> None:
+    """kill -9 of every service and of the bus, one after the other: each comes back, and jobs still run."""
+    cluster.up()
+    for name in ("queue", "placer", "gateway", "agent-sim-1", "nats"):
+        os.kill(cluster.process(name).pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while cluster.run("queues").returncode == UNREACHABLE and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true").strip().isdecimal()
+
+
+def test_a_second_stack_on_the_same_data_is_refused(cluster: Cluster) -> None:
+    """`up` where one runs already is a conflict that names the one that runs."""
+    cluster.up()
+    ran = cluster.run("up", "--port", "0")
+    assert ran.returncode == 5
+    assert "a stack already runs" in ran.stderr
+
+
+def test_what_a_killed_supervisor_left_is_taken_over(cluster: Cluster) -> None:
+    """kill -9 of the supervisor leaves its processes; the next `up` ends them and starts anew, with all jobs."""
+    cluster.up()
+    job = cluster.ok("submit", "--wait", "--", "true").strip()
+    there = state.load(cluster.data)
+    assert there is not None
+    os.kill(there.supervisor.pid, signal.SIGKILL)
+    cluster.up()
+    assert not any(state.lives(process) for process in there.processes)
+    assert msgspec.json.decode(cluster.ok("show", job, "-o", "json"))["state"] == "succeeded"
+
+
+def test_down_with_jobs_ends_them(cluster: Cluster) -> None:
+    """`down --jobs` cancels what runs, and the log says so."""
+    cluster.up()
+    job = cluster.ok("submit", "--", "sleep", "600").strip()
+    _until_state(cluster, job, "running")
+    assert "1 ended" in cluster.ok("down", "--jobs")
+    cluster.up()
+    assert msgspec.json.decode(cluster.ok("show", job, "-o", "json"))["state"] == "cancelled"
+
+
+def test_hollow_nodes_play_jobs(cluster: Cluster) -> None:
+    """`--runtime hollow` joins as many simulated nodes as asked for, and jobs end on them without a process."""
+    cluster.ok("up", "--detach", "--port", "0", "--runtime", "hollow", "--nodes", "3")
+    nodes = msgspec.json.decode(cluster.ok("nodes", "-o", "json"))["items"]
+    assert [(node["runtime"], node["simulated"], node["gpus"]) for node in nodes] == [("hollow", True, 8)] * 3
+    cluster.ok("submit", "--wait", "--timeout", "60s", "--nodes", "3", "--gpus", "8", "--", "true")
+
+
+def test_ctrl_c_stops_everything(cluster: Cluster) -> None:
+    """An interrupt of `up` in the foreground ends it with code 0 and leaves no process and no state behind."""
+    process = cluster.start("up", "--port", "0", "--nodes", "1")
+    deadline = time.monotonic() + 60
+    while (there := state.load(cluster.data)) is None or not there.ready:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert not any(state.lives(one) for one in there.processes)
+    assert state.load(cluster.data) is None
+
+
+def test_the_demo_comes_out_as_expected(tmp_path: Path) -> None:
+    """`fairlead demo` ends by itself with code 0, every part has the story's outcome, and nothing is left behind."""
+    ran = Cluster(tmp_path).run("demo", "-o", "json")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    outcomes = {part["key"]: part["outcome"] for part in msgspec.json.decode(ran.stdout)}
+    assert outcomes == {
+        "notebook": "cancelled", "train": "succeeded", "eval": "succeeded", "sweep": "succeeded",
+        "broken": "failed (exit 3)", "huge": "cancelled", "wide": "refused", "oops": "cancelled",
+    }  # fmt: skip
+
+
+def _until_state(cluster: Cluster, job: str, wanted: str) -> None:
+    there = state.load(cluster.data)
+    assert there is not None
+    deadline = time.monotonic() + 30
+    with Client(there.url) as client:
+        while (found := client.job(job).state) != wanted:
+            assert time.monotonic() < deadline, f"job {job} is {found}"
+            time.sleep(0.05)

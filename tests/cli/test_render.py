@@ -1,0 +1,122 @@
+"""What is printed: byte for byte, for every format."""
+
+import msgspec
+import pytest
+import yaml
+
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub, ended, job_document, page
+
+JOBS = page(
+    ended("failed", job_id="3", name="broken", exit_code=3),
+    ended("succeeded", job_id="2", name="two\nlines\x1b[31m", array={"succeeded": 8, "failed": 0}, nodes=[], gpus={}, started_at=None),
+    job_document(
+        "1", name="eval", state="queued", nodes=[], gpus={}, started_at=None, spec={"nodes": 2, "resources": {"nvidia.com/gpu": 8}},
+        reason={"code": "quota", "message": "queue research is at 2 of 8 GPUs; this needs 16", "detail": {"next": "wait"}},
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture
+def jobs(gateway: GatewayStub) -> GatewayStub:
+    """Three jobs: failed, an array that succeeded, one that waits."""
+    gateway.on("GET", "/v1/jobs", JOBS)
+    return gateway
+
+
+def test_table(jobs: GatewayStub, run: Run) -> None:
+    """Aligned columns, one line per job whatever its name holds, the reason last."""
+    assert run("jobs").out == (
+        "ID  NAME            QUEUE     USER  STATE      GPUS  NODES    TIME  WHY\n"
+        "3   broken          research  ada   failed        2  n1     1m 30s  exit 3\n"
+        "2   two lines [31m  research  ada   succeeded     0  -           -  8 succeeded\n"
+        "1   eval            research  ada   queued      2x8  -           -  queue research is at 2 of 8 GPUs; this needs 16\n"
+    )
+
+
+def test_json_is_the_apis_shape(jobs: GatewayStub, run: Run) -> None:
+    """`-o json` decodes to exactly what the API sent."""
+    assert msgspec.json.decode(run("jobs", "-o", "json").out) == JOBS
+
+
+def test_yaml_is_the_same_document(jobs: GatewayStub, run: Run) -> None:
+    """`-o yaml` holds the same values."""
+    assert yaml.safe_load(run("jobs", "-o", "yaml").out) == JOBS
+
+
+def test_name_and_wide(jobs: GatewayStub, run: Run) -> None:
+    """`-o name` feeds other commands; `-o wide` adds columns and drops none."""
+    assert run("jobs", "-o", "name").out == "job/3\njob/2\njob/1\n"
+    wide, narrow = run("jobs", "-o", "wide").out.splitlines()[0].split(), run("jobs").out.splitlines()[0].split()
+    assert set(narrow) < set(wide)
+
+
+def test_one_job_as_json_is_its_document(gateway: GatewayStub, run: Run) -> None:
+    """`show ID -o json` is the job, not a list of one."""
+    gateway.on("GET", "/v1/jobs/812", job_document())
+    assert msgspec.json.decode(run("show", "812", "-o", "json").out) == job_document()
+
+
+def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
+    """The sentence, its evidence, the next step, and as of when."""
+    reason = {"code": "quota", "message": "queue is full", "detail": {"used_gpu_milli": 2000, "next": "wait"}}
+    gateway.on("GET", "/v1/jobs/812/why", {"id": "812", "state": "queued", "reason": reason, "sequence": 40})
+    assert run("why", "812").out == (
+        "job       812  queued\nwhy       queue is full\nevidence  used_gpu_milli 2000\nnext      wait\nas of     sequence 40\n"
+    )
+
+
+def test_nothing_is_coloured_when_piped(jobs: GatewayStub, run: Run) -> None:
+    """No escape sequence reaches a pipe: neither ours nor one from a job's name."""
+    assert "\x1b" not in run("jobs").out
+
+
+def test_events_are_lines(gateway: GatewayStub, run: Run) -> None:
+    """Time, id, what happened to whom, and what caused it; JSON is one CloudEvent per line."""
+    event = {
+        "specversion": "1.0", "id": "7.1", "source": "/fairlead/log/queue", "type": "fairlead.job.offered.v1",
+        "time": "2026-01-01T00:00:00.000Z", "datacontenttype": "application/json", "sequence": "7", "cause": "cmd:a",
+        "data": {"type": "JobOffered", "cause": "cmd:a", "job": "812", "attempt": 1}, "subject": "job/812",
+    }  # fmt: skip
+    gateway.on("GET", "/v1/events", page(event))
+    assert run("events").out == "[2026-01-01T00:00:00.000Z] [7.1] job.offered job=812 attempt=1 <- cmd:a\n"
+    assert msgspec.json.decode(run("events", "-o", "json").out) == event
+
+
+def test_an_event_line_is_for_people(gateway: GatewayStub, run: Run) -> None:
+    """Nanoseconds as a time or a duration, no ordering number; `-o wide` has every field as it is."""
+    data = {
+        "type": "JobOffered",
+        "job": "812",
+        "rank": 8196551321816662016,
+        "grace_ns": 90 * 10**9,
+        "deadline_ns": 1767225600 * 10**9,
+    }
+    event = {
+        "specversion": "1.0", "id": "7.1", "source": "/fairlead/log/queue", "type": "fairlead.job.offered.v1",
+        "time": "t", "datacontenttype": "application/json", "sequence": "7", "data": data, "subject": "job/812",
+    }  # fmt: skip
+    gateway.on("GET", "/v1/events", page(event))
+    assert run("events").out == '[t] [7.1] job.offered job=812 grace="1m 30s" deadline=2026-01-01T00:00:00Z\n'
+    assert "rank=8196551321816662016 grace_ns=90000000000" in run("events", "-o", "wide").out
+
+
+@pytest.mark.parametrize(
+    ("node", "where"),
+    [
+        ({}, "n1 2 GPUs"),
+        ({"simulated": True}, "n1 2 GPUs (simulated)"),
+        ({"simulated": True, "runtime": "hollow"}, "n1 2 GPUs (hollow: nothing really ran)"),
+    ],
+)
+def test_show_says_what_was_played(gateway: GatewayStub, run: Run, node: dict[str, object], where: str) -> None:
+    """Nobody takes a simulated GPU for a real one, nor a hollow run for a run."""
+    real = {
+        "id": "n1", "state": "ready", "reason": "", "runtime": "process", "simulated": False, "address": "", "hostname": "h",
+        "gpu_model": "A100", "gpus": 8, "gpus_free": 6, "cpu_milli": 1000, "cpu_milli_free": 0, "memory_mib": 1,
+        "memory_mib_free": 0, "labels": {}, "jobs": ["812"], "sequence": 40,
+    }  # fmt: skip
+    gateway.on("GET", "/v1/jobs/812", job_document())
+    gateway.on("GET", "/v1/nodes", page({**real, **node}))
+    told = dict(line.split(maxsplit=1) for line in run("show", "812").out.splitlines() if " " in line.strip())
+    assert where == told["where"].strip()

@@ -1,0 +1,149 @@
+"""Batch scripts of Slurm's users: every directive is followed or named, none is lost."""
+
+from typing import Any
+
+import pytest
+
+from fairlead import jobfile, sbatch
+from fairlead.errors import Refused
+from fairlead.gpu_words import PRODUCT_LABEL
+from fairlead.sbatch_directives import Read
+
+GPU = "nvidia.com/gpu"
+
+
+def script(*directives: str, body: str = "python train.py") -> str:
+    lines = [f"#SBATCH {directive}" for directive in directives]
+    return "\n".join(["#!/bin/bash", *lines, "", body, ""])
+
+
+def read(*directives: str) -> Read:
+    return sbatch.read(script(*directives), name="train.sh", arguments=[])
+
+
+@pytest.mark.parametrize(
+    ("directives", "expected"),
+    [
+        (["--job-name=vision"], {"name": "vision"}),
+        (["-J vision"], {"name": "vision"}),
+        (["--nodes=2"], {"nodes": 2}),
+        (["-N2"], {"nodes": 2}),
+        (["--cpus-per-task=8"], {"resources": {"cpu": "8"}}),
+        (["--nodes=2", "--ntasks=16", "-c 4"], {"nodes": 2, "resources": {"cpu": "32"}}),
+        (["--ntasks-per-node=8", "--cpus-per-task=4"], {"resources": {"cpu": "32"}}),
+        (["--gres=gpu:4"], {"resources": {GPU: 4}}),
+        (["--gres=gpu"], {"resources": {GPU: 1}}),
+        (["--gres=gpu:a100:8"], {"resources": {GPU: 8}, "nodeSelector": {PRODUCT_LABEL: "a100"}}),
+        (["--gres=gpu:a100"], {"resources": {GPU: 1}, "nodeSelector": {PRODUCT_LABEL: "a100"}}),
+        (["--nodes=2", "--gpus=16"], {"nodes": 2, "resources": {GPU: 8}}),
+        (["--gpus-per-node=h100:8"], {"resources": {GPU: 8}, "nodeSelector": {PRODUCT_LABEL: "h100"}}),
+        (["--gpus-per-task=1", "--ntasks-per-node=8"], {"resources": {GPU: 8, "cpu": "8"}}),
+        (["--mem=64G"], {"resources": {"memory": "64Gi"}}),
+        (["--mem=4000"], {"resources": {"memory": "4000Mi"}}),
+        (["--mem-per-cpu=2G", "-c 8"], {"resources": {"cpu": "8", "memory": "16384Mi"}}),
+        (["--mem-per-gpu=10G", "--gres=gpu:8"], {"resources": {GPU: 8, "memory": "81920Mi"}}),
+        (["--time=90"], {"time": {"total": "5400s"}}),
+        (["-t 1-12:30:00"], {"time": {"total": "131400s"}}),
+        (["--time=UNLIMITED"], {}),
+        (["--signal=B:TERM@120"], {"time": {"grace": "120s"}}),
+        (["--partition=research/vision"], {"queue": "research/vision"}),
+        (["--account=llm"], {"project": "llm"}),
+        (["--array=0-7"], {"array": "0-7"}),
+        (["--chdir=/data"], {"workdir": "/data"}),
+        (["--export=A=1,B=two"], {"env": {"A": "1", "B": "two"}}),
+        (["--begin=2027-01-31T10:00:00+01:00"], {"startAt": "2027-01-31T10:00:00+01:00"}),
+        (["--requeue"], {}),
+        (["--nodes=4", "--nodes=2"], {"nodes": 2}),
+        (['--job-name "two words" # a remark'], {"name": "two words"}),
+    ],
+)
+def test_a_directive_becomes_words_of_a_job_file(directives: list[str], expected: dict[str, Any]) -> None:
+    """The table of what is followed; what comes out is a valid job file once GPU names are resolved."""
+    job = read(*directives).job
+    assert {key: value for key, value in job.items() if key not in ("command", "name") or key in expected} == expected
+    jobfile.check(job)
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        "--output=x-%j.out",
+        "--exclusive",
+        "--dependency=afterok:1",
+        "--mail-type=ALL",
+        "--licenses=matlab",
+        "--frobnicate=1",
+        "-Z",
+    ],
+)
+def test_what_is_not_followed_is_named(directive: str) -> None:
+    """An unknown or unfollowed directive leaves a note that names it, and changes nothing else."""
+    found = read(directive)
+    assert len(found.notes) == 1
+    assert "NOT" in found.notes[0]
+    assert {k: v for k, v in found.job.items() if k != "command"} == {"name": "train.sh"}
+
+
+@pytest.mark.parametrize(
+    "directive",
+    ["--nodes=0", "--time=soon", "--mem=lots", "--array=1,3,5", "--gres=gpu:0", "--begin=now+1hour", "--gpus=x:"],
+)
+def test_an_unreadable_value_is_refused(directive: str) -> None:
+    """A directive whose value cannot be read is refused naming it: a guess would be run for days."""
+    with pytest.raises(Refused, match=directive.partition("=")[0]):
+        read(directive)
+
+
+def test_gpus_in_all_must_divide_over_the_nodes() -> None:
+    """`--gpus` counts in all; what does not come out even is refused, not rounded."""
+    with pytest.raises(Refused, match="multiple of --nodes"):
+        read("--nodes=3", "--gpus=8")
+
+
+def test_only_leading_comments_count() -> None:
+    """A directive after the first command is not followed, as in Slurm, and its line is named."""
+    text = script("--nodes=2", body="echo start\n#SBATCH --nodes=8\necho end")
+    found = sbatch.read(text, name="a.sh", arguments=[])
+    assert found.job["nodes"] == 2
+    assert found.notes == ["line 5: #SBATCH after the first command is not read, as in Slurm"]
+
+
+def test_only_the_first_32_kib_are_read() -> None:
+    """A directive behind 32 KiB of comments is not followed."""
+    text = "#!/bin/sh\n" + "# padding\n" * 4000 + "#SBATCH --nodes=2\necho\n"
+    assert "nodes" not in sbatch.read(text, name="a.sh", arguments=[]).job
+
+
+def test_the_script_travels_with_its_name_and_arguments() -> None:
+    """A shell gets the text, its name as $0 and the arguments; Python the text and the arguments."""
+    shell = sbatch.read("#!/bin/bash -l\necho\n", name="a.sh", arguments=["--x"]).job["command"]
+    assert shell == ["/bin/bash", "-l", "-c", "#!/bin/bash -l\necho\n", "a.sh", "--x"]
+    python = sbatch.read("#!/usr/bin/env python3\nprint()\n", name="a.py", arguments=["--x"]).job["command"]
+    assert python == ["python3", "-c", "#!/usr/bin/env python3\nprint()\n", "--x"]
+
+
+def test_an_unknown_interpreter_is_refused() -> None:
+    """A script for an interpreter that does not take text is refused with what to do instead."""
+    with pytest.raises(Refused, match="expected a shell or Python"):
+        sbatch.read("#!/usr/bin/awk -f\nBEGIN {}\n", name="a.awk", arguments=[])
+
+
+def test_an_open_quote_is_refused() -> None:
+    """A directive whose quotes do not close is refused showing the line."""
+    with pytest.raises(Refused, match="closed quotes"):
+        read('--job-name="half')
+
+
+def test_what_only_slurm_gives_a_script_is_named() -> None:
+    """A script that reads an unset variable runs and computes nonsense: each is named, with ours where we have one;
+    what stands in a comment is nothing."""
+    text = (
+        "#!/bin/bash\n#SBATCH --array=0-1\n# SLURM_JOB_NAME\nsrun python x.py ${SLURM_ARRAY_TASK_ID} $SLURM_LOCALID\n"
+    )
+    notes = sbatch.read(text, name="a.sh", arguments=[]).notes
+    assert notes == [
+        "SLURM_ARRAY_TASK_ID is NOT SET here; FAIRLEAD_ARRAY_INDEX is",
+        "SLURM_LOCALID is NOT SET here",
+        "srun is NOT HERE: with --nodes, every node runs the whole script (NODE_RANK, NNODES, MASTER_ADDR)",
+    ]
+    assert sbatch.read("#!/bin/bash\npython x.py\n", name="a.sh", arguments=[]).notes == []

@@ -1,0 +1,287 @@
+"""Verbs against a stub gateway: what they ask, what they print, how they end."""
+
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+import yaml
+
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, problem
+
+SUBMITTED = {"id": "812", "state": "queued", "sequence": 41}
+
+
+def test_submit_prints_the_id_alone_when_piped(gateway: GatewayStub, run: Run) -> None:
+    """A script gets the id and nothing else on stdout; the job file carries the flags."""
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    ran = run(
+        "submit",
+        "--gpus",
+        "2",
+        "--queue",
+        "research",
+        "--time",
+        "1h",
+        "--workdir",
+        "/d",
+        "--",
+        "python",
+        "x.py",
+        "--lr",
+        "1",
+    )
+    assert (ran.code, ran.out, ran.err) == (0, "812\n", "")
+    assert gateway.bodies() == [
+        {
+            "command": ["python", "x.py", "--lr", "1"],
+            "queue": "research",
+            "resources": {"nvidia.com/gpu": 2},
+            "time": {"total": "1h"},
+            "workdir": "/d",
+        }
+    ]
+    assert gateway.requests[0].headers["X-Fairlead-User"] == "ada"
+    assert len(gateway.requests[0].headers["Idempotency-Key"]) >= 16
+
+
+def test_a_script_is_submitted_with_its_arguments(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """Options after the script are the script's; `--nodes` before it wins over its directive; warnings are loud."""
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --nodes=2 --exclusive\ntrue\n")
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    ran = run("submit", "--nodes", "3", str(tmp_path / "a.sh"), "--nodes", "9")
+    assert (ran.code, ran.out) == (0, "812\n")
+    assert ran.err.startswith("warning: a.sh: --exclusive is NOT FOLLOWED")
+    body = gateway.bodies()[0]
+    assert (body["nodes"], body["command"][-2:], body["workdir"]) == (3, ["--nodes", "9"], str(Path.cwd()))
+
+
+def test_a_word_that_is_no_file_needs_dashes(gateway: GatewayStub, run: Run) -> None:
+    """`fairlead submit python x.py` is refused with the exact words to type, and sends nothing."""
+    ran = run("submit", "python", "x.py")
+    assert (ran.code, gateway.requests) == (2, [])
+    assert "hint: for a command: fairlead submit -- python x.py" in ran.err
+
+
+def test_dry_run_prints_the_canonical_job_file_and_sends_nothing(gateway: GatewayStub, run: Run) -> None:
+    """What would be sent is printed as YAML, defaults left out; the cluster is not asked."""
+    ran = run("submit", "--dry-run", "--gpu", "NVIDIA-L4:2", "--workdir", "", "--array", "8", "--", "true")
+    assert ran.code == 0
+    assert yaml.safe_load(ran.out) == {
+        "command": ["true"], "array": 8, "resources": {"nvidia.com/gpu": 2}, "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    }  # fmt: skip
+    assert "nothing was sent" in ran.err
+    assert gateway.requests == []
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (ended("succeeded", exit_code=0), 0),
+        (ended("failed", exit_code=3), 3),
+        (ended("failed", signal=9), 137),
+        (ended("failed"), 1),
+        (ended("cancelled"), 1),
+    ],
+)
+def test_submit_wait_ends_with_the_jobs_own_code(
+    gateway: GatewayStub, run: Run, document: dict[str, object], code: int
+) -> None:
+    """`submit --wait` is as good as running the command: its exit code, or 128 + its signal."""
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    gateway.on("GET", "/v1/jobs/812", document)
+    assert run("submit", "--wait", "--", "true").code == code
+
+
+def test_wait_times_out_with_124(gateway: GatewayStub, run: Run) -> None:
+    """A job that has not ended in time ends the wait with 124, and its id is named."""
+    gateway.on("GET", "/v1/jobs/812", job_document())
+    ran = run("wait", "812", "--timeout", "1ms")
+    assert (ran.code, ran.err) == (124, "error: not ended within 0.001 s: 812\n")
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, 3), (401, 4), (403, 4), (409, 5), (422, 2), (503, 6), (500, 1)])
+def test_errors_become_exit_codes(gateway: GatewayStub, run: Run, status: int, code: int) -> None:
+    """Every kind of refusal has its promised exit code, its words and its hint."""
+    gateway.answers[("GET", "/v1/jobs/812")] = problem(status, "no such luck", hint="try again")
+    ran = run("show", "812")
+    assert (ran.code, ran.out, ran.err) == (code, "", "error: no such luck\nhint: try again\n")
+
+
+def test_usage_errors_are_2(run: Run) -> None:
+    """An unknown option, verb or value never reaches the network."""
+    assert [
+        run("jobs", "--frob").code,
+        run("frob").code,
+        run("show", "x!").code,
+        run("wait", "1", "--timeout", "soon").code,
+    ] == [2, 2, 2, 2]
+
+
+def test_unreachable_is_6(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens: exit code 6 and what to do."""
+    monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:1")
+    ran = run("jobs")
+    assert ran.code == 6
+    assert "hint: start a local cluster with `fairlead up`" in ran.err
+
+
+def test_field_errors_are_named(gateway: GatewayStub, run: Run) -> None:
+    """A refusal of several fields names each with its path."""
+    errors = [{"field": "nodes", "message": "expected 1 to 4096"}, {"field": "name", "message": "too long"}]
+    gateway.answers[("POST", "/v1/jobs")] = problem(422, "nodes: expected 1 to 4096", errors=errors)
+    assert run("submit", "--", "true").err == "error: nodes: expected 1 to 4096\n  name: too long\n"
+
+
+def test_json_errors_are_the_apis_own(gateway: GatewayStub, run: Run) -> None:
+    """Whoever asked for JSON gets the problem document on stderr."""
+    gateway.answers[("GET", "/v1/jobs/812")] = problem(404, "there is no job '812'")
+    ran = run("show", "812", "-o", "json")
+    assert ran.code == 3
+    assert msgspec.json.decode(ran.err)["detail"] == "there is no job '812'"
+
+
+def test_a_broken_connection_is_retried_with_the_same_key(gateway: GatewayStub, run: Run) -> None:
+    """The answer to a submit was lost: it is sent again under the same key, so there is one job."""
+    answers = iter([httpx.ReadError("gone"), None])
+
+    def flaky(request: httpx.Request) -> tuple[int, object]:
+        if (error := next(answers)) is not None:
+            raise error
+        return 201, SUBMITTED
+
+    gateway.answers[("POST", "/v1/jobs")] = flaky
+    assert run("submit", "--", "true").code == 0
+    keys = [request.headers["Idempotency-Key"] for request in gateway.requests]
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+def test_a_gateway_that_is_starting_is_waited_for(
+    gateway: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 503 that promises an answer in a second is asked again; one without a promise is not."""
+    busy = httpx.Response(503, headers={"Retry-After": "1"}, json={"type": "t", "title": "T", "status": 503})
+    answers = iter([busy, httpx.Response(200, json=page())])
+    monkeypatch.setattr(GatewayStub, "__call__", lambda self, request: next(answers))
+    assert run("jobs").code == 0
+    assert next(answers, None) is None
+
+
+def test_cancel_goes_on_after_a_refusal(gateway: GatewayStub, run: Run) -> None:
+    """One job that cannot be cancelled does not save the others; the exit code tells of it."""
+    gateway.answers[("POST", "/v1/jobs/1:cancel")] = problem(409, "job 1 has ended")
+    gateway.on("POST", "/v1/jobs/2:cancel", job_document("2"))
+    ran = run("cancel", "1-2")
+    assert (ran.code, ran.out, ran.err) == (5, "2 asked to end\n", "error: job 1 has ended\n")
+
+
+def test_last_and_all_are_ones_own(gateway: GatewayStub, run: Run) -> None:
+    """`last` is the caller's newest job even behind younger elements of an older array; `all` leaves out what has ended."""
+    gateway.on(
+        "GET", "/v1/jobs", page(job_document("3_1"), job_document("5"), ended("failed", job_id="4"), job_document("3"))
+    )
+    gateway.on("GET", "/v1/jobs/5", job_document("5"))
+    assert run("show", "last", "-o", "name").out == "job/5\n"
+    assert gateway.requests[0].url.params["user"] == "ada"
+    for job in ("3", "5"):
+        gateway.on("POST", f"/v1/jobs/{job}:hold", job_document(job))
+    assert run("hold", "all").out == "3 held\n5 held\n"
+
+
+def test_pages_are_joined(gateway: GatewayStub, run: Run) -> None:
+    """A list longer than a page is read to its end."""
+    pages = {None: page(job_document("2"), following="t"), "t": page(job_document("1"))}
+    gateway.answers[("GET", "/v1/jobs")] = lambda request: (200, pages[request.url.params.get("continue")])
+    assert run("jobs", "-o", "name").out == "job/2\njob/1\n"
+
+
+def test_queues_apply(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """Every queue of the file is put with its settings, and what came of it is listed."""
+    (tmp_path / "q.yaml").write_text("- {path: research, gpuQuota: 16}\n- {path: research/vision}\n")
+    queue = {
+        "path": "research",
+        "gpu_quota_milli": 16000,
+        "gpu_milli_charged": 2000,
+        "waiting": 1,
+        "running": 2,
+        "sequence": 40,
+    }
+    for path in ("research", "research/vision"):
+        gateway.on("PUT", f"/v1/queues/{path}", queue)
+    gateway.on("GET", "/v1/queues", page(queue, {**queue, "path": "other"}))
+    ran = run("queues", "apply", "-f", str(tmp_path / "q.yaml"))
+    assert (ran.code, gateway.bodies()) == (0, [{"gpuQuota": 16}, {}])
+    assert ran.out == "QUEUE     GPUS  QUOTA  RUNNING  WAITING\nresearch     2     16        2        1\n"
+
+
+def test_slurm_aliases_speak_slurm(gateway: GatewayStub, run: Run) -> None:
+    """squeue's columns in squeue's order; sbatch's options and its line; scancel."""
+    gateway.on("GET", "/v1/jobs", page(ended("succeeded", exit_code=0)))
+    assert run("squeue").out.split()[:8] == [
+        "JOBID",
+        "PARTITION",
+        "NAME",
+        "USER",
+        "ST",
+        "TIME",
+        "NODES",
+        "NODELIST(REASON)",
+    ]
+    assert run("sacct").out.splitlines()[1].split()[-2:] == ["COMPLETED", "0:0"]
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    ran = run("sbatch", "--nodes=2", "--gres=gpu:8", "--wrap", "echo hi")
+    assert (ran.code, ran.out) == (0, "Submitted batch job 812\n")
+    body = gateway.bodies()[0]
+    assert (body["nodes"], body["resources"], body["command"]) == (
+        2,
+        {"nvidia.com/gpu": 8},
+        ["/bin/sh", "-c", "echo hi"],
+    )
+
+
+def test_submit_wait_says_why_a_job_failed(gateway: GatewayStub, run: Run) -> None:
+    """The exit code alone would leave a person guessing: the reason and where its output is, on stderr."""
+    reason = {"code": "failed", "message": "ended with exit code 3 at noon"}
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    gateway.on("GET", "/v1/jobs/812", {**ended("failed", exit_code=3), "reason": reason})
+    ran = run("submit", "--wait", "--", "false")
+    assert (ran.code, ran.out) == (3, "812\n")
+    assert ran.err == "job 812 ended with exit code 3 at noon; see: fairlead logs 812\n"
+
+
+@pytest.mark.parametrize("words", [("submit", "-f", "none.yaml"), ("queues", "apply", "-f", "none.yaml")])
+def test_a_file_that_is_not_there_is_a_usage_error(gateway: GatewayStub, run: Run, words: tuple[str, ...]) -> None:
+    """Exit code 2 and the name, nothing sent."""
+    ran = run(*words)
+    assert (ran.code, ran.err, gateway.requests) == (2, "error: none.yaml: No such file or directory\n", [])
+
+
+def test_cancel_all_of_nothing_says_so(gateway: GatewayStub, run: Run) -> None:
+    """No open job is no error, but silence would look like success."""
+    gateway.on("GET", "/v1/jobs", page())
+    ran = run("cancel", "all")
+    assert ran == (0, "", "none of your jobs is open; nothing asked to end\n")
+
+
+def test_a_filter_that_finds_nothing_does_not_say_that_there_is_nothing(gateway: GatewayStub, run: Run) -> None:
+    """`no jobs; try …` is for an empty cluster."""
+    gateway.on("GET", "/v1/jobs", page())
+    assert run("jobs", "--state", "running").out == "no such jobs\n"
+    assert run("jobs").out.startswith("no jobs; try:")
+
+
+def test_sbatch_has_help(gateway: GatewayStub, run: Run) -> None:
+    """`--help` before the script is ours; after it, the script's."""
+    ran = run("sbatch", "--help")
+    assert (ran.code, gateway.requests) == (0, [])
+    assert "fairlead sbatch --nodes=2 --gres=gpu:8 train.sh" in ran.out
+
+
+def test_sql_lists_its_tables_without_a_cluster(gateway: GatewayStub, run: Run) -> None:
+    """What each column means, from the schema itself; a forgotten query is refused with both ways on."""
+    ran = run("sql", "--tables")
+    assert (ran.code, gateway.requests) == (0, [])
+    assert "jobs: Every job" in ran.out and "exit_code" in ran.out
+    assert (2, "fairlead sql --tables" in run("sql").err) == (run("sql").code, True)
