@@ -1,0 +1,91 @@
+"""Generated documents are those of the code, and are what they say they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema as validator
+import pytest
+
+from docs import generate
+from fairlead_bus.streams import BUCKETS, stream_specs
+from fairlead_schemas import asyncapi, jsonschema, lifecycle
+from fairlead_schemas.events import Event
+from fairlead_schemas.subjects import WRITERS
+from tests.schemas import test_golden
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_documents_are_up_to_date() -> None:
+    """Run `make docs` after changing a contract."""
+    assert [str(path.relative_to(DOCS)) for path in generate.out_of_date()] == []
+
+
+def test_a_stale_document_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can fail."""
+    monkeypatch.setattr(lifecycle, "MOVES", lifecycle.MOVES[:-1])
+    assert generate.out_of_date() == [DOCS / "lifecycle.md"]
+
+
+def test_every_event_is_described() -> None:
+    """Each event has words of its own, and a comment's words reach its field."""
+    page = generate.events_page()
+    assert [kind.__name__ for kind in Event.__args__ if f"### {kind.__name__}\n" not in page] == []
+    assert "Offers are taken in rising rank." in page
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("events", "events"),
+        ("commands", "commands"),
+        ("commit", "commit"),
+        ("desired", "desired"),
+        ("samples", "samples"),
+    ],
+)
+def test_golden_bytes_are_valid_by_the_published_schema(name: str, family: str) -> None:
+    """Somebody else's validator accepts what we write."""
+    check = validator.Draft202012Validator(jsonschema.document(name))
+    for example in json.loads((test_golden.GOLDEN / f"{family}.json").read_text()):
+        check.validate(example)
+
+
+def test_the_job_schema_refuses_an_unknown_field() -> None:
+    """Editors that read the schema see the same mistakes as the gateway."""
+    check = validator.Draft202012Validator(jsonschema.document("job"))
+    check.validate({"command": ["true"], "resources": {"nvidia.com/gpu": 8}})
+    assert not check.is_valid({"command": ["true"], "nodse": 2})
+
+
+def references(value: Any) -> set[str]:
+    """Every `$ref` in a document."""
+    if isinstance(value, dict):
+        return {v for k, v in value.items() if k == "$ref"}.union(*(references(v) for v in value.values()))
+    return set().union(*(references(v) for v in value)) if isinstance(value, list) else set()
+
+
+def test_asyncapi_points_nowhere_else() -> None:
+    """Every reference of the document leads to something in it."""
+    document = asyncapi.document()
+    for reference in references(document):
+        place: Any = document
+        for part in reference.removeprefix("#/").split("/"):
+            place = place[part]
+        assert place
+
+
+def test_asyncapi_says_how_the_bus_stores() -> None:
+    """`x-jetstream` agrees with the streams and buckets that the bus creates."""
+    streams = {spec.name: spec for spec in stream_specs(1)}
+    durable = {bucket.name: bucket.durable for bucket in BUCKETS}
+    for channel in asyncapi.channels():
+        facts = channel.jetstream or {}
+        if "stream" in facts:
+            spec = streams[facts["stream"]]
+            assert (facts["discard"] == "new", facts["durable"]) == (spec.refuse_when_full, spec.durable)
+            assert channel.address.startswith(spec.subject.removesuffix(">"))
+        elif "bucket" in facts:
+            assert facts["durable"] == durable[facts["bucket"]]
+    assert {f"log.{writer}" for writer in WRITERS} <= asyncapi.document()["channels"].keys()

@@ -1,0 +1,1 @@
+"""Whole stacks of real processes: what only shows when everything runs together."""
