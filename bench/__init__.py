@@ -1,0 +1,4 @@
+"""Benchmarks: `python -m bench` measures the rows of docs/performance.md, each beside a ceiling of the same run.
+
+Nothing here is imported by the product. Start at `__main__.py`.
+"""

@@ -1,0 +1,108 @@
+"""`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
+
+Rows: live, slow, replay, restart, memory, growth (all by default). Timings on a shared machine are noisy:
+look at the ratio to the ceiling beside each figure.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+import uvloop
+
+from bench import ceilings, history, jobs, table
+from bench.stack import Stack
+
+ROWS = ("live", "slow", "replay", "restart", "memory", "growth")
+DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
+DELAY_MS = 2
+
+
+async def live(slow: bool) -> list[table.Row]:
+    """The four live rows, each on a stack of its own."""
+    goals, delay, rows = jobs.Goals(slow), DELAY_MS if slow else 0, list[table.Row]()
+    with Stack(slow_fsync_ms=delay) as stack:
+        stack.control_plane()
+        stack.agent()
+        stack.wait_nodes(1)
+        rows.append(_said(await jobs.idle_latency(stack, goals)))
+        rows.append(_said(await jobs.processes(stack, goals)))
+    with Stack(slow_fsync_ms=delay) as stack:
+        stack.control_plane()
+        rows.append(_said(await jobs.single_submits(stack, goals)))
+    with Stack(slow_fsync_ms=delay) as stack:
+        stack.control_plane()
+        rows.append(_said(await jobs.list_submits(stack, goals)))
+    with Stack(slow_fsync_ms=delay) as stack:
+        stack.control_plane()
+        stack.hollow(500)
+        stack.wait_nodes(500)
+        rows.append(_said(await jobs.hollow(stack, goals, staggered=False)))
+        rows.append(_said(await jobs.hollow(stack, goals, staggered=True)))
+    return rows
+
+
+def _said(row: table.Row) -> table.Row:
+    print(f"  {'ok  ' if row.met else 'MISS'} {row.what}: {row.measured} (goal {row.goal}; {row.ceiling})", flush=True)
+    return row
+
+
+async def measure(names: list[str]) -> list[table.Row]:
+    """The rows asked for, in order."""
+    rows: list[table.Row] = []
+    if "live" in names:
+        rows += await live(False)
+    if "slow" in names:
+        if shutil.which("strace"):
+            rows += await live(True)
+        else:
+            print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
+    if "replay" in names:
+        rows.append(_said(await history.replay(10, 200_000, 100_000)))
+        rows.append(_said(await history.replay(1, 80_000, 20_000)))
+    if "restart" in names:
+        rows += [_said(row) for row in await history.restart()]
+    if "memory" in names:
+        rows.append(_said(await history.placer_memory()))
+    if "growth" in names:
+        rows.append(_said(await history.growth()))
+    return rows
+
+
+def machine() -> str:
+    """What the figures were taken on."""
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "?",
+    )
+    fsync = ceilings.fsync_p50_us(Path(os.environ.get("FAIRLEAD_BENCH_DIR", "/tmp")))
+    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}, fsync p50 {fsync:.0f} µs"
+
+
+def main() -> int:
+    """Measure and print; 1 when a goal was missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="which rows (default: all)")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.md")
+    arguments = parser.parse_args()
+    host = machine()
+    print(host)
+    rows = uvloop.run(measure(arguments.rows or list(ROWS)))
+    print("\n" + table.markdown(rows))
+    if arguments.write:
+        DOCUMENT.write_text(_document(host, rows))
+    return 0 if all(row.met for row in rows) else 1
+
+
+def _document(host: str, rows: list[table.Row]) -> str:
+    return (
+        "# Performance\n\nMeasured by `make bench` (`python -m bench --write`), which wrote this page. Nodes and GPUs are played "
+        f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The decisions alone: queue and placer cores in one process, without bus, disk, agents or encoding.
+
+What is left of a live row beyond this is the cost of storing, sending and folding what was decided.
+"""
+
+import time
+
+import msgspec
+
+from fairlead_bus.core import Core, Decision, Input
+from fairlead_placer.core import PlacerCore
+from fairlead_queue.core import QueueCore
+from fairlead_schemas import jobspec
+from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.events import JobPlaced, JobSucceeded
+from fairlead_schemas.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.resources import Gpu, Inventory
+
+NODES, GPUS, BATCH = 500, 8, 400
+NODES_TAKEN = 50
+NOW_NS = 1_700_000_000_000_000_000
+
+
+class Pair:
+    """Both cores over one imagined log; nodes whose jobs end as soon as they are placed."""
+
+    def __init__(self) -> None:
+        self.queue, self.placer = QueueCore(), PlacerCore()
+        self.sequence = self.succeeded = 0
+        self.reported: dict[str, int] = {}
+        self.waiting: dict[str, list[Report]] = {}
+        for node in range(NODES):
+            self._report(f"n{node}", InventorySeen(n=0, boot_id="b", inventory=_inventory(node)))
+
+    def run(self, jobs: int) -> float:
+        """Jobs per second from the submit of all to the end of all."""
+        body = jobspec.decode_job(b'{"command":["true"],"resources":{"nvidia.com/gpu":1,"cpu":"1","memory":"1Gi"}}')
+        submit = jobspec.resolve(body, command_id="0", user="bench")
+        while self.waiting:
+            self._settle([])
+        began = time.perf_counter()
+        for first in range(0, jobs, BATCH):
+            self._settle([msgspec.structs.replace(submit, id=str(n)) for n in range(first, min(first + BATCH, jobs))])
+        while self.succeeded < jobs:
+            self._settle([])
+        return jobs / (time.perf_counter() - began)
+
+    def _settle(self, commands: list[SubmitJob]) -> None:
+        inputs = [Input("CMD", self.sequence + 1, commands)] if commands else []
+        self._fold("queue", self.queue.decide(inputs, NOW_NS))
+        self._fold("placer", self.placer.decide(self._taken(), NOW_NS))
+
+    def _taken(self) -> list[Input]:
+        """Reports of some nodes: as many as are sure to fit one commit."""
+        nodes = list(self.waiting)[:NODES_TAKEN]
+        taken = [(node, self.waiting.pop(node)) for node in nodes]
+        return [
+            Input("report", reports[-1].n, ReportBatch(node=node, incarnation="i", reports=reports))
+            for node, reports in taken
+        ]
+
+    def _fold(self, writer: str, decision: Decision) -> None:
+        if not decision.events and not decision.cursors:
+            return
+        self.sequence += 1
+        commit = Commit(
+            v=VERSION, writer=writer, n=1, basis=0, at_ns=NOW_NS, cursors=decision.cursors, prev=GENESIS,
+            events=decision.events,
+        )  # fmt: skip
+        cores: tuple[Core, Core] = (self.queue, self.placer)
+        for core in cores:
+            core.evolve(self.sequence, commit)
+        for event in decision.events:
+            if isinstance(event, JobPlaced):
+                run = {"job": event.job, "attempt": event.attempt, "rank": 0}
+                self._report(event.parts[0].node, StartSeen(n=0, **run))
+                self._report(event.parts[0].node, ExitSeen(n=0, outcome="exited", exit_code=0, clean=True, **run))
+            elif isinstance(event, JobSucceeded):
+                self.succeeded += 1
+
+    def _report(self, node: str, report: Report) -> None:
+        number = self.reported[node] = self.reported.get(node, 0) + 1
+        self.waiting.setdefault(node, []).append(msgspec.structs.replace(report, n=number))
+
+
+def _inventory(node: int) -> Inventory:
+    gpus = tuple(
+        Gpu(uuid=f"GPU-{node}-{index}", index=index, model="NVIDIA A100-SXM4-80GB", memory_mib=81920)
+        for index in range(GPUS)
+    )
+    return Inventory(gpus=gpus, cpu_milli=256_000, memory_mib=2**20, runtime="hollow", simulated=True)
+
+
+def jobs_per_s(jobs: int = 20_000) -> float:
+    """The rate of the decisions alone."""
+    return Pair().run(jobs)

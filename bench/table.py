@@ -1,0 +1,26 @@
+"""A measured row, and the table of them."""
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One figure: what was measured, its goal, and what the same machine could do at best in the same run."""
+
+    what: str
+    measured: str
+    goal: str
+    met: bool
+    ceiling: str
+
+
+def markdown(rows: list[Row]) -> str:
+    """The table as docs/performance.md shows it."""
+    lines = ["| what | measured | goal | met | ceiling or baseline of the same run |", "|---|---|---|---|---|"]
+    lines += [f"| {r.what} | {r.measured} | {r.goal} | {'yes' if r.met else '**no**'} | {r.ceiling} |" for r in rows]
+    return "\n".join(lines)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value below which `share` (0..1) of the values lie."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
