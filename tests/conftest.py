@@ -6,6 +6,7 @@ end of the run prints one line per skipped group with its reason.
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -83,6 +84,8 @@ def no_docker() -> str:
         docker.from_env(timeout=10).ping()
     except Exception as error:  # noqa: BLE001 -- whatever keeps the engine from answering is the reason
         return f"docker: no Docker engine answers: {type(error).__name__} (start one, or see .ci/docker-engine)"
+    if shutil.which("busybox") is None:
+        return "docker: no busybox to make an image of (install busybox-static)"
     return ""
 
 
