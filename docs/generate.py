@@ -101,7 +101,7 @@ def _event(kind: type[events.EventBase], comments: dict[str, str]) -> Iterator[s
         yield "|---|---|---|"
     for field in fields:
         name = f"`{field.name}`" if field.required else f"*`{field.name}`*"
-        yield f"| {name} | {_type(field.type)} | {comments.get(field.name, '')} |"
+        yield f"| {name} | {_type(field.type)} | {comments.get(field.name) or events.FIELDS.get(field.name, '')} |"
     yield ""
 
 

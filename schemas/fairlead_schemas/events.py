@@ -29,6 +29,28 @@ RequeueReason = Literal["retry", "node_lost", "node_rebooted", "drained", "start
 FailReason = Literal["exit_code", "time_limit", "start_failed", "infrastructure", "element_failed"]
 
 
+#: What a field means in every event that has it and says nothing else.
+FIELDS: dict[str, str] = {
+    "job": 'Id of a job ("12"), an array ("12") or an array\'s element ("12_3").',
+    "attempt": "The attempt it speaks of, from 1.",
+    "rank": "Position of the node's part in the placement, from 0.",
+    "node": "Id of the node.",
+    "by": 'Who asked for it; "" when nobody did.',
+    "user": "Who asked for it.",
+    "command": "Id of the command that it answers.",
+    "code": "A word for programs.",
+    "message": "A sentence for people.",
+    "reason": "Why.",
+    "digest": "SHA-256 (hex) that names the bytes.",
+    "outcome": "How it ended.",
+    "exit_code": "What the process returned; none where a signal ended it or nobody saw.",
+    "signal": "The signal that ended the process.",
+    "inventory": "What the node has.",
+    "boot_id": "Names the boot of the machine; another one means that it was restarted.",
+    "released": "Whether what it held is free again, on evidence.",
+}
+
+
 class EventBase(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):
@@ -43,6 +65,7 @@ class EventBase(
 class QueueConfigured(EventBase, tag=True, frozen=True, kw_only=True):
     """A queue exists from here on with these settings (the whole setting, not a change)."""
 
+    #: Names joined by "/": "research/vision".
     path: str
     #: Hard quota over everything offered, placed and running; None: no quota.
     gpu_quota_milli: int | None = None
@@ -53,19 +76,21 @@ class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
     """A job was accepted. The spec stands here once, undecoded; `request` is what it asks for."""
 
     job: str
-    name: str
-    queue: str
+    name: str  # as the person named it
+    queue: str  # the queue's path
     user: str
-    request: Request
-    spec: msgspec.Raw
-    project: str = ""
-    kind: JobKind = "batch"
-    priority: int = 50
+    request: Request  # resources of one attempt
+    spec: msgspec.Raw  # the canonical job file
+    project: str = ""  # whose account it goes to
+    kind: JobKind = "batch"  # a session is a person's, a service runs until it is stopped
+    priority: int = 50  # higher goes first
     #: First and last index of an array, both included; None: a single job.
     array: tuple[int, int] | None = None
+    #: Further attempts after a failed exit.
     retries: int = 0
     #: Longest run time of one attempt; 0: none.
     total_ns: int = 0
+    #: Between TERM and KILL.
     grace_ns: int = 0
     #: Not before this Unix time; 0: at once.
     start_at_ns: int = 0
@@ -80,7 +105,7 @@ class JobRejected(EventBase, tag=True, frozen=True, kw_only=True):
     command: str
     code: str
     message: str
-    field: str = ""
+    field: str = ""  # the job file's field, as a path
     user: str = ""
 
 
@@ -138,7 +163,7 @@ class JobRequeued(EventBase, tag=True, frozen=True, kw_only=True):
     job: str
     attempt: int  # the new one
     reason: RequeueReason
-    not_before_ns: int = 0
+    not_before_ns: int = 0  # not offered before this Unix time; 0: at once
 
 
 class JobSucceeded(EventBase, tag=True, frozen=True, kw_only=True):
@@ -170,7 +195,7 @@ class JobCancelled(EventBase, tag=True, frozen=True, kw_only=True):
 class JobsRetired(EventBase, tag=True, frozen=True, kw_only=True):
     """Finished jobs leave folded state; the warehouse and the archive keep them."""
 
-    jobs: tuple[str, ...]
+    jobs: tuple[str, ...]  # their ids, oldest first
 
 
 class CommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
@@ -196,6 +221,7 @@ class NodeJoined(EventBase, tag=True, frozen=True, kw_only=True):
     """A node, under a new journal (incarnation), is part of the cluster. Its report numbers start at 1."""
 
     node: str
+    #: Names the agent's journal; another one means that the old one is gone.
     incarnation: str
     boot_id: str
     inventory: Inventory
@@ -244,7 +270,7 @@ class NodeDraining(EventBase, tag=True, frozen=True, kw_only=True):
     node: str
     by: str = ""
     reason: str = ""
-    deadline_ns: int = 0
+    deadline_ns: int = 0  # Unix time
 
 
 class NodeDrained(EventBase, tag=True, frozen=True, kw_only=True):
@@ -267,10 +293,11 @@ class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):
 
     job: str
     attempt: int
+    #: What each node gives, in the order of the ranks.
     parts: tuple[Part, ...]
     #: Rendezvous of a gang, on the node of rank 0.
     master_address: str = ""
-    master_port: int = 0
+    master_port: int = 0  # 0 for a run on one node
     #: The parts of the score that chose these nodes, in whole points.
     score: dict[str, int] = {}
 
@@ -282,11 +309,11 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     attempt: int
     #: Nodes by what kept each from taking part: {"free_gpus": 38, "cordoned": 1}.
     reasons: dict[str, int]
-    nodes: int
+    nodes: int  # how many there are
     #: Nodes that could take a part, where a gang wants more of them.
     fitting: int = 0
-    gpu_milli_free: int = 0
-    gpu_milli_total: int = 0
+    gpu_milli_free: int = 0  # over all nodes
+    gpu_milli_total: int = 0  # of the cluster, busy or not
 
 
 class OfferReturned(EventBase, tag=True, frozen=True, kw_only=True):

@@ -35,6 +35,11 @@ def test_every_event_is_described() -> None:
     assert "Offers are taken in rising rank." in page
 
 
+def test_every_field_is_described() -> None:
+    """A field without words leaves its reader to guess; write them above it or into `events.FIELDS`."""
+    assert [line for line in generate.events_page().splitlines() if line.endswith("|  |")] == []
+
+
 @pytest.mark.parametrize(
     ("name", "family"),
     [
