@@ -68,11 +68,16 @@ _manifest = msgspec.json.Decoder(Manifest)
 
 
 class Exporter:
-    """Writes an export while the log is read. Refuses (LogDamaged) to export a log whose chain is broken."""
+    """Writes an export while the log is read. Refuses (LogDamaged) to export a log whose chain is broken.
+
+    Raises ExportError where an export lies already: an older one may be somebody's evidence. What an
+    export that broke off has left is no export (it has no manifest) and is written over.
+    """
 
     def __init__(self, directory: Path, created: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / MANIFEST_FILE).unlink(missing_ok=True)  # until the new one is whole, there is no export
+        if (directory / MANIFEST_FILE).exists():
+            raise ExportError(f"{directory} holds an export already; expected a new directory")
         self.directory, self.created = directory, created
         self._chain = Chain()
         self._sha256 = hashlib.sha256()

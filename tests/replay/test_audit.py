@@ -9,7 +9,7 @@ import pytest
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import LogDamaged
 from fairlead_replay.audit import export, verify_export, verify_live
-from fairlead_replay.export import LINES_FILE, LOG_FILE, MANIFEST_FILE, read_export, write_export
+from fairlead_replay.export import LINES_FILE, LOG_FILE, MANIFEST_FILE, ExportError, read_export, write_export
 from fairlead_schemas import subjects
 from tests.replay.worlds import log_of
 
@@ -48,6 +48,20 @@ def test_a_good_export_is_whole(exported: Path) -> None:
 def test_an_export_holds_the_very_bytes(exported: Path) -> None:
     """What is read back is what the server had."""
     assert list(read_export(exported)) == log_of(SEED)
+
+
+def test_an_export_is_not_written_over(exported: Path) -> None:
+    """It may be somebody's evidence: a second one into the same directory is refused, and the first stays whole."""
+    with pytest.raises(ExportError, match="holds an export already"):
+        write_export(exported, [])
+    assert list(read_export(exported)) == log_of(SEED)
+
+
+def test_what_a_broken_export_left_is_written_over(exported: Path) -> None:
+    """Without its manifest it is no export."""
+    (exported / MANIFEST_FILE).unlink()
+    write_export(exported, [])
+    assert verify_export(exported) == (True, 0, 0, 0, "whole")
 
 
 def test_an_empty_log_is_whole(tmp_path: Path) -> None:
