@@ -1,6 +1,7 @@
 """The rows about the past and about size: replay speed, restart behind a long log, memory."""
 
 import asyncio
+import gc
 import time
 
 import msgspec
@@ -25,6 +26,8 @@ async def replay(per_commit: int, goal: int, lives_count: int) -> Row:
         await maker.append(lives.opening())
         await maker.append(lives.lives(1, lives_count, per_commit))
         reader, queue, placer = LogReader(bus), QueueCore(), PlacerCore()
+        gc.collect()
+        gc.freeze()  # what earlier rows left here is not the fold's to look through; `fairlead replay` begins empty
         began, folded = time.perf_counter(), 0
         while folded < maker.sequence:
             for item in await reader.next():

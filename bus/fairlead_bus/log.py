@@ -46,8 +46,8 @@ class Chain:
         """A writer's newest commit so far."""
         return self.heads.get(writer, NO_HEAD)
 
-    def extend(self, stored: Stored, commit: Commit | Envelope) -> None:
-        """Take the next commit, or raise LogDamaged naming what does not fit."""
+    def extend(self, stored: Stored, commit: Commit | Envelope) -> Head:
+        """Take the next commit as its writer's head, or raise LogDamaged naming what does not fit."""
         sequence, writer = stored.sequence, subjects.writer_of(stored.subject)
         if sequence != self.last + 1:
             raise LogDamaged(self.last + 1, f"gap: the next commit found is {sequence}")
@@ -60,7 +60,8 @@ class Chain:
             bad = head.sequence or sequence
             raise LogDamaged(bad, f"{writer}'s commit {head.n} does not have the hash that commit {commit.n} states")
         self.last = sequence
-        self.heads[writer] = Head(commit.n, commit_hash(stored.payload), sequence)
+        head = self.heads[writer] = Head(commit.n, commit_hash(stored.payload), sequence)
+        return head
 
 
 class Folded(NamedTuple):
@@ -120,8 +121,8 @@ class LogReader:
             self._expected, commit = None, own[1]
         else:
             commit = self._decoded(stored, decode_commit)
-        self.chain.extend(stored, commit)
-        return Folded(stored.sequence, commit.writer, commit, stored.payload, self.chain.head(commit.writer))
+        head = self.chain.extend(stored, commit)
+        return Folded(stored.sequence, commit.writer, commit, stored.payload, head)
 
     @staticmethod
     def _decoded[T](stored: Stored, decode: Callable[[bytes], T]) -> T:

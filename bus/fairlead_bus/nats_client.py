@@ -1,8 +1,9 @@
-"""The library's client with a short way for messages: from the parser straight to a handler.
+"""The library's client with a short way for messages: from the socket straight to a handler.
 
-The library gives each message its headers' parse, an object, a queue and a task; reading the log spent more on
-that than on the log. Here a subscription may name a plain function that gets the bytes, and `flush` is a barrier.
-The methods below override private ones of a library that is pinned by hash; tests/bus holds what they promise.
+The library gives each message two regular expressions, a coroutine, its headers' parse, an object, a queue and a
+task; reading the log spent more on that than on the log. Here a subscription may name a plain function that gets
+the bytes, and `flush` is a barrier. The methods below override private ones of a library that is pinned by hash;
+tests/bus holds what they promise.
 """
 
 # ruff: noqa: SLF001
@@ -15,6 +16,7 @@ from collections.abc import Callable
 import structlog
 from nats.aio.client import PING_PROTO, Client
 from nats.aio.subscription import Subscription
+from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 #: Headers without an inline status begin so; nobody here reads ordinary headers.
 _PLAIN_HEADERS = b"NATS/1.0\r\n"
@@ -32,6 +34,7 @@ class DirectClient(Client):
     def __init__(self) -> None:
         super().__init__()
         self._direct: dict[int, Handler] = {}
+        self._ps = BurstParser(self._direct, self)
 
     async def subscribe_direct(self, subject: str, handler: Handler) -> Subscription:
         """Call `handler` in the read loop for each message, in order. It must not block; what it raises is logged."""
@@ -58,8 +61,54 @@ class DirectClient(Client):
         if handler is None:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
-        status = headers[_STATUS].decode() if headers and not headers.startswith(_PLAIN_HEADERS) else ""
-        _call(handler, subject.decode(), data, reply.decode(), status)
+        _call(handler, subject.decode(), data, reply.decode(), _status(headers or b""))
+
+
+class BurstParser(Parser):
+    """The library's parser, which sees only what is not a whole message for a handler."""
+
+    def __init__(self, handlers: dict[int, Handler], client: Client) -> None:
+        super().__init__(client)
+        self._handlers = handlers
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Bytes as they came from the socket."""
+        if self.state == AWAITING_CONTROL_LINE:
+            if self.buf:
+                data = bytes(self.buf) + data
+                self.buf.clear()
+            data = data[self._burst(data) :]
+        if data:
+            await super().parse(data)
+
+    def _burst(self, data: bytes) -> int:
+        """Hand over the whole messages at the front that have a handler; how many bytes they took."""
+        at = 0
+        while (end := data.find(b"\r\n", at)) > 0:
+            # MSG subject sid [reply] bytes, or HMSG subject sid [reply] header-bytes bytes
+            line = data[at:end].split()
+            with_headers = line[0] == b"HMSG"
+            if not with_headers and line[0] != b"MSG":
+                break
+            handler = self._handlers.get(int(line[2]))
+            start = end + 2
+            stop = start + int(line[-1])
+            if handler is None or stop + 2 > len(data):
+                break
+            status = ""
+            if with_headers:
+                headers = start + int(line[-2])
+                status = _status(data[start:headers])
+                start = headers
+            reply = line[3].decode() if len(line) == 5 + with_headers else ""
+            _call(handler, line[1].decode(), data[start:stop], reply, status)
+            at = stop + 2
+        return at
+
+
+def _status(headers: bytes) -> str:
+    """That of an inline status line, "" without one."""
+    return headers[_STATUS].decode() if headers and not headers.startswith(_PLAIN_HEADERS) else ""
 
 
 def _call(handler: Handler, subject: str, payload: bytes, reply: str, status: str) -> None:

@@ -66,7 +66,9 @@ class NatsTail:
         self._subscription: NatsSubscription | None = None
         self._consumer = self._inbox = ""
         self._delivered = 0
-        self._requests: dict[str, int] = {}  # reply subject -> messages still to come
+        #: Reply subjects of the open requests; the server serves the oldest first, which has so many still to come.
+        self._requests: deque[str] = deque()
+        self._left = REQUEST_MESSAGES
         self._request_numbers = itertools.count(1)
         self._heard = 0.0
         self._broken = True
@@ -153,7 +155,9 @@ class NatsTail:
         try:
             while not self._broken and len(self._requests) < OPEN_REQUESTS and len(self._buffer) < BUFFER_MAX:
                 reply = f"{self._inbox}.{next(self._request_numbers)}"
-                self._requests[reply] = REQUEST_MESSAGES
+                if not self._requests:
+                    self._left = REQUEST_MESSAGES
+                self._requests.append(reply)
                 await self.link.send(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}", _PULL, reply=reply)
         except Unavailable:
             self._break()
@@ -174,22 +178,23 @@ class NatsTail:
         self._delivered = delivered
         self.cursor = sequence
         self._buffer.append(Stored(sequence, subject, payload))
-        self._count_down()
+        self._left -= 1
+        if not self._left and self._requests:
+            self._done(self._requests[0])
         self._arrived.set()
 
-    def _count_down(self) -> None:
-        """One message less to come; the server serves the oldest request first."""
-        for oldest in self._requests:
-            self._requests[oldest] -= 1
-            if self._requests[oldest] <= 0:
-                del self._requests[oldest]
-            break
+    def _done(self, request: str) -> None:
+        """Nothing more comes for a request."""
+        if request == self._requests[0]:
+            self._left = REQUEST_MESSAGES
+        self._requests.remove(request)
 
     def _ended(self, request: str, status: str) -> None:
         """100 is a heartbeat; anything else ends that request (expired, size reached, nobody there)."""
         if status == HEARTBEAT or not request.startswith(self._inbox):
             return
-        self._requests.pop(request, None)
+        if request in self._requests:
+            self._done(request)
         if status == NOBODY_LISTENS:
             self._break()
         self._arrived.set()  # `next` asks for more

@@ -1,10 +1,18 @@
-"""What the client puts on the wire, in which order: read by a server that only listens."""
+"""The client on the wire: what it writes, in which order, and how it reads what comes in pieces."""
 
 import asyncio
+from itertools import pairwise
+from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_bus.nats_client import DirectClient
 from fairlead_bus.nats_link import Link
 
 INFO = b'INFO {"server_id":"x","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
+#: The subscription with a handler of ours, and one of the library's own kind.
+DIRECT, ORDINARY = 1, 2
 
 
 async def test_a_flush_waits_for_what_was_asked_before_it():
@@ -30,3 +38,62 @@ async def test_a_flush_waits_for_what_was_asked_before_it():
     await link.close()
     server.close()
     await server.wait_closed()
+
+
+class Spy(DirectClient):
+    """A client without a connection, which keeps what the library's own way gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[Any, ...]] = []
+        self._direct[DIRECT] = lambda *message: self.seen.append(message)
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        if sid in self._direct:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            self.seen.append(("ordinary", data))
+
+    async def _process_ping(self) -> None:
+        self.seen.append(("ping",))
+
+
+def _written(kind: str, payload: bytes) -> tuple[bytes, tuple[Any, ...] | None]:
+    """What the server writes, and what must be seen of it."""
+    size = len(payload)
+    match kind:
+        case "plain":
+            return b"MSG a.b %d %d\r\n%b\r\n" % (DIRECT, size, payload), ("a.b", payload, "", "")
+        case "reply":
+            return b"MSG a.b %d r.1 %d\r\n%b\r\n" % (DIRECT, size, payload), ("a.b", payload, "r.1", "")
+        case "headers" | "status":
+            headers = b"NATS/1.0\r\nK: v\r\n\r\n" if kind == "headers" else b"NATS/1.0 503\r\n\r\n"
+            line = b"HMSG a.b %d r.1 %d %d\r\n" % (DIRECT, len(headers), len(headers) + size)
+            return line + headers + payload + b"\r\n", ("a.b", payload, "r.1", "503" if kind == "status" else "")
+        case "ordinary":
+            return b"MSG c %d %d\r\n%b\r\n" % (ORDINARY, size, payload), ("ordinary", payload)
+        case "ping":
+            return b"PING\r\n", ("ping",)
+        case _:
+            return b"+OK\r\n", None
+
+
+KINDS = st.sampled_from(["plain", "reply", "headers", "status", "ordinary", "ping", "ok"])
+PAYLOADS = st.sampled_from([b"", b"x", b"\r\n", b"MSG a.b 1 1\r\n", b"y" * 70])
+
+
+@settings(deadline=None)
+@given(written=st.lists(st.tuples(KINDS, PAYLOADS), max_size=10), data=st.data())
+def test_messages_arrive_whole_however_they_are_cut(written: list[tuple[str, bytes]], data: st.DataObject):
+    """Each once and in order, whatever stands between them and wherever the network cuts the bytes."""
+    pairs = [_written(*each) for each in written]
+    stream = b"".join(wire for wire, _ in pairs)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+
+    async def read() -> list[tuple[Any, ...]]:
+        client = Spy()
+        for start, end in pairwise([0, *cuts, len(stream)]):
+            await client._ps.parse(stream[start:end])
+        return client.seen
+
+    assert asyncio.run(read()) == [seen for _, seen in pairs if seen is not None]
