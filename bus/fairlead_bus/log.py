@@ -6,7 +6,8 @@ appends one commit at a time and settles unknown outcomes by reading back. Nothi
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from fairlead_bus.port import Bus, LogDamaged, OutcomeUnknown, StaleWriter, Stored, Tail, Unavailable
 from fairlead_schemas import subjects
@@ -24,7 +25,7 @@ from fairlead_schemas.commit import (
 RETRY_S = 0.2
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A writer's newest commit: its number, its hash and its place in the log."""
 
     n: int
@@ -64,7 +65,7 @@ class Chain:
         return head
 
 
-class Folded(NamedTuple):
+class Folded(msgspec.Struct, frozen=True):
     """One commit, checked; `head` is its writer's head with it."""
 
     seq: int
@@ -74,7 +75,7 @@ class Folded(NamedTuple):
     head: Head
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True):
     """One commit, checked, its events left undecoded."""
 
     seq: int

@@ -137,7 +137,7 @@ class MemoryHub:
         held = self.streams[stream]
         index = next(i for i, message in enumerate(held.messages) if message.sequence == sequence)
         old = held.messages[index]
-        held.messages[index] = old._replace(payload=change(old.payload))
+        held.messages[index] = Stored(old.sequence, old.subject, change(old.payload))
         if held.last_of.get(old.subject) == old:
             held.last_of[old.subject] = held.messages[index]
 

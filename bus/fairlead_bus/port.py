@@ -7,6 +7,8 @@ object stores hold blobs. Every wait is bounded; every failure is one of the cla
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 
 class BusError(Exception):
     """Something about the bus; each subclass says what to do about it."""
@@ -44,8 +46,8 @@ class LogDamaged(BusError):
         self.sequence = sequence
 
 
-class Stored(NamedTuple):
-    """One message of a stream."""
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """One message of a stream. A struct: made for every message of the log, it costs a quarter of a named tuple."""
 
     sequence: int
     subject: str

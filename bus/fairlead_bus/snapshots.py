@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
-    heads: dict[str, tuple[int, str, int]]
+    heads: dict[str, Head]
     created: str
     schema: str
     sha256: str
@@ -43,7 +43,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 async def save(bus: Bus, name: str, snapshot: Snapshot, *, created: str, schema: str, turn: int) -> None:
     """Store a snapshot; `created` names the log it belongs to, `schema` the shape of the state."""
     header = _Header(
-        sequence=snapshot.sequence, heads={w: (head.n, head.hash, head.sequence) for w, head in snapshot.heads.items()},
+        sequence=snapshot.sequence, heads=snapshot.heads,
         created=created, schema=schema, sha256=hashlib.sha256(snapshot.state).hexdigest(),
     )  # fmt: skip
     data = msgspec.json.encode(header) + b"\n" + snapshot.state
@@ -77,7 +77,7 @@ def _verified(data: bytes, created: str, schema: str) -> Snapshot | None:
         return None
     if hashlib.sha256(state).hexdigest() != header.sha256:
         return None
-    return Snapshot(header.sequence, {writer: Head(*head) for writer, head in header.heads.items()}, state)
+    return Snapshot(header.sequence, header.heads, state)
 
 
 class Keeper:

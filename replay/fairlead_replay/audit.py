@@ -56,7 +56,7 @@ def _take_lines(directory: Path, audit: Audit) -> str:
             except ExportError as error:
                 audit.broken(audit.expected, str(error))
             else:
-                audit.take(*stored)
+                audit.take(stored)
     return sha256.hexdigest()
 
 
@@ -79,7 +79,7 @@ async def verify_live(bus: Bus) -> Verdict:
     last = (await bus.state(subjects.LOG)).last
     try:
         async for stored in _read_through(bus, last):
-            audit.take(*stored)
+            audit.take(stored)
     except LogDamaged as error:
         audit.find(error.sequence, str(error))
     return audit.verdict(last=last)

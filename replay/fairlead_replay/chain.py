@@ -8,6 +8,7 @@ nothing is decided before the end: the verdict is the lowest of all findings. St
 from typing import NamedTuple
 
 from fairlead_bus.log import NO_HEAD, Head
+from fairlead_bus.port import Stored
 from fairlead_replay.lives import IllegalMove, Lives
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import Commit, CommitUndecodable, commit_hash, decode_commit
@@ -60,8 +61,9 @@ class Audit:
         self._lives_follow = True
         self.expected = 1
 
-    def take(self, sequence: int, subject: str, payload: bytes) -> None:
+    def take(self, stored: Stored) -> None:
         """One commit as it was found, in order of place."""
+        sequence, subject, payload = stored.sequence, stored.subject, stored.payload
         if sequence != self.expected:
             self.find(min(self.expected, sequence), f"expected sequence {self.expected}, found {sequence}")
         self.expected = sequence + 1
@@ -158,7 +160,7 @@ class Audit:
         links = self.links.get(writer, [])
         newest = links[-1] if links else Link(0, 0, "", NO_HEAD.hash)
         trusted = True
-        if head is not None and (newest.n, newest.hash, newest.sequence) != head:
+        if head is not None and Head(newest.n, newest.hash, newest.sequence) != head:
             trusted = False
             if newest.n == head.n:
                 self.find(

@@ -5,6 +5,7 @@ and gangs, which share no code with what they check. `Observer.take` is called f
 """
 
 from fairlead_bus.log import Folded
+from fairlead_bus.port import Stored
 from fairlead_placer import invariants as placer_invariants
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, Cluster, state_hash
@@ -101,7 +102,7 @@ class Observer:
         """The next commit."""
         commit = folded.commit
         self.commits.append(commit)
-        self.audit.take(folded.seq, subjects.log(folded.writer), folded.payload)
+        self.audit.take(Stored(folded.seq, subjects.log(folded.writer), folded.payload))
         if self.audit.findings:
             raise Violation(f"I8: sequence {folded.seq}: {self.audit.findings[0].what}")
         try:

@@ -107,8 +107,7 @@ class Warehouse:
         if row is None:
             return Cursor(0, 0, "", {}, 0, 0)
         sequence, at_ns, created, heads, events, lost = row
-        stored = msgspec.json.decode(heads, type=dict[str, tuple[int, str, int]])
-        return Cursor(sequence, at_ns, created, {writer: Head(*head) for writer, head in stored.items()}, events, lost)
+        return Cursor(sequence, at_ns, created, msgspec.json.decode(heads, type=dict[str, Head]), events, lost)
 
     def sample_heads(self) -> dict[tuple[str, str], SampleHead]:
         """{(node, incarnation): newest batch} as stored."""
