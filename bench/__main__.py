@@ -15,6 +15,7 @@ import uvloop
 
 from bench import ceilings, history, jobs, table
 from bench.stack import Stack
+from fairlead_bus.main import collect_rarely
 
 ROWS = ("live", "slow", "replay", "restart", "memory", "growth")
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -88,6 +89,7 @@ def main() -> int:
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="which rows (default: all)")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md")
     arguments = parser.parse_args()
+    collect_rarely()  # as the services and `fairlead replay` do
     host = machine()
     print(host)
     rows = uvloop.run(measure(arguments.rows or list(ROWS)))

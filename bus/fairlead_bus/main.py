@@ -13,8 +13,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 import structlog
 
@@ -66,17 +66,36 @@ def run(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> None:
     """Run one service until it ends or a signal asks it to; exits the process with its code."""
     configure_logging()
     structlog.contextvars.bind_contextvars(service=name)
-    # Full collections stop the world for long; the shell runs them when idle.
+    sys.exit(_in_loop(_serve(name, build)))
+
+
+def with_bus[T](url: str, name: str, work: Callable[[Bus], Awaitable[T]]) -> T:
+    """One piece of work over the bus, in a loop like a service's, for callers who have none. Raises what
+    `connect` and the work raise."""
+
+    async def connected() -> T:
+        bus = await connect(url, name=name)
+        try:
+            return await work(bus)
+        finally:
+            with contextlib.suppress(BusError):
+                await asyncio.wait_for(bus.close(), STOP_S)
+
+    return _in_loop(connected())
+
+
+def collect_rarely() -> None:
+    """Full garbage collections stop the world for long; a service's shell runs them when it is idle."""
     gc.set_threshold(20_000, 10, 1_000_000)
-    sys.exit(_loop_factory_run(name, build))
 
 
-def _loop_factory_run(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:
+def _in_loop[T](main: Coroutine[Any, Any, T]) -> T:
+    collect_rarely()
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(_serve(name, build))
-    return uvloop.run(_serve(name, build))
+        return asyncio.run(main)
+    return uvloop.run(main)
 
 
 async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:

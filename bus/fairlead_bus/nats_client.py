@@ -21,6 +21,8 @@ from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 #: Headers without an inline status begin so; nobody here reads ordinary headers.
 _PLAIN_HEADERS = b"NATS/1.0\r\n"
 _STATUS = slice(9, 12)
+#: A message cut by the end of a read is put together here up to this size, beyond it by the library.
+CUT_MAX = 64 * 1024
 
 #: (subject, payload, reply, status): status is "" or that of an inline status line ("100", "503").
 Handler = Callable[[str, bytes, str, str], None]
@@ -77,12 +79,17 @@ class BurstParser(Parser):
             if self.buf:
                 data = bytes(self.buf) + data
                 self.buf.clear()
-            data = data[self._burst(data) :]
+            taken, cut = self._burst(data)
+            data = data[taken:]
+            if cut:  # its rest comes with the next bytes; the library would go on with all of those, too
+                self.buf.extend(data)
+                return
         if data:
             await super().parse(data)
 
-    def _burst(self, data: bytes) -> int:
-        """Hand over the whole messages at the front that have a handler; how many bytes they took."""
+    def _burst(self, data: bytes) -> tuple[int, bool]:
+        """Hand over the whole messages at the front that have a handler; how many bytes they took, and whether what
+        follows is the beginning of one more (a short one: to wait for a long one here would copy it over and over)."""
         at = 0
         while (end := data.find(b"\r\n", at)) > 0:
             # MSG subject sid [reply] bytes, or HMSG subject sid [reply] header-bytes bytes
@@ -91,10 +98,12 @@ class BurstParser(Parser):
             if not with_headers and line[0] != b"MSG":
                 break
             handler = self._handlers.get(int(line[2]))
+            if handler is None:
+                break
             start = end + 2
             stop = start + int(line[-1])
-            if handler is None or stop + 2 > len(data):
-                break
+            if stop + 2 > len(data):
+                return at, stop - start <= CUT_MAX
             status = ""
             if with_headers:
                 headers = start + int(line[-2])
@@ -103,7 +112,7 @@ class BurstParser(Parser):
             reply = line[3].decode() if len(line) == 5 + with_headers else ""
             _call(handler, line[1].decode(), data[start:stop], reply, status)
             at = stop + 2
-        return at
+        return at, False
 
 
 def _status(headers: bytes) -> str:

@@ -7,11 +7,11 @@ A verdict that is not ok names the first bad sequence. It never raises for damag
 """
 
 import asyncio
-import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+from fairlead_bus.main import with_bus
 from fairlead_bus.port import Bus, LogDamaged, Stored
 from fairlead_replay.chain import Audit, Verdict
 from fairlead_replay.export import (
@@ -127,20 +127,9 @@ async def _read_through(bus: Bus, last: int) -> AsyncIterator[Stored]:
 
 def verify_url(url: str) -> Verdict:
     """`verify_live` for callers without an event loop."""
-    return asyncio.run(_with_bus(url, verify_live))
+    return with_bus(url, "audit", verify_live)
 
 
 def export_url(url: str, directory: str | Path) -> Manifest:
     """`export` for callers without an event loop."""
-    return asyncio.run(_with_bus(url, lambda bus: export(bus, directory)))
-
-
-async def _with_bus[T](url: str, work: Callable[[Bus], Awaitable[T]]) -> T:
-    from fairlead_bus.nats_bus import connect
-
-    bus = await connect(url, name="audit")
-    try:
-        return await work(bus)
-    finally:
-        with contextlib.suppress(Exception):
-            await bus.close()
+    return with_bus(url, "audit", lambda bus: export(bus, directory))

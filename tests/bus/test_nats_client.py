@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_bus.nats_client import DirectClient
+from fairlead_bus.nats_client import CUT_MAX, DirectClient
 from fairlead_bus.nats_link import Link
 
 INFO = b'INFO {"server_id":"x","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
@@ -79,7 +79,7 @@ def _written(kind: str, payload: bytes) -> tuple[bytes, tuple[Any, ...] | None]:
 
 
 KINDS = st.sampled_from(["plain", "reply", "headers", "status", "ordinary", "ping", "ok"])
-PAYLOADS = st.sampled_from([b"", b"x", b"\r\n", b"MSG a.b 1 1\r\n", b"y" * 70])
+PAYLOADS = st.sampled_from([b"", b"x", b"\r\n", b"MSG a.b 1 1\r\n", b"y" * 70, b"z" * (CUT_MAX + 70)])
 
 
 @settings(deadline=None)

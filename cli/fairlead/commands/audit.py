@@ -4,11 +4,10 @@ The checking itself is `fairlead_replay`'s; here is only where the log is found:
 stack, or the data of a stopped one (its bus is started alone for the reading, and stopped again).
 """
 
-import asyncio
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +21,7 @@ from fairlead.commands.options import Output
 from fairlead.errors import FairleadError, NotFound, Refused, Unreachable
 from fairlead.render import Format
 from fairlead.stack import nats_server, state
-from fairlead_bus.port import Bus, BusError, LogDamaged
+from fairlead_bus.port import BusError, LogDamaged
 from fairlead_schemas.lifecycle import STATES
 
 if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
@@ -156,6 +155,7 @@ def replay(
 
     fairlead replay --check
     """
+    from fairlead_bus.main import with_bus
     from fairlead_replay.compare import compare_live, fold_export, fold_live
 
     folder = (data or state.default_data()).absolute()
@@ -167,9 +167,9 @@ def replay(
             cluster = fold_export(folder, to)
         else:
             with bus_url(folder, nats) as url:
-                cluster = asyncio.run(_with_bus(url, lambda bus: fold_live(bus, to)))
+                cluster = with_bus(url, "replay", lambda bus: fold_live(bus, to))
                 if check:
-                    compared = asyncio.run(_with_bus(url, compare_live))
+                    compared = with_bus(url, "replay", compare_live)
     if show:
         cores = cluster.cores()
         if show not in cores:
@@ -230,13 +230,3 @@ def _translated() -> Iterator[None]:
         raise Unreachable(str(error)) from error
     except (ValueError, msgspec.MsgspecError) as error:
         raise FairleadError(str(error)) from error
-
-
-async def _with_bus[T](url: str, work: Callable[[Bus], Awaitable[T]]) -> T:
-    from fairlead_bus.nats_bus import connect
-
-    bus = await connect(url, name="replay")
-    try:
-        return await work(bus)
-    finally:
-        await bus.close()
