@@ -21,12 +21,8 @@ class Lease:
         self.bus, self.service, self.holder = bus, service, holder.encode()
         self.revision = 0
 
-    async def acquire(self) -> None:
-        """Wait until the lease is ours."""
-        while not await self._try():  # noqa: ASYNC110 -- the holder is another process; nothing here could set an event
-            await asyncio.sleep(POLL_S)
-
-    async def _try(self) -> bool:
+    async def try_acquire(self) -> bool:
+        """True when the lease is ours; else ask again after POLL_S."""
         try:
             entry = await self.bus.get(subjects.LEASE, self.service)
             if entry is not None and entry.value != self.holder:
@@ -47,7 +43,7 @@ class Lease:
                     subjects.LEASE, self.service, self.holder, expected=self.revision, ttl_s=TTL_S
                 )
             except StaleWriter:
-                if not await self._try() and await self._taken():
+                if not await self.try_acquire() and await self._taken():
                     return
             except Unavailable:
                 continue

@@ -25,7 +25,7 @@ import structlog
 
 from fairlead_bus import poison, snapshots, streams
 from fairlead_bus.core import Core, Decision, Input
-from fairlead_bus.lease import Lease
+from fairlead_bus.lease import POLL_S, Lease
 from fairlead_bus.log import NO_HEAD, FencedWriter, Folded, Head, LogReader
 from fairlead_bus.port import Bus, LogDamaged, Message, StaleWriter, StreamFull, TooLarge, Unavailable
 from fairlead_bus.source import Source
@@ -103,7 +103,10 @@ class Service[C: Core]:
     async def run(self) -> int:
         """Serve until stopped (0), another writer takes over (75) or the log is damaged (70)."""
         try:
-            await self.lease.acquire()
+            while not await self.lease.try_acquire():
+                if self._stopping:
+                    return EXIT_OK
+                await asyncio.sleep(POLL_S)
             await self._restore()
             await self._open()
             log.info(

@@ -163,7 +163,7 @@ class Client:
 
     def nodes(self) -> Page[Node]:
         """All nodes."""
-        return self._pages("/v1/nodes", {}, Node, 0)
+        return _decode_page(self._get("/v1/nodes").content, Node)
 
     def cordon(self, node: str, reason: str = "") -> dict[str, Any]:
         """Give the node no new work."""
@@ -179,7 +179,7 @@ class Client:
 
     def queues(self) -> Page[Queue]:
         """All queues."""
-        return self._pages("/v1/queues", {}, Queue, 0)
+        return _decode_page(self._get("/v1/queues").content, Queue)
 
     def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create a queue or replace its settings."""

@@ -74,6 +74,20 @@ async def test_the_log_has_an_asyncapi_document() -> None:
         assert "fairlead.log.queue" in str(document)
 
 
+async def test_a_misspelt_parameter_is_refused() -> None:
+    """Ignored, a filter that is not there would answer with everything."""
+    async with World() as world:
+        for path, name, hint in (
+            ("/v1/jobs?stat=running", "stat", "state, queue, user, limit, continue"),
+            ("/v1/nodes?limit=3", "limit", "this path takes none"),
+            ("/v1/jobs?state=running&queu=a", "queu", "queue"),
+        ):
+            answer = await world.http.get(path)
+            assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == name
+            assert hint in answer.json()["detail"]
+        assert (await world.http.get("/v1/jobs?state=running&limit=3")).status_code == 200
+
+
 async def test_every_answer_states_its_sequence_and_request() -> None:
     """Header on good and bad answers alike, hot route or not; errors are problems with the same request id."""
     async with World() as world:

@@ -7,7 +7,7 @@ The hot routes are answered by the door before they reach this application, whic
 from collections.abc import Callable, Collection
 from functools import cache
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -17,7 +17,7 @@ from fairlead_gateway.door import REQUEST_ID
 from fairlead_gateway.folding import Folding
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.openapi import install
-from fairlead_gateway.problems import Refused
+from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json
 from fairlead_schemas import asyncapi
 from fairlead_schemas.jobspec import FieldError
@@ -33,7 +33,7 @@ def build_app(
     app = FastAPI(title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     routers = [_own_routes(folding, numbers), *routers]
     for router in routers:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(_only_known_parameters)])
     install(app)
 
     def allowed(path: str) -> str:
@@ -77,6 +77,16 @@ def _own_routes(folding: Folding, numbers: Metrics) -> APIRouter:
         return Response(page.render(views), media_type="text/html; charset=utf-8")
 
     return router
+
+
+def _only_known_parameters(request: Request) -> None:
+    """A misspelt filter would be answered as if it were not there: with everything."""
+    route = request.scope["route"]
+    known = [field.alias for field in route.dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            expected = f"expected {', '.join(known)}" if known else "this path takes none"
+            raise bad_parameter(name[:80], f"unknown query parameter; {expected}")
 
 
 def _errors(app: FastAPI, folding: Folding, allowed: Callable[[str], str]) -> None:
