@@ -13,29 +13,24 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fairlead_agent.records import Record
 from fairlead_bus.log import LogReader
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.port import Bus, LogDamaged
-from fairlead_bus.service import EXIT_DAMAGED, Service
-from fairlead_bus.source import CommandSource
-from fairlead_placer.act import Actor
+from fairlead_bus.port import LogDamaged
+from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.sources import ReportSource
 from fairlead_queue.core import QueueCore
 from fairlead_replay.sim import loop as virtual
-from fairlead_replay.sim.agent import SimAgent, new_journal
+from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
-from fairlead_replay.sim.faults import Disaster, Faults
+from fairlead_replay.sim.disasters import Strikes
+from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import Machine, Starts, Truth
-from fairlead_replay.sim.workload import EPOCH_NS, People
+from fairlead_replay.sim.processes import FENCE_NS, Node, Replica
+from fairlead_replay.sim.workload import People
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import CancelJob
 
-#: Half and double as in production (60 s, 120 s), shorter so that a seed meets more of them.
-FENCE_NS = 10_000_000_000
-LEASE_NS = 24_000_000_000
 #: The longest grace of a simulated job, and the kill.
 STOP_S = 4.0
 WORK_S = 60.0
@@ -68,106 +63,6 @@ class Outcome(NamedTuple):
     digest: str
 
 
-class Replica:
-    """One process of a service: started, crashed, started again; under one name for its lease."""
-
-    def __init__(self, world: "World", writer: str, name: str) -> None:
-        self.world, self.writer, self.name = world, writer, name
-        self.skew_ns = 0
-        self.service: Any = None
-        self.bus: Any = None
-        self.task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """A new process, which knows nothing but the log."""
-        if self.task is not None:
-            return
-        self.bus = self.world.connect()
-        self.service = self._build(self.bus)
-        self.task = asyncio.get_running_loop().create_task(self._run(self.service))
-
-    def _build(self, bus: Bus) -> Any:
-        parts, loop = self.world.parts, asyncio.get_running_loop()
-
-        def clock() -> int:
-            return EPOCH_NS + int(loop.time() * 1e9) + self.skew_ns
-
-        if self.writer == "queue":
-            return parts.service(
-                bus, parts.queue, writer="queue", sources=[CommandSource("queue")], clock=clock, instance=self.name,
-                snapshot_events=self.world.faults.snapshot_events,
-            )  # fmt: skip
-        actor = Actor(bus, monotonic=loop.time)
-        sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS)]
-        return parts.service(
-            bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, instance=self.name,
-            snapshot_events=self.world.faults.snapshot_events,
-        )  # fmt: skip
-
-    async def _run(self, service: Any) -> None:
-        try:
-            code = await service.run()
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 -- whatever is raised is a finding
-            self.world.fail(error)
-            return
-        if code == EXIT_DAMAGED:
-            self.world.fail(Violation(f"I8: {self.name} says that the log is damaged"))
-            return
-        # Stepped down: whoever supervises processes starts it anew.
-        await self._gone()
-        self.world.later(self.world.faults.rng.uniform(0.1, 1.0), self.start)
-
-    async def crash(self) -> None:
-        """The process dies here and now; what it had folded is compared first."""
-        if self.task is None:
-            return
-        self.compare()
-        self.task.cancel()
-        await asyncio.wait([self.task])
-        await self._gone()
-
-    async def _gone(self) -> None:
-        await self.bus.close()
-        self.task = None
-
-    def compare(self) -> None:
-        """I7 for this process."""
-        if self.task is not None and self.service.folded:
-            service = self.service
-            self.world.judge(lambda: self.world.observer.compare(self.writer, service.folded, service.core.snapshot()))
-
-
-class Node:
-    """A machine, its agent's journal, and the agent while it lives."""
-
-    def __init__(self, world: "World", machine: Machine) -> None:
-        self.world, self.machine = world, machine
-        self.incarnation = 1
-        self.journal: list[Record] = new_journal(machine.name, 1)
-        self.agent: SimAgent | None = None
-
-    async def start(self) -> None:
-        """Start the agent's process, if it does not run."""
-        if self.agent is None:
-            world = self.world
-            self.agent = world.parts.agent(self.machine, self.journal, world.connect(), world.faults, FENCE_NS)
-            await self.agent.start()
-
-    async def crash(self) -> None:
-        """The agent's process dies; what it started runs on."""
-        if self.agent is not None:
-            agent, self.agent = self.agent, None
-            await agent.crash()
-
-    def wipe(self) -> None:
-        """The disk with the journal is lost. An agent without one clears up before it joins."""
-        self.incarnation += 1
-        self.journal = new_journal(self.machine.name, self.incarnation)
-        self.machine.clear()
-
-
 class World:
     """Everything that one seed needs."""
 
@@ -178,8 +73,7 @@ class World:
         self.wire = self.hub.connect()
         self.observer = Observer()
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.struck = 0
-        self.old_snapshots: dict[str, bytes] = {}
+        self.strikes = Strikes(self)
         self._tasks: set[asyncio.Task[None]] = set()
         rng = self.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
@@ -245,7 +139,7 @@ class World:
             replica.start()
         for node in self.nodes:
             await node.start()
-        self.spawn(self._strike_all(self.faults.plan(WORK_S)))
+        self.spawn(self.strikes.carry_out(self.faults.plan(WORK_S)))
         await self.people.configure()
         await self.people.work(self.commands, WORK_S)
         await self._recover()
@@ -259,7 +153,7 @@ class World:
                 self.observer.take(folded)
 
     async def _recover(self) -> None:
-        """The faults stop; what is down comes back by itself (`_strike`), links and server at once."""
+        """The faults stop; what is down comes back by itself (`disasters.py`), links and server at once."""
         loop, self.faults.quiet = asyncio.get_running_loop(), True
         await asyncio.sleep(max(0.0, WORK_S - loop.time()))
         if not self.hub.up:
@@ -321,90 +215,6 @@ class World:
         if not verdict.ok:
             raise Violation(f"I8: sequence {verdict.first_bad}: {verdict.what}")
 
-    # -- disasters
-
-    async def _strike_all(self, disasters: list[Disaster]) -> None:
-        loop = asyncio.get_running_loop()
-        for disaster in disasters:
-            await asyncio.sleep(max(0.0, disaster.at_s - loop.time()))
-            if self.faults.quiet:
-                return
-            self.struck += 1
-            self.spawn(self._strike(disaster))
-
-    async def _strike(self, disaster: Disaster) -> None:
-        replica = self.replicas[disaster.target % len(self.replicas)]
-        node = self.nodes[disaster.target % len(self.nodes)]
-        if disaster.target % 3:  # mostly where it hurts
-            node = max(self.nodes, key=lambda node: len(node.machine.processes))
-        match disaster.kind:
-            case "crash_service":
-                await replica.crash()
-                self.later(disaster.lasting_s / 4, replica.start)
-            case "partition_service":
-                await self._cut(replica.bus, disaster.lasting_s)
-            case "crash_agent":
-                await node.crash()
-                await self._agent_back(node, disaster)
-            case "reboot_node":
-                await node.crash()
-                node.machine.reboot()
-                await self._agent_back(node, disaster)
-            case "wipe_node":
-                await node.crash()
-                node.wipe()
-                await self._agent_back(node, disaster)
-            case "partition_node":
-                if node.agent is not None:
-                    await self._cut(node.agent.bus, disaster.lasting_s)
-            case "restart_server":
-                if self.hub.up:
-                    self.hub.stop()
-                    self.later(min(disaster.lasting_s, 8.0), self._server_back)
-            case "lose_desired":
-                # Puts there are not fsynced: a crash of the server may take back the newest.
-                for key in sorted(self.hub.buckets[subjects.DESIRED]):
-                    if self.faults.rng.random() < 0.5:
-                        del self.hub.buckets[subjects.DESIRED][key]
-                self.hub.stop()
-                self.later(0.2, self._server_back)
-            case "pause_service":
-                await self._pause(replica.bus, disaster.lasting_s)
-            case "pause_agent":
-                if node.agent is not None:
-                    await self._pause(node.agent, disaster.lasting_s)
-            case "lose_snapshot":
-                # What was stored last is gone, as after the restore of an older backup of the objects.
-                kept = self.hub.objects[subjects.SNAPSHOT]
-                self.old_snapshots = self.old_snapshots or dict(kept)
-                kept.clear()
-                kept.update(self.old_snapshots)
-                await replica.crash()
-                self.later(disaster.lasting_s / 4, replica.start)
-            case "clock_jump":
-                replica.skew_ns += int(self.faults.rng.uniform(-20, 20) * 1e9)
-
-    async def _pause(self, process: Any, lasting_s: float) -> None:
-        if process is not None:
-            process.pause()
-            await asyncio.sleep(lasting_s)
-            process.resume()
-
-    async def _agent_back(self, node: Node, disaster: Disaster) -> None:
-        await asyncio.sleep(disaster.lasting_s)
-        await node.start()
-
-    def _server_back(self) -> None:
-        if not self.hub.up:
-            self.hub.start()
-
-    async def _cut(self, bus: Any, lasting_s: float) -> None:
-        if bus is not None and bus.client.linked:
-            bus.client.unlink()
-            await asyncio.sleep(lasting_s)
-            if not bus.client.linked and not bus.client.closed:
-                bus.client.relink()
-
 
 def run_seed(seed: int, *, parts: Parts | None = None, commands: int = COMMANDS) -> Outcome:
     """Live through one seed. Deterministic: equal arguments give equal outcomes, `digest` included."""
@@ -440,5 +250,5 @@ def _outcome(world: World, violation: str | None, virtual_s: float) -> Outcome:
         digest.update(message.payload)
     return Outcome(
         seed=world.seed, violation=violation, sequence=world.observer.cluster.sequence, events=world.observer.events,
-        jobs=world.observer.lives.submitted, disasters=world.struck, virtual_s=virtual_s, digest=digest.hexdigest(),
+        jobs=world.observer.lives.submitted, disasters=world.strikes.struck, virtual_s=virtual_s, digest=digest.hexdigest(),
     )  # fmt: skip
