@@ -163,7 +163,7 @@ class Client:
 
     def nodes(self) -> Page[Node]:
         """All nodes."""
-        return _decode_page(self._get("/v1/nodes").content, Node)
+        return self._pages("/v1/nodes", {}, Node, 0)
 
     def cordon(self, node: str, reason: str = "") -> dict[str, Any]:
         """Give the node no new work."""
@@ -179,7 +179,7 @@ class Client:
 
     def queues(self) -> Page[Queue]:
         """All queues."""
-        return _decode_page(self._get("/v1/queues").content, Queue)
+        return self._pages("/v1/queues", {}, Queue, 0)
 
     def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create a queue or replace its settings."""

@@ -79,7 +79,8 @@ async def test_a_misspelt_parameter_is_refused() -> None:
     async with World() as world:
         for path, name, hint in (
             ("/v1/jobs?stat=running", "stat", "state, queue, user, limit, continue"),
-            ("/v1/nodes?limit=3", "limit", "this path takes none"),
+            ("/v1/cluster?limit=3", "limit", "at"),
+            ("/v1/nodes/n1?limit=3", "limit", "this path takes none"),
             ("/v1/jobs?state=running&queu=a", "queu", "queue"),
         ):
             answer = await world.http.get(path)

@@ -138,6 +138,20 @@ async def test_lists_filter_and_continue() -> None:
         assert (await world.http.get("/v1/jobs?queue=other")).json()["items"] == []
         assert (await world.http.get("/v1/jobs?state=asleep")).status_code == 422
         assert (await world.http.get("/v1/jobs?continue=x")).status_code == 422
+
+
+async def test_named_lists_continue() -> None:
+    """Nodes and queues come in pages where asked, behind the last name, and whole otherwise."""
+    async with World() as world:
+        for name in ("n1", "n2", "n3"):
+            await world.node(name)
+        assert [item["id"] for item in (await world.http.get("/v1/nodes")).json()["items"]] == ["n1", "n2", "n3"]
+        first = (await world.http.get("/v1/nodes?limit=2")).json()
+        assert [item["id"] for item in first["items"]] == ["n1", "n2"]
+        rest = (await world.http.get(f"/v1/nodes?limit=2&continue={first['next']}")).json()
+        assert [item["id"] for item in rest["items"]] == ["n3"] and rest["next"] is None
+        assert (await world.http.get("/v1/queues?limit=1")).json()["next"] is None
+        assert (await world.http.get("/v1/queues?continue=x")).status_code == 422
         assert (await world.http.get("/v1/jobs?limit=5000")).json()["errors"][0]["field"] == "limit"
 
 

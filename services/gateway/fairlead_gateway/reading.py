@@ -3,7 +3,7 @@ except for jobs that have left the views, which the telemetry service still know
 
 import base64
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Annotated, Any
 
@@ -28,6 +28,8 @@ LIMIT_MAX = 1000
 TELEMETRY_TIMEOUT_S = 2.0
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items per page.")]
+AnyLimit = Annotated[int | None, Query(ge=1, description="Items per page (default: all).")]
+Continue = Annotated[str, Query(alias="continue", description="The `next` of the page before.")]
 At = Annotated[str, Query(description="A log sequence or an RFC 3339 time: the answer as of then.")]
 
 
@@ -54,12 +56,12 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, past: Past, clock: Call
     async def list_jobs(
         state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
         queue: str = "", user: str = "", limit: Limit = LIMIT_DEFAULT,
-        next: Annotated[str, Query(alias="continue", description="The `next` of the page before.")] = "",
+        next: Continue = "",
     ) -> Response:  # fmt: skip
         wanted = _states(state)
-        before = _position(next)
+        before = _born(next)
         found = list(islice(_matching(views, wanted, queue, user, before), limit + 1))
-        token = _token(found[limit - 1].born) if len(found) > limit else None
+        token = _token(str(found[limit - 1].born)) if len(found) > limit else None
         items = [job_document(views, row, clock()) for row in found[:limit]]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
@@ -92,9 +94,10 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
         return Json(cluster_document(await past.views_at(at) if at else views))
 
     @router.get("/v1/nodes", summary="List nodes", responses=_document("NodePage"))
-    async def list_nodes() -> Response:
-        items = [node_document(views, row) for _, row in sorted(views.nodes.rows.items())]
-        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+    async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = _by_name(views.nodes.rows, limit, next)
+        items = [node_document(views, row) for row in rows]
+        return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
     @router.get("/v1/nodes/{node}", summary="One node", responses=_document("Node"))
     async def get_node(node: str) -> Response:
@@ -106,9 +109,10 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
 
 def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
     @router.get("/v1/queues", summary="List queues", responses=_document("QueuePage"))
-    async def list_queues() -> Response:
-        items = [queue_document(views, row) for _, row in sorted(views.queues.rows.items())]
-        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+    async def list_queues(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = _by_name(views.queues.rows, limit, next)
+        items = [queue_document(views, row) for row in rows]
+        return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
     @router.get("/v1/queues/{path:path}", summary="One queue", responses=_document("Queue"))
     async def get_queue(path: str) -> Response:
@@ -156,20 +160,39 @@ def _matching(views: Views, states: frozenset[str], queue: str, user: str, befor
             yield row
 
 
-def _token(born: int) -> str:
-    return base64.urlsafe_b64encode(b"b%d" % born).decode().rstrip("=")
+def _by_name[R](rows: Mapping[str, R], limit: int | None, token: str) -> tuple[list[R], str | None]:
+    """One page of named things, and the token of the next: it begins behind a name, whatever came or went since."""
+    behind = _position(token)
+    names = sorted(name for name in rows if name > behind)
+    limit = limit or max(1, len(names))
+    return [rows[name] for name in names[:limit]], _token(names[limit - 1]) if len(names) > limit else None
 
 
-def _position(token: str) -> int:
+def _token(position: str) -> str:
+    return base64.urlsafe_b64encode(f"b{position}".encode()).decode().rstrip("=")
+
+
+def _position(token: str) -> str:
     if not token:
-        return 0
+        return ""
     try:
         text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
-        if text[:1] == "b":
-            return int(text[1:])
     except ValueError:
-        pass
-    raise bad_parameter("continue", "expected the `next` of the page before, as it stands")
+        text = ""
+    if text[:1] != "b":
+        raise _bad_token()
+    return text[1:]
+
+
+def _born(token: str) -> int:
+    try:
+        return int(_position(token) or "0")
+    except ValueError:
+        raise _bad_token() from None
+
+
+def _bad_token() -> Refused:
+    return bad_parameter("continue", "expected the `next` of the page before, as it stands")
 
 
 async def retired_job(bus: Bus, job: str) -> bytes:
