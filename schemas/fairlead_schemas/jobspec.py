@@ -26,6 +26,9 @@ ARRAY_ELEMENTS_MAX = 100_000
 RETRIES_MAX = 100
 PRIORITY_MAX = 1000
 NAME_CHARS_MAX = 128
+PROJECT_CHARS_MAX = 128
+#: A command repeats the selector beside the spec, and both must fit one message of commands.
+SELECTOR_BYTES_MAX = 8 * 1024
 START_YEAR_MAX = 2200  # in nanoseconds, later times leave 64 bits
 DEFAULT_CPU_MILLI = 1000
 DEFAULT_MEMORY_MIB = 1024
@@ -109,6 +112,9 @@ _list_decoder = msgspec.json.Decoder(list[JobSpec])
 _encoder = msgspec.json.Encoder(order="deterministic")
 _PATH = re.compile(r"^(.*?)(?: - at `(.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+#: msgspec's word for "the value of some key".
+_SOME_KEY = "[...]"
 _ARRAY = re.compile(r"(\d{1,7})-(\d{1,7})\Z", re.ASCII)
 
 
@@ -120,7 +126,10 @@ def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequenc
     match = _PATH.match(str(error))
     message, path = (match[1], match[2] or "$") if match else (str(error), "$")
     path = path.removeprefix("$").removeprefix(".")
-    unknown = _UNKNOWN.match(message)
+    unknown, missing = _UNKNOWN.match(message), _MISSING.match(message)
+    if missing:
+        path = f"{path}.{missing[1]}" if path else missing[1]
+        message = "required field is missing"
     if unknown:
         path = f"{path}.{unknown[1]}" if path else unknown[1]
         there = f"expected {', '.join(known)}" if known else "see GET /v1/schemas/job for the fields of a job file"
@@ -141,7 +150,7 @@ def decode_job(payload: bytes) -> JobSpec:
     try:
         return _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(error) from error
+        raise _with_key(_invalid(error), payload) from error
 
 
 def decode_jobs(payload: bytes) -> list[JobSpec]:
@@ -158,6 +167,21 @@ def job_from(value: Any) -> JobSpec:
         return msgspec.convert(value, JobSpec)
     except msgspec.MsgspecError as error:
         raise _invalid(error) from error
+
+
+def _with_key(error: InvalidJob, payload: bytes) -> InvalidJob:
+    """The same with the key named whose value is of a wrong type: the decoder names only the map."""
+    field, message = error.errors[0].field, error.errors[0].message
+    if not field.endswith(_SOME_KEY):
+        return error
+    name = field.removesuffix(_SOME_KEY)
+    allowed = (str, int) if name == "resources" else (str,)
+    try:
+        values: dict[str, Any] = msgspec.json.decode(payload).get(name, {})
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return error  # worse is wrong further on
+    bad = next((key for key, value in values.items() if not isinstance(value, allowed) or value is True), "")
+    return InvalidJob([FieldError(field=f"{name}.{bad}", message=message)]) if bad else error
 
 
 def _too_large(size: int) -> FieldError:
@@ -224,6 +248,19 @@ def _check_fields(spec: JobSpec, errors: list[FieldError]) -> None:
         len(spec.name) <= NAME_CHARS_MAX and spec.name.isprintable(),
         "name",
         f"expected at most {NAME_CHARS_MAX} printable characters",
+    )
+    expect(
+        len(spec.project) <= PROJECT_CHARS_MAX and spec.project.isprintable(),
+        "project",
+        f"expected at most {PROJECT_CHARS_MAX} printable characters",
+    )
+    expect("\0" not in spec.workdir, "workdir", "expected a path without NUL characters")
+    selector = [*spec.nodeSelector.keys(), *spec.nodeSelector.values()]
+    expect(
+        all(word.isprintable() for word in selector)
+        and sum(len(word.encode()) for word in selector) <= SELECTOR_BYTES_MAX,
+        "nodeSelector",
+        f"expected printable labels of at most {SELECTOR_BYTES_MAX} bytes in all",
     )
     expect(
         is_queue_path(spec.queue), "queue", f'expected names of a-z 0-9 _ - joined by "/", found "{spec.queue[:80]}"'

@@ -104,6 +104,28 @@ async def test_what_the_bus_lost_comes_from_the_agent() -> None:
         assert asked == [48, 144]
 
 
+async def test_an_earlier_attempts_output_lies_where_it_ran() -> None:
+    """The job has moved; what its first attempt wrote is still looked for on the first node."""
+    async with World() as world:
+        first = await world.node("n1")
+        job = await world.submit(resources=gpus(1))
+        await world.in_state(job, "placed")
+        await first.start(job)
+        await world.in_state(job, "running")
+        await send(world, job, pieces(b"first\n", 16))
+        await world.http.post("/v1/nodes/n1:drain", json={"deadline": "1s"})
+        second = await world.node("n2")
+        async with asyncio.timeout(10):
+            while f"{job}.1!" not in await first.orders():  # noqa: ASYNC110 -- what is awaited is the placer's doing
+                await asyncio.sleep(0.05)
+        await first.stopped(job)
+        await world.in_state(job, "placed")
+        await second.start(job, attempt=2)
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?attempt=1&stream=stdout")).content == b"first\n"
+        unknown = await world.http.get(f"/v1/jobs/{job}/logs?attempt=3")
+        assert unknown.status_code == 404 and "is in attempt 2" in unknown.json()["hint"]
+
+
 async def test_what_is_gone_for_good_is_said() -> None:
     """Without an agent to ask, a line names how much is missing."""
     async with World() as world:

@@ -87,6 +87,39 @@ async def test_a_misspelt_parameter_is_refused() -> None:
             assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == name
             assert hint in answer.json()["detail"]
         assert (await world.http.get("/v1/jobs?state=running&limit=3")).status_code == 200
+        before = world.commands_stored()
+        answer = await world.http.post("/v1/jobs?dryrun=1", json={"command": ["true"]})
+        assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "dryrun"
+        assert world.commands_stored() == before
+
+
+async def test_a_request_that_is_cut_off_is_no_request() -> None:
+    """What arrived of it may be a whole document by chance; the client never finished asking."""
+    async with World() as world:
+        before, sent = world.commands_stored(), []
+
+        async def send(message: object) -> None:
+            sent.append(message)
+
+        for method, path in (("POST", "/v1/jobs"), ("PUT", "/v1/queues/q")):
+            pieces = iter(
+                [
+                    {"type": "http.request", "body": b'{"command":["true"]}', "more_body": True},
+                    {"type": "http.disconnect"},
+                ]
+            )
+
+            async def receive(pieces=pieces) -> object:  # type: ignore[no-untyped-def]
+                return next(pieces)
+
+            scope = {
+                "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+                "headers": [(b"content-type", b"application/json"), (b"content-length", b"100")],
+                "http_version": "1.1", "scheme": "http", "server": ("gateway", 80), "client": ("c", 1), "root_path": "",
+            }  # fmt: skip
+            await world.gateway.app(scope, receive, send)
+        assert world.commands_stored() == before
+        assert not [message for message in sent if isinstance(message, dict) and message.get("status") == 500]
 
 
 async def test_every_answer_states_its_sequence_and_request() -> None:

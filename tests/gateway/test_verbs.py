@@ -1,5 +1,8 @@
 """Verbs on jobs, nodes and queues, SQL, retired jobs: one command each, answered when it is decided."""
 
+import asyncio
+from datetime import UTC, datetime
+
 import msgspec
 
 from fairlead_bus.port import Message
@@ -46,6 +49,55 @@ async def test_a_verb_repeated_under_its_key_is_answered_again() -> None:
         assert (await world.http.post(f"/v1/jobs/{job}:cancel")).status_code == 409
 
 
+async def test_a_key_stands_for_one_wish() -> None:
+    """Another wish under a key is refused, not answered with what the first one led to."""
+    async with World() as world:
+        await world.node("n1")
+        one, other = await world.submit(resources=gpus(8)), await world.submit()
+        key = {"idempotency-key": "k"}
+        assert (await world.http.post(f"/v1/jobs/{one}:cancel", headers=key)).status_code == 200
+        for path, body in ((f"/v1/jobs/{other}:cancel", {}), (f"/v1/jobs/{one}:hold", {}), ("/v1/nodes/n1:cordon", {})):
+            conflict = await world.http.post(path, headers=key, json=body)
+            assert conflict.status_code == 409 and conflict.json()["type"].endswith("idempotency_conflict")
+        assert (await world.job(other))["state"] != "cancelled"
+        event = {"specversion": "1.0", "source": "/t", "id": "e", "type": "fairlead.job.cancel.v1"}
+        media = {"content-type": "application/cloudevents+json"}
+        for job, status in ((other, 200), (other, 200), (one, 409)):
+            answer = await world.http.post(
+                "/v1/events", content=msgspec.json.encode({**event, "data": {"job": job}}), headers=media
+            )
+            assert answer.status_code == status
+
+
+async def test_everybody_who_sends_a_key_at_once_is_answered() -> None:
+    """Several wait for one command: each gets its outcome, none waits out its time."""
+    async with World(decision_wait_s=4.0) as world:
+        job = await world.submit()
+        key = {"idempotency-key": "stop-it"}
+        async with asyncio.timeout(3):
+            answers = await asyncio.gather(*(world.http.post(f"/v1/jobs/{job}:cancel", headers=key) for _ in range(8)))
+        assert [answer.status_code for answer in answers] == [200] * 8
+
+
+async def test_a_visited_page_changes_nothing() -> None:
+    """Browsers say where a page comes from; a verb takes no body but {}."""
+    async with World() as world:
+        job = await world.submit()
+        for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+            for path in (f"/v1/jobs/{job}:cancel", "/v1/jobs", "/v1/nodes/n1:drain"):
+                answer = await world.http.post(path, headers=headers, json={})
+                assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (403, "foreign_page")
+        assert (await world.http.post(f"/v1/jobs/{job}:cancel", json={"force": True})).json()["errors"][0][
+            "field"
+        ] == "force"
+        plain = await world.http.post(f"/v1/jobs/{job}:cancel", content=b"a=b", headers={"content-type": "text/plain"})
+        assert plain.status_code == 415
+        assert (await world.job(job))["state"] != "cancelled"
+        assert (
+            await world.http.post(f"/v1/jobs/{job}:cancel", headers={"origin": "http://gateway"})
+        ).status_code == 200
+
+
 async def test_nodes_are_cordoned_drained_and_given_back() -> None:
     """Through the placer; the answer is the node; an unknown node is 404."""
     async with World() as world:
@@ -57,6 +109,8 @@ async def test_nodes_are_cordoned_drained_and_given_back() -> None:
         ready = await world.http.post("/v1/nodes/n1:uncordon")
         assert (ready.json()["state"], ready.json()["reason"]) == ("ready", "")
         assert (await world.http.post("/v1/nodes/nope:cordon")).status_code == 404
+        early = await world.http.post("/v1/nodes/n1:cordon", json={"deadline": "10m"})
+        assert early.json()["errors"][0]["field"] == "deadline"
         bad = await world.http.post("/v1/nodes/n1:drain", json={"deadline": "soon"})
         assert (bad.status_code, bad.json()["errors"][0]["field"]) == (422, "deadline")
         unknown = await world.http.post("/v1/nodes/n1:drain", json={"why": "x"})
@@ -172,10 +226,12 @@ async def test_the_past_can_be_asked() -> None:
         assert why["state"] in ("queued", "offered") and why["sequence"] == born
         early = (await world.http.get("/v1/cluster", params={"at": "2020-01-01T00:00:00Z"})).json()
         assert early["sequence"] == 0
-        late = (await world.http.get("/v1/cluster", params={"at": "2199-01-01T00:00:00+01:00"})).json()
-        assert late["jobs"] == {"running": 1}
-        for at in ("0", "99999", "yesterday"):
-            assert (await world.http.get(f"/v1/cluster?at={at}")).status_code == 422
+        epoch = (await world.http.get("/v1/cluster", params={"at": "1970-01-01T00:00:00Z"})).json()
+        assert epoch["sequence"] == 0
+        now = datetime.now(UTC).isoformat()
+        assert (await world.http.get("/v1/cluster", params={"at": now})).json()["jobs"] == {"running": 1}
+        for at in ("0", "99999", "yesterday", "2199-01-01T00:00:00+01:00"):
+            assert (await world.http.get("/v1/cluster", params={"at": at})).status_code == 422
 
 
 async def test_an_array_shows_its_elements() -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.commands import ID_CHARS_MAX, MESSAGE_BYTES_MAX, USER_CHARS_MAX, SubmitJob, encode_commands
 from fairlead_schemas.jobspec import (
+    SELECTOR_BYTES_MAX,
     SPEC_BYTES_MAX,
     InvalidJob,
     canonical,
@@ -60,8 +61,10 @@ def refused(payload: bytes) -> list[str]:
         (b'{"command":"true"}', "command"),
         (b'{"command":["true",1]}', "command[1]"),
         (b'{"command":["true"],"kind":"cron"}', "kind"),
-        (b'{"command":["true"],"env":{"A":1}}', "env[...]"),
-        (b"{}", ""),
+        (b'{"command":["true"],"env":{"A":"x","B":1}}', "env.B"),
+        (b'{"command":["true"],"resources":{"cpu":1.5}}', "resources.cpu"),
+        (b'{"command":["true"],"env":{"A":1}} x', "env[...]"),
+        (b"{}", "command"),
         (b"[]", ""),
         (b"null", ""),
         (b"", ""),
@@ -161,6 +164,11 @@ def test_the_least_job_has_the_stated_defaults() -> None:
         ({"args": ["a\0b"]}, "command"),
         ({"name": "x" * 129}, "name"),
         ({"name": "a\nb"}, "name"),
+        ({"project": "x" * 129}, "project"),
+        ({"project": "a\nb"}, "project"),
+        ({"workdir": "a\0b"}, "workdir"),
+        ({"nodeSelector": {"k" * 5000: "v" * 5000}}, "nodeSelector"),
+        ({"nodeSelector": {"k": "a\nb"}}, "nodeSelector"),
         ({"queue": "Research"}, "queue"),
         ({"queue": ""}, "queue"),
         ({"queue": "a.b"}, "queue"),
@@ -235,6 +243,16 @@ def test_the_command_carries_the_canonical_spec() -> None:
     """What the log holds is the job file, not its bytes as they came."""
     assert bytes(submit(nodes=1, queue="default").spec) == b'{"command":["true"]}'
     assert msgspec.json.decode(bytes(submit(name="x").spec)) == {"command": ["true"], "name": "x"}
+
+
+def test_the_largest_job_fits_a_message() -> None:
+    """An accepted job becomes a command; one that no message can carry would be acknowledged and lost."""
+    selector = {f"{n:03}": '"' * 77 for n in range(SELECTOR_BYTES_MAX // 80)}
+    fields = {"project": "é" * 128, "name": '"' * 128, "nodeSelector": selector}
+    room = SPEC_BYTES_MAX - len(canonical(job_from(job(**fields)))) - 20
+    largest = submit(**fields, labels={"l": "x" * room})
+    assert len(largest.spec) > SPEC_BYTES_MAX - 100
+    assert len(encode_commands([largest])) <= MESSAGE_BYTES_MAX - ID_CHARS_MAX - USER_CHARS_MAX - 100
 
 
 def test_a_memory_that_cannot_be_read_is_one_error() -> None:

@@ -115,6 +115,8 @@ ATTACKS = [
     "SELECT * FROM duckdb_databases",
     "SELECT * FROM duckdb_secrets()",
     "SELECT * FROM pragma_database_list",
+    "SELECT * FROM pg_settings",
+    "SELECT * FROM pg_catalog.pg_settings",
     "SELECT current_setting('temp_directory')",
     "SELECT getenv('FAIRLEAD_TOKEN')",
     "SELECT getvariable('x')",
@@ -182,6 +184,12 @@ async def test_memory_bomb_is_stopped(desk: Desk) -> None:
     for bomb in bombs:
         assert await desk.code(bomb) in ("out_of_memory", "deadline", "worker_died")
         assert await desk.code("SELECT 1") == ""
+
+
+async def test_a_value_that_python_cannot_hold_is_an_error_like_others(desk: Desk) -> None:
+    """Not the end of the worker."""
+    assert await desk.code("SELECT to_days(2000000000)") == "query_failed"
+    assert await desk.code("SELECT to_days(2000000000)::VARCHAR") == ""
 
 
 async def test_endless_query_is_interrupted(tmp_path: Path) -> None:

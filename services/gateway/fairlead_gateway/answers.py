@@ -67,9 +67,13 @@ def bind_key(user: str, *parts: str) -> str:
     return hashlib.sha256("\0".join((user, *parts)).encode()).hexdigest()[:40]
 
 
+class Gone(Exception):
+    """The client went away before its request was whole: nobody asked for what came of it."""
+
+
 async def read_body(receive: Any, limit: int) -> bytes:
-    """The whole body. Raises Refused (413) as soon as it is longer than `limit` bytes."""
-    message = await receive()
+    """The whole body. Raises Refused (413) as soon as it is longer than `limit` bytes, Gone when it is cut off."""
+    message = await _next(receive)
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
         if len(body) > limit:
@@ -77,12 +81,19 @@ async def read_body(receive: Any, limit: int) -> bytes:
         return body
     pieces, size = [body], len(body)
     while message.get("more_body", False):
-        message = await receive()
+        message = await _next(receive)
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
         if size > limit:
             raise too_large(limit)
     return b"".join(pieces)
+
+
+async def _next(receive: Any) -> Any:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    return message
 
 
 def too_large(limit: int) -> Refused:

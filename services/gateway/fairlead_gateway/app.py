@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from fairlead_gateway import metrics, page
 from fairlead_gateway.door import REQUEST_ID
@@ -122,6 +123,10 @@ def _errors(app: FastAPI, folding: Folding, allowed: Callable[[str], str]) -> No
     async def not_valid(request: Request, error: RequestValidationError) -> Response:
         errors = [FieldError(field=str(one["loc"][-1]), message=str(one["msg"])) for one in error.errors()]
         return answer(request, Refused(422, "invalid", f"{errors[0].field}: {errors[0].message}", errors=errors))
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # nobody reads it
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _error: Exception) -> Response:

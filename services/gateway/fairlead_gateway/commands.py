@@ -43,6 +43,13 @@ class Waiter:
         self.unstored = commands
         self.stored = False
 
+    def decided(self, index: int, outcome: Outcome) -> None:
+        """One of them has its outcome."""
+        self.outcomes[index] = outcome
+        self.left -= 1
+        if not self.left and not self.future.done():
+            self.future.set_result(None)
+
     def fail(self, error: Refused) -> None:
         """End the wait with a refusal, unless it has ended."""
         if not self.future.done():
@@ -66,7 +73,8 @@ class CommandGate:
         self._subject = subjects.cmd(service)
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
-        self._waiting: dict[str, tuple[Waiter, int]] = {}
+        #: {command: who waits for it, and where it stands among theirs}; a repeated one may have several.
+        self._waiting: dict[str, list[tuple[Waiter, int]]] = {}
         self._prefix = os.urandom(6).hex()
         self._ids = count(1)
         self._messages = count(1)
@@ -78,30 +86,28 @@ class CommandGate:
 
     def send(self, commands: list[tuple[str, bytes]], known: dict[str, Outcome]) -> Waiter:
         """Queue commands (id, encoded) for publication; those whose outcome is known already are not sent
-        again. Raises Refused (503) when too many wait."""
+        again. Raises Refused (503) when too many wait, (413) when one is larger than a message may be."""
+        largest = max(len(body) for _, body in commands)
+        if largest + 2 > MESSAGE_BYTES_MAX:
+            told = f"the command has {largest} bytes, at most {MESSAGE_BYTES_MAX - 2} are taken"
+            raise Refused(413, "too_large", told, hint="keep scripts and data in files")
         if len(self._pending) + len(commands) > PENDING_MAX:
             raise Refused(503, "busy", f"{len(self._pending)} commands wait for the bus already", retry_after_s=1)
         waiter = Waiter(len(commands))
         for index, (command_id, body) in enumerate(commands):
-            self._waiting[command_id] = (waiter, index)
             if command_id in known:
                 waiter.unstored -= 1
-                self.decided(command_id, known[command_id])
-            else:
-                self._pending.append(_Pending(command_id, body, waiter))
+                waiter.decided(index, known[command_id])
+                continue
+            self._waiting.setdefault(command_id, []).append((waiter, index))
+            self._pending.append(_Pending(command_id, body, waiter))
         self._wake.set()
         return waiter
 
     def decided(self, command_id: str, outcome: Outcome) -> None:
         """An outcome came in with the log."""
-        found = self._waiting.pop(command_id, None)
-        if found is None:
-            return
-        waiter, index = found
-        waiter.outcomes[index] = outcome
-        waiter.left -= 1
-        if not waiter.left and not waiter.future.done():
-            waiter.future.set_result(None)
+        for waiter, index in self._waiting.pop(command_id, ()):
+            waiter.decided(index, outcome)
 
     async def wait(self, waiter: Waiter, ids: list[str], timeout_s: float) -> bool:
         """Wait for all outcomes; False when some are missing in time. Raises Refused when the bus refused."""
@@ -118,7 +124,12 @@ class CommandGate:
             timer.cancel()
             if waiter.left:
                 for command_id in ids:
-                    self._waiting.pop(command_id, None)
+                    self._forget(command_id, waiter)
+
+    def _forget(self, command_id: str, waiter: Waiter) -> None:
+        others = [entry for entry in self._waiting.pop(command_id, ()) if entry[0] is not waiter]
+        if others:
+            self._waiting[command_id] = others
 
     # -- publication
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from fairlead_gateway.commands import CommandGate, Waiter
 from fairlead_gateway.problems import Refused
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.outcomes import KEYED
 from fairlead_gateway.views.rows import Outcome
+from fairlead_schemas.commands import digest_of
 
-#: First letter of command ids that are made from an idempotency key (others are hexadecimal).
-KEYED = "k"
 #: Added to the wait for each command of a list.
 LIST_WAIT_S = 0.002
 
@@ -39,6 +39,16 @@ class Decisions:
                 503, "log_full", "the log is full: no new jobs are taken; running jobs go on",
                 hint="raise FAIRLEAD_LOG_MAX_BYTES and restart the services, then send it again", retry_after_s=30,
             )  # fmt: skip
+
+    def keyed_id(self, key: str, *content: str) -> str:
+        """The id of a command sent under a key (hex). Raises Refused (409) where the key stands for another wish."""
+        command_id = f"{KEYED}{key}-{digest_of(chr(0).join(content).encode())[:16]}"
+        if self._views.outcomes.keyed(key) not in ("", command_id):
+            raise Refused(
+                409, "idempotency_conflict", "this key was used before, for something else",
+                hint="a new wish needs a new key (a CloudEvent: a new id)",
+            )  # fmt: skip
+        return command_id
 
     async def outcome(self, gate: CommandGate, command_id: str, body: bytes) -> Outcome | None:
         """The outcome of one command, or None: stored, not decided in time. Raises Refused."""

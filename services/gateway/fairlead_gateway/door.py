@@ -11,9 +11,9 @@ from typing import Any
 
 import structlog
 
-from fairlead_gateway.answers import Answer, Head, read_body, read_head
+from fairlead_gateway.answers import Answer, Gone, Head, read_body, read_head
 from fairlead_gateway.intake import LIST_BYTES_MAX
-from fairlead_gateway.problems import Refused
+from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.views.fold import Views
 
 log = structlog.get_logger()
@@ -25,6 +25,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Hot = Callable[[Head, bytes], Awaitable[Answer]]
 
 REQUEST_ID = "fairlead.request_id"
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class Door:
@@ -42,6 +43,13 @@ class Door:
             await self._app(scope, receive, send)
             return
         request_id = f"{self._prefix}-{next(self._numbers):x}"
+        if scope["method"] in CHANGING and _is_foreign(scope["headers"]):
+            refused = Refused(
+                403, "foreign_page", "a page of another origin may not change anything here",
+                hint="call the gateway from its own pages, from a program, or without an Origin header",
+            )  # fmt: skip
+            await self._refuse(refused, send, request_id)
+            return
         hot = self._hot.get((scope["method"], scope["path"]))
         if hot is None:
             scope[REQUEST_ID] = request_id
@@ -51,6 +59,9 @@ class Door:
 
     async def _answer(self, hot: Hot, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         try:
+            if scope["query_string"]:
+                name = scope["query_string"].decode("latin-1").partition("=")[0]
+                raise bad_parameter(name[:80], "unknown query parameter; this path takes none")
             head = read_head(scope["headers"])
             if head.length > LIST_BYTES_MAX:
                 raise Refused(413, "too_large", f"the body has {head.length} bytes, at most {LIST_BYTES_MAX} are taken")
@@ -61,6 +72,8 @@ class Door:
                 (b"x-fairlead-sequence", b"%d" % self._views.sequence),
                 *extra,
             ]
+        except Gone:
+            return
         except Refused as refused:
             status, body = refused.status, refused.body(request_id)
             headers = refused.headers(request_id, self._views.sequence)
@@ -73,6 +86,12 @@ class Door:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
+    async def _refuse(self, refused: Refused, send: Send, request_id: str) -> None:
+        body = refused.body(request_id)
+        headers = [*refused.headers(request_id, self._views.sequence), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
     def _stamped(self, send: Send, request_id: str) -> Send:
         async def stamp(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -83,3 +102,18 @@ class Door:
             await send(message)
 
         return stamp
+
+
+def _is_foreign(headers: "list[tuple[bytes, bytes]]") -> bool:
+    """A browser says whose page sends: a page that somebody merely visits must not drain nodes on their machine."""
+    origin = host = site = b""
+    for name, value in headers:
+        if name == b"origin":
+            origin = value
+        elif name == b"host":
+            host = value
+        elif name == b"sec-fetch-site":
+            site = value
+    if site:
+        return site not in (b"same-origin", b"none")
+    return bool(origin) and origin.partition(b"://")[2].lower() != host.lower()

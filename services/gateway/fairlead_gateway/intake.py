@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead_gateway.answers import Answer, Head, bind_key, encode, too_large
 from fairlead_gateway.commands import CommandGate
-from fairlead_gateway.deciding import KEYED, Decisions
+from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.problems import invalid, rejected, wrong_media_type
 from fairlead_gateway.submissions import Submission, Translator, split_list
 from fairlead_gateway.views.fold import Views
@@ -69,7 +69,7 @@ class Intake:
             return await self._many(await self._list_wishes(head, body))
         if len(body) > ONE_BYTES_MAX:
             raise too_large(ONE_BYTES_MAX)
-        return await self._one(self._wish(head.user, body, bind_key(head.user, head.key) if head.key else ""))
+        return await self._one(self._wish(head.user, body, bind_key(head.user, "job", head.key) if head.key else ""))
 
     async def dryrun(self, head: Head, body: bytes) -> Answer:
         """Check one job file; nothing is sent. Answers the command that it would become, in integers."""
@@ -101,7 +101,7 @@ class Intake:
         for index, one in enumerate(bodies):
             if index % BREATH == BREATH - 1:
                 await asyncio.sleep(0)
-            key = bind_key(head.user, head.key, str(index)) if head.key else ""
+            key = bind_key(head.user, "list", head.key, str(index)) if head.key else ""
             try:
                 command_id = self._gate.new_id()
                 wishes.append(Wish(command_id, self._translator.translate(head.user, one).command(command_id, key)))
@@ -149,9 +149,9 @@ class Intake:
         return wishes
 
     def _event_wish(self, user: str, event: ce.CloudEventIn) -> Wish:
-        """Raises InvalidJob naming the attribute."""
+        """Raises InvalidJob naming the attribute, Refused (409) for an id that was used for something else."""
         _check_envelope(event)
-        key = bind_key(user, event.source, event.id)
+        key = bind_key(user, "event", event.source, event.id)
         if event.type == ce.JOB_SUBMIT:
             command_id = self._gate.new_id()
             try:
@@ -167,7 +167,7 @@ class Intake:
             raise InvalidJob(
                 [FieldError(field="data.job", message=f'expected a job id such as "812", found "{job[:40]}"')]
             )
-        command = VERBS[event.type](id=KEYED + key, user=user, job=job)
+        command = VERBS[event.type](id=self._decisions.keyed_id(key, event.type, job), user=user, job=job)
         return Wish(command.id, encode(command), job)
 
     # ------------------------------------------------------------------ answers

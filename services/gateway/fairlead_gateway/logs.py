@@ -257,7 +257,7 @@ def routes(views: Views, bus: Bus) -> APIRouter:
             source = await _retired(bus, job, rank, stream, attempt)
             text = _Output(bus, views, source, follow).text()
         else:
-            _check(row, rank)
+            _check(row, rank, attempt)
             text = _live(bus, views, row, rank, stream, attempt, follow)
         return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers=headers)
 
@@ -269,19 +269,22 @@ async def _live(
 ) -> AsyncIterator[bytes]:
     """A known job's output. A follower of a job that still waits gets it once the job has a place; the wait is
     inside the answer, so that it ends when the client goes away."""
-    while follow and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
+    earlier = attempt is not None and attempt != row.attempt
+    while follow and not earlier and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
         await asyncio.sleep(PLACE_LOOK_S)
-    nodes = tuple(part.node for part in row.parts)
+    nodes = row.past.get(attempt or 0, ()) if earlier else tuple(part.node for part in row.parts)
     source = _wanted(row.id, attempt or row.attempt, nodes, rank, stream)
     async for chunk in _Output(bus, views, source, follow).text():
         yield chunk
 
 
-def _check(row: JobRow, rank: int | None) -> None:
+def _check(row: JobRow, rank: int | None, attempt: int | None) -> None:
     """Raises Refused before anything is sent."""
     if row.elements is not None:
         first = row.array[0] if row.array else 0
         raise bad_parameter("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
+    if attempt is not None and attempt > row.attempt:
+        raise not_found("attempt", str(attempt), hint=f"job {row.id} is in attempt {row.attempt}")
     if rank is not None and rank >= row.request.nodes:
         raise not_found("rank", str(rank), hint=f"job {row.id} has {row.request.nodes} ranks")
 
@@ -291,7 +294,10 @@ async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: i
     nodes = tuple(document.get("nodes") or ())
     if rank is not None and rank >= max(1, len(nodes)):
         raise not_found("rank", str(rank), hint=f"job {job} has {len(nodes)} ranks")
-    return _wanted(job, attempt or document.get("attempt", 1), nodes, rank, stream)
+    last = document.get("attempt", 1)
+    if attempt not in (None, last):
+        raise not_found("attempt", str(attempt), hint=f"of a retired job the last attempt's output is found: {last}")
+    return _wanted(job, last, nodes, rank, stream)
 
 
 def _wanted(job: str, attempt: int, nodes: tuple[str, ...], rank: int | None, stream: str) -> Source:

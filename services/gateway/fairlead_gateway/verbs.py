@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_gateway.answers import Head, bind_key, encode, read_head, too_large
 from fairlead_gateway.commands import CommandGate
-from fairlead_gateway.deciding import KEYED, Decisions
+from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.problems import Refused, invalid, not_found, rejected, wrong_media_type
 from fairlead_gateway.reading import Json
 from fairlead_gateway.views.documents import job_document, node_document, queue_document
@@ -29,6 +29,10 @@ JOB_VERBS = {"cancel": commands.CancelJob, "hold": commands.HoldJob, "release": 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
+
+
+class NoWish(_Strict, frozen=True, kw_only=True):
+    """Body of a verb that takes nothing."""
 
 
 class NodeWish(_Strict, frozen=True, kw_only=True):
@@ -67,6 +71,7 @@ class Verbs:
         head = read_head(request.scope["headers"])
         if not is_job_id(job):
             raise not_found("job", job[:80])
+        await _body(request, NoWish)
         command = JOB_VERBS[verb](id=self._id(self._queue, head, verb, job), user=head.user, job=job)
         undecided = await self._decide(self._queue, command)
         row = self._views.jobs.rows.get(job)
@@ -80,7 +85,9 @@ class Verbs:
         if not is_token(node):
             raise not_found("node", node[:80])
         wish = await _body(request, NodeWish)
-        command_id = self._id(self._placer, head, verb, node)
+        if wish.deadline and verb != "drain":
+            raise invalid([FieldError(field="deadline", message=f"{verb} takes none; drain does")])
+        command_id = self._id(self._placer, head, verb, node, wish.reason, str(wish.deadline))
         command: commands.PlacerCommand
         match verb:
             case "cordon":
@@ -127,8 +134,8 @@ class Verbs:
             raise Refused(503, "telemetry_away", "the telemetry service does not answer", retry_after_s=5) from None
         return Json(msgspec.Raw(_sql_answer(answer)))
 
-    def _id(self, gate: CommandGate, head: Head, *parts: str) -> str:
-        return KEYED + bind_key(head.user, head.key, *parts) if head.key else gate.new_id()
+    def _id(self, gate: CommandGate, head: Head, *wish: str) -> str:
+        return self._decisions.keyed_id(bind_key(head.user, "verb", head.key), *wish) if head.key else gate.new_id()
 
     async def _decide(self, gate: CommandGate, command: commands.CommandBase) -> Response | None:
         """None once it is carried out; the 202 when it is not decided in time. Raises Refused."""

@@ -22,6 +22,8 @@ _SCALARS = frozenset(
     {"current_setting", "getenv", "getvariable", "write_log", "nextval", "currval", "setseed", "set_config"}
 )
 _PREFIXES = ("duckdb_", "pragma_", "read_", "parquet_", "sniff_")
+#: They tell what lies where on the disk.
+_INNER_TABLES = ("duckdb_", "pragma_", "pg_settings")
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s+", re.IGNORECASE)
 _PARSER = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": 1})
 
@@ -98,7 +100,7 @@ def _check_node(node: dict[str, Any]) -> None:
         name = str(node.get("function_name", "")).lower()
         if name in _SCALARS or name.startswith(_PREFIXES):
             raise Refused("forbidden", f"function {name}() is not allowed", "read the tables that SHOW TABLES lists")
-    elif kind == "BASE_TABLE" and str(node.get("table_name", "")).lower().startswith(("duckdb_", "pragma_")):
+    elif kind == "BASE_TABLE" and str(node.get("table_name", "")).lower().startswith(_INNER_TABLES):
         raise Refused(
             "forbidden", f"{node['table_name']} is not allowed", "use information_schema.columns or SHOW TABLES"
         )

@@ -72,6 +72,9 @@ class Desk:
             return _error(refused.code, str(refused), refused.hint)
         except duckdb.Error as error:
             return self._failed(error, question.deadline_s)
+        except (OverflowError, ValueError) as error:
+            # A value beyond what Python's own types hold, such as an interval of two billion days.
+            return _error("query_failed", f"a value cannot be given: {error}", "cast the column to VARCHAR")
         except MemoryError:
             return _error("out_of_memory", "the query needs more memory than it may have", "aggregate or filter more")
 

@@ -166,6 +166,8 @@ class JobsView:
         row = self.rows[e.job]
         self._move(row, "JobRequeued", seq)
         self._uncharge(row)
+        if row.parts:
+            row.past[row.attempt] = tuple(part.node for part in row.parts)
         row.attempt = e.attempt
         row.reason = e.reason
         row.not_before_ns = e.not_before_ns

@@ -9,7 +9,15 @@ from fairlead_schemas import events as ev
 #: Outcomes of this many commands make a generation; two generations are kept.
 GENERATION = 20_000
 
+#: First letter of command ids that are made from an idempotency key (others are hexadecimal): "k<key>-<digest>".
+KEYED = "k"
+
 _REFUSED = (ev.CommandRejected, ev.NodeCommandRejected)
+
+
+def key_in(command: str) -> str:
+    """The key that a keyed command's id was made from."""
+    return command[len(KEYED) :].partition("-")[0]
 
 
 class OutcomesView:
@@ -18,12 +26,18 @@ class OutcomesView:
     def __init__(self) -> None:
         self._young: dict[str, Outcome] = {}
         self._old: dict[str, Outcome] = {}
+        #: {key of a keyed command: its id}, for those that are remembered (derived).
+        self._keyed: dict[str, str] = {}
         #: Called with (command id, outcome) as outcomes come in.
         self.on_outcome: Callable[[str, Outcome], None] | None = None
 
     def get(self, command: str) -> Outcome | None:
         """The outcome, or None: not decided yet, never heard of, or too old."""
         return self._young.get(command) or self._old.get(command)
+
+    def keyed(self, key: str) -> str:
+        """The id of the command that was decided under a key; "" for none that is remembered."""
+        return self._keyed.get(key, "")
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
@@ -35,8 +49,10 @@ class OutcomesView:
         if command in young:
             return
         outcome = young[command] = _outcome(event, seq)
+        if command.startswith(KEYED):
+            self._keyed[key_in(command)] = command
         if len(young) >= GENERATION:
-            self._old, self._young = young, {}
+            self.fill(young, {})
         if self.on_outcome is not None:
             self.on_outcome(command, outcome)
 
@@ -47,6 +63,7 @@ class OutcomesView:
     def fill(self, old: dict[str, Outcome], young: dict[str, Outcome]) -> None:
         """The inverse of `rows`."""
         self._old, self._young = old, young
+        self._keyed = {key_in(command): command for command in (*old, *young) if command.startswith(KEYED)}
 
 
 def _outcome(event: Any, seq: int) -> Outcome:

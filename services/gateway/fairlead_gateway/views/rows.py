@@ -35,6 +35,8 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     started_ns: int = 0
     ended_ns: int = 0
     parts: tuple[Part, ...] = ()
+    #: {earlier attempt: the nodes it ran on}, in rank order: where its output lies.
+    past: dict[int, tuple[str, ...]] = {}
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
