@@ -6,7 +6,7 @@ at once, another one waits until the lease has run out.
 
 import asyncio
 
-from fairlead_bus.port import Bus, StaleWriter, Unavailable
+from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
 from fairlead_schemas import subjects
 
 TTL_S = 3
@@ -30,8 +30,8 @@ class Lease:
             self.revision = await self.bus.put(
                 subjects.LEASE, self.service, self.holder, expected=entry.revision if entry else 0, ttl_s=TTL_S
             )
-        except (StaleWriter, Unavailable):
-            return False
+        except (StaleWriter, Unavailable, OutcomeUnknown):
+            return False  # what is unknown shows at the next look: the holder's name decides
         return True
 
     async def keep(self) -> None:
@@ -45,8 +45,8 @@ class Lease:
             except StaleWriter:
                 if not await self.try_acquire() and await self._taken():
                     return
-            except Unavailable:
-                continue
+            except (Unavailable, OutcomeUnknown):
+                continue  # a renewal that was stored after all makes the next one stale, and that one looks again
 
     async def _taken(self) -> bool:
         try:
@@ -61,5 +61,5 @@ class Lease:
             entry = await self.bus.get(subjects.LEASE, self.service)
             if entry is not None and entry.value == self.holder:
                 await self.bus.delete(subjects.LEASE, self.service)
-        except Unavailable:
+        except (Unavailable, OutcomeUnknown):
             pass

@@ -10,7 +10,7 @@ import pytest
 from fairlead_bus import lease
 from fairlead_bus import service as shell
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.port import Bus, StaleWriter
+from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter
 from fairlead_bus.service import EXIT_DAMAGED, EXIT_OK, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.snapshots import Snapshot
 from fairlead_bus.source import CommandSource
@@ -190,6 +190,30 @@ async def test_lease_expires_when_its_holder_dies(world: World):
     await asyncio.wait_for(old.keep(), 10)
     with pytest.raises(StaleWriter):
         await bus.put(subjects.LEASE, "queue", b"x", expected=old.revision)
+
+
+async def test_a_lease_outlives_answers_that_do_not_come():
+    """A server that stalls is no successor: neither taking nor keeping the lease ends for an unknown outcome."""
+    hub = MemoryHub()
+    bus, unknown = hub.connect(), 2
+    held = lease.Lease(bus, "queue", "a")
+    put = bus.put
+
+    async def stalling(*arguments: object, **named: object) -> int:
+        nonlocal unknown
+        revision = await put(*arguments, **named)  # type: ignore[arg-type] -- whatever it was asked
+        unknown -= 1
+        if unknown >= 0:
+            raise OutcomeUnknown("no answer within 5 s")
+        return revision
+
+    bus.put = stalling  # type: ignore[method-assign]
+    assert not await held.try_acquire() and not await held.try_acquire() and await held.try_acquire()
+    unknown = 1
+    keeping = asyncio.create_task(held.keep())
+    await asyncio.sleep(2.5 * lease.RENEW_S)
+    assert not keeping.done()
+    keeping.cancel()
 
 
 async def test_a_service_that_waits_for_its_lease_can_be_stopped(world: World):

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import httpx
 import msgspec
@@ -109,7 +110,7 @@ async def test_a_request_that_is_cut_off_is_no_request() -> None:
                 ]
             )
 
-            async def receive(pieces=pieces) -> object:  # type: ignore[no-untyped-def]
+            async def receive(pieces: Any = pieces) -> Any:
                 return next(pieces)
 
             scope = {
