@@ -39,8 +39,10 @@ NO_HEAD = Head(0, GENESIS, 0)
 class Chain:
     """What has been read so far: the last sequence and each writer's head."""
 
-    def __init__(self, last: int = 0, heads: dict[str, Head] | None = None) -> None:
+    def __init__(self, last: int = 0, heads: dict[str, Head] | None = None, *, anchored: bool = True) -> None:
         self.last = last
+        #: Not anchored: the heads at `last` are not known, so each writer's first commit is taken at its word.
+        self.anchored = anchored or last == 0
         self.heads: dict[str, Head] = dict(heads or {})
 
     def head(self, writer: str) -> Head:
@@ -52,7 +54,9 @@ class Chain:
         sequence, writer = stored.sequence, subjects.writer_of(stored.subject)
         if sequence != self.last + 1:
             raise LogDamaged(self.last + 1, f"gap: the next commit found is {sequence}")
-        head = self.heads.get(writer, NO_HEAD)
+        head = self.heads.get(writer)
+        if head is None:
+            head = NO_HEAD if self.anchored else Head(commit.n - 1, commit.prev, 0)
         if commit.writer != writer:
             raise LogDamaged(sequence, f"commit of {commit.writer!r} stands under {stored.subject}")
         if commit.n != head.n + 1:
@@ -87,9 +91,11 @@ class Checked(msgspec.Struct, frozen=True):
 class LogReader:
     """Reads the log in order from a place on; stops with LogDamaged at whatever does not fit."""
 
-    def __init__(self, bus: Bus, *, after: int = 0, heads: dict[str, Head] | None = None) -> None:
+    def __init__(
+        self, bus: Bus, *, after: int = 0, heads: dict[str, Head] | None = None, anchored: bool = True
+    ) -> None:
         self.bus = bus
-        self.chain = Chain(after, heads)
+        self.chain = Chain(after, heads, anchored=anchored)
         self._tail: Tail | None = None
         self._expected: tuple[bytes, Commit] | None = None
 

@@ -11,6 +11,7 @@ from cloudevents.core.v1.event import CloudEvent
 from fairlead_gateway import watching
 from fairlead_gateway.service import Gateway
 from fairlead_gateway.watching import Place
+from fairlead_schemas import subjects
 from tests.gateway.world import World, until
 
 
@@ -112,6 +113,67 @@ async def test_a_slow_watch_is_ended_with_a_word(monkeypatch: pytest.MonkeyPatch
         rest = [chunk async for chunk in watch]
         assert b"too slow" in rest[-1]
         assert world.gateway.feed.watches == 0
+
+
+async def test_a_watch_takes_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is bounded by bytes, not by commits: from the log and from the ring."""
+    monkeypatch.setattr(watching, "STEP_BYTES", 4000)
+    async with World() as world:
+        for _ in range(6):
+            await world.http.post("/v1/jobs", json=[{"command": ["true"]}] * 4)
+        feed = world.gateway.feed
+        assert 1 <= len(feed.since(Place(0))) < feed.last
+        feed._ring.clear()  # as after a restart: only the log has it
+        steps = [step async for step in feed.history(Place(0))]
+        assert len(steps) > 1 and [sequence for step in steps for sequence, _ in step] == list(range(1, feed.last + 1))
+
+
+async def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stalled client gives back its tail and its place among the watches."""
+    monkeypatch.setattr(watching, "SEND_S", 0.05)
+    monkeypatch.setattr(watching, "TAILS_MAX", 1)
+    async with World() as world:
+        await world.submit()
+        feed, sent = world.gateway.feed, 0
+        feed._ring.clear()
+
+        async def send(_message: object) -> None:
+            nonlocal sent
+            sent += 1
+            if sent > 2:
+                await asyncio.Event().wait()
+
+        await asyncio.wait_for(watching.WatchResponse(feed.watch(Place(0), "")).stream_response(send), 5)
+        assert feed.watches == 0 and not feed._tails.locked()
+
+
+async def test_pages_of_the_past_wait_their_turn_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all tails are taken a page is refused, and a page of what is at hand is not."""
+    monkeypatch.setattr(watching, "TAIL_WAIT_S", 0.05)
+    monkeypatch.setattr(watching, "TAILS_MAX", 1)
+    async with World() as world:
+        await world.submit()
+        feed = world.gateway.feed
+        async with feed._tails:
+            assert (await world.http.get("/v1/events")).status_code == 200
+            feed._ring.clear()
+            busy = await world.http.get("/v1/events")
+            assert busy.status_code == 503 and busy.headers["retry-after"]
+        assert (await world.http.get("/v1/events")).status_code == 200
+
+
+async def test_a_forged_past_is_not_shown() -> None:
+    """What the log holds from before this gateway's time is checked as it is read."""
+    async with World() as world:
+        for _ in range(3):
+            await world.submit(name="honest")
+        world.gateway.feed._ring.clear()
+        stored = world.hub.streams[subjects.LOG].messages
+        told = next(message.sequence for message in stored if b"honest" in message.payload)
+        world.hub.damage(subjects.LOG, told, lambda payload: payload.replace(b"honest", b"forged"))
+        assert (await world.http.get("/v1/events")).json()["type"].endswith("log_damaged")
+        chunks = [chunk async for chunk in world.gateway.feed.watch(Place(1), "")]
+        assert b"the log is damaged" in chunks[-1]
 
 
 async def test_the_http_watch_is_an_event_stream() -> None:

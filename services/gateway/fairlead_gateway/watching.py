@@ -7,16 +7,18 @@ the log. A watch that starts further back reads the log by a tail of its own unt
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
 
-from fairlead_bus.log import Folded
-from fairlead_bus.port import Bus, Stored
+from fairlead_bus.log import Folded, LogReader
+from fairlead_bus.port import Bus, LogDamaged
 from fairlead_gateway.answers import encode
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.moments import rfc3339
@@ -24,15 +26,20 @@ from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json, Limit
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import cloudevents as ce
-from fairlead_schemas import subjects
 from fairlead_schemas.commit import Envelope, decode_envelope
 
 RING_COMMITS = 8192
 RING_BYTES = 16 * 1024 * 1024
 HEARTBEAT_S = 10.0
 WATCHES_MAX = 4000
-#: Tails of own (history of watches, pages) that may be open at once: the server takes 1,000 consumers a stream.
-TAILS_MAX = 64
+#: Tails of own (history of watches, pages) that may be open at once: each may have some MiB on the way.
+TAILS_MAX = 16
+#: A page waits so long for one of them.
+TAIL_WAIT_S = 5.0
+#: Commits are rendered and sent in steps of about so many bytes: a commit may have 256 KiB, a watch needs no more.
+STEP_BYTES = 256 * 1024
+#: A client that takes nothing for so long is cut off: it resumes where it stood.
+SEND_S = 10.0
 #: Commits that one page reads at most, so that a rare job's page ends.
 PAGE_COMMITS_MAX = 20_000
 
@@ -133,51 +140,72 @@ class Feed:
         self._arrived.set()
 
     def _render(self, sequence: int, payload: bytes) -> list[Rendered]:
-        """Rendered once, whoever asks first, while watched."""
+        """Rendered once, whoever asks first, until nobody watches."""
         found = self._rendered.get(sequence)
         if found is None:
             found = self._rendered[sequence] = render(sequence, decode_envelope(payload))
         return found
 
-    def since(self, place: Place, commits_max: int = 500) -> list[tuple[int, list[Rendered]]]:
-        """Commits of the ring with events behind a place; the place must not be before the ring."""
+    def since(self, place: Place) -> list[tuple[int, list[Rendered]]]:
+        """One step of commits of the ring with events behind a place; the place must not be before the ring."""
         start = max(0, place.sequence + (1 if place.offset < 0 else 0) - self.first)
-        stop = min(len(self._ring), start + commits_max)
-        return [(sequence, self._render(sequence, payload)) for sequence, payload in islice(self._ring, start, stop)]
+        found: list[tuple[int, list[Rendered]]] = []
+        size = 0
+        for sequence, payload in islice(self._ring, start, None):
+            size += len(payload)
+            if found and size > STEP_BYTES:
+                break
+            found.append((sequence, self._render(sequence, payload)))
+        return found
 
-    async def history(self, place: Place) -> AsyncIterator[list[tuple[int, list[Rendered]]]]:
-        """Commits behind a place up to the ring or the views' end, by a tail of its own."""
+    async def history(self, place: Place) -> AsyncGenerator[list[tuple[int, list[Rendered]]]]:
+        """Commits behind a place up to the ring or the views' end, by a tail of its own, a step at a time; checked
+        like every reading of the log, from the first commit of each writer on. Raises LogDamaged."""
         async with self._tails:
-            tail = await self.bus.tail(subjects.LOG, after=place.sequence - (0 if place.offset < 0 else 1))
+            after = place.sequence - (0 if place.offset < 0 else 1)
+            reader = LogReader(self.bus, after=after, anchored=False)
             try:
-                reached = place.sequence
+                reached, step, size = place.sequence, list[tuple[int, list[Rendered]]](), 0
                 while reached < self.last and reached + 1 < self.first:
-                    stored: list[Stored] = await tail.next()
-                    reached = stored[-1].sequence
-                    yield [(one.sequence, render(one.sequence, decode_envelope(one.payload))) for one in stored]
+                    for one in await reader.next_checked():
+                        if step and size + len(one.payload) > STEP_BYTES:
+                            yield step
+                            step, size = [], 0
+                            await asyncio.sleep(0)
+                        step.append((one.seq, render(one.seq, one.envelope)))
+                        size += len(one.payload)
+                        reached = one.seq
+                    yield step
+                    step, size = [], 0
             finally:
-                await tail.close()
+                await reader.close()
 
-    async def watch(self, place: Place, job: str) -> AsyncIterator[bytes]:
+    async def watch(self, place: Place, job: str) -> AsyncGenerator[bytes]:
         """Server-sent events behind a place, for ever."""
         self.watches += 1
         self._metrics.watchers.set(self.watches)
         try:
             yield b"retry: 1000\n: fairlead events behind %d\n\n" % place.sequence
-            async for chunk in self._follow(place, job):
-                yield chunk
+            async with aclosing(self._follow(place, job)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         finally:
             self.watches -= 1
             self._metrics.watchers.set(self.watches)
             if not self.watches:
                 self._rendered.clear()
 
-    async def _follow(self, place: Place, job: str) -> AsyncIterator[bytes]:
+    async def _follow(self, place: Place, job: str) -> AsyncGenerator[bytes]:
         if place.sequence + 1 < self.first:
-            async for commits in self.history(place):
-                chunk, place = _chunk(commits, place, job)
-                if chunk:
-                    yield chunk
+            try:
+                async with aclosing(self.history(place)) as steps:
+                    async for commits in steps:
+                        chunk, place = _chunk(commits, place, job)
+                        if chunk:
+                            yield chunk
+            except LogDamaged as error:
+                yield b": the log is damaged: %b\n\n" % str(error).encode()
+                return
         while True:
             if place.sequence + 1 < self.first and place.sequence < self.last:
                 yield b": too slow: events behind %d have left the feed; resume with Last-Event-ID\n\n" % place.sequence
@@ -200,31 +228,58 @@ class Feed:
         """Up to `limit` events behind a place, and where to go on (None: the end was reached)."""
         items: list[msgspec.Raw] = []
         end, budget = self.last, place.sequence + PAGE_COMMITS_MAX
-        async for commits in self._commits(place, end):
-            for sequence, one in _wanted(commits, place, job):
-                if sequence > end:
-                    return items, None
-                if len(items) == limit:
-                    return items, place
-                items.append(msgspec.Raw(one.event))
-                place = Place(sequence, one.offset)
-            if commits and commits[-1][0] >= budget:
-                return items, Place(commits[-1][0])
+        if self._tails.locked() and place.sequence + 1 < self.first:
+            await self._turn()
+        async with aclosing(self._commits(place, end)) as steps:
+            async for commits in steps:
+                for sequence, one in _wanted(commits, place, job):
+                    if sequence > end:
+                        return items, None
+                    if len(items) == limit:
+                        return items, place
+                    items.append(msgspec.Raw(one.event))
+                    place = Place(sequence, one.offset)
+                if commits and commits[-1][0] >= budget:
+                    return items, Place(commits[-1][0])
         return items, None
 
-    async def _commits(self, place: Place, end: int) -> AsyncIterator[list[tuple[int, list[Rendered]]]]:
+    async def _turn(self) -> None:
+        """Wait for a tail to come free. Raises Refused (503) when none does."""
+        try:
+            async with asyncio.timeout(TAIL_WAIT_S), self._tails:
+                return
+        except TimeoutError:
+            raise Refused(503, "busy", "too many read the history of the log at once", retry_after_s=5) from None
+
+    async def _commits(self, place: Place, end: int) -> AsyncGenerator[list[tuple[int, list[Rendered]]]]:
         reached = place.sequence
         if reached + 1 < self.first and reached < end:
-            async for commits in self.history(place):
-                yield commits
-                reached = commits[-1][0]
-                place = Place(reached)
+            async with aclosing(self.history(place)) as steps:
+                async for commits in steps:
+                    yield commits
+                    reached = commits[-1][0]
+                    place = Place(reached)
         while reached < end or place.offset >= 0:
             if not (commits := self.since(place)):
                 return
             yield commits
             reached = commits[-1][0]
             place = Place(reached)
+
+
+class WatchResponse(StreamingResponse):
+    """A stream that ends when its client takes nothing any more: what it holds is others', too."""
+
+    async def stream_response(self, send: Send) -> None:
+        """As the base does, with a limit on each send."""
+
+        async def limited(message: Message) -> None:
+            async with asyncio.timeout(SEND_S):
+                await send(message)
+
+        async with aclosing(self.body_iterator):  # type: ignore[type-var] -- it is the generator of `Feed.watch`
+            with suppress(TimeoutError):
+                await super().stream_response(limited)
 
 
 def _wanted(commits: list[tuple[int, list[Rendered]]], place: Place, job: str) -> Iterator[tuple[int, Rendered]]:
@@ -271,8 +326,11 @@ def routes(feed: Feed) -> APIRouter:
             if feed.watches >= WATCHES_MAX:
                 raise Refused(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
             headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-            return StreamingResponse(feed.watch(place, job), media_type="text/event-stream", headers=headers)
-        items, rest = await feed.page(place, job, limit)
+            return WatchResponse(feed.watch(place, job), media_type="text/event-stream", headers=headers)
+        try:
+            items, rest = await feed.page(place, job, limit)
+        except LogDamaged as error:
+            raise Refused(503, "log_damaged", str(error), hint="fairlead audit verify") from error
         token = None if rest is None else f"{rest.sequence}.{rest.offset}" if rest.offset >= 0 else str(rest.sequence)
         document: dict[str, Any] = {"items": items, "next": token, "sequence": feed.last}
         return Json(document)
