@@ -20,10 +20,13 @@ import structlog
 
 from fairlead_bus.nats_bus import connect
 from fairlead_bus.port import Bus, BusError
+from fairlead_bus.settings import BadSetting, one_of
 
 #: After SIGTERM a process that does not come to its end by itself is cut off after this long.
 STOP_S = 5.0
 DEFAULT_NATS = "nats://127.0.0.1:4222"
+BAD_SETTING = "a setting cannot be used"
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class Runnable(Protocol):
@@ -44,9 +47,13 @@ def instance() -> str:
     return os.environ.get("FAIRLEAD_INSTANCE") or f"{socket.gethostname()}-{os.getpid()}"
 
 
-def configure_logging() -> None:
-    """One line per event: key=value on a terminal, JSON elsewhere."""
-    level = logging.getLevelNamesMapping().get(os.environ.get("FAIRLEAD_LOG_LEVEL", "info").upper(), logging.INFO)
+def log_level() -> str:
+    """FAIRLEAD_LOG_LEVEL. Raises BadSetting."""
+    return one_of(os.environ, "FAIRLEAD_LOG_LEVEL", LOG_LEVELS, "info")
+
+
+def configure_logging(level: str = "info") -> None:
+    """One line per event of this level and above: key=value on a terminal, JSON elsewhere."""
     terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -56,7 +63,7 @@ def configure_logging() -> None:
             structlog.processors.format_exc_info,
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -64,8 +71,13 @@ def configure_logging() -> None:
 
 def run(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> None:
     """Run one service until it ends or a signal asks it to; exits the process with its code."""
-    configure_logging()
     structlog.contextvars.bind_contextvars(service=name)
+    try:
+        configure_logging(log_level())
+    except BadSetting as error:
+        configure_logging()
+        structlog.get_logger().critical(BAD_SETTING, reason=str(error))
+        sys.exit(1)
     sys.exit(_in_loop(_serve(name, build)))
 
 
@@ -102,10 +114,13 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:
     try:
         bus = await connect(nats_url(), name=name)
         await bus.ensure()
+        service = await build(bus)
     except BusError as error:
         structlog.get_logger().critical("cannot use the bus", reason=str(error))
         return 1
-    service = await build(bus)
+    except BadSetting as error:
+        structlog.get_logger().critical(BAD_SETTING, reason=str(error))
+        return 1
     task = asyncio.ensure_future(service.run())
     stops: list[asyncio.Future[None]] = []  # the loop itself holds tasks weakly
 

@@ -17,10 +17,13 @@ import msgspec
 from fairlead_bus import streams
 from fairlead_bus.nats_link import ApiError, Link
 from fairlead_bus.port import OutcomeUnknown, ServerUnfit, Unavailable
+from fairlead_bus.settings import whole
 
 VERSION_FLOOR = (2, 14, 3)
 DEFAULT_MONITOR_PORT = 8222
 MONITOR_S = 3.0
+#: The server takes no more.
+REPLICAS_MAX = 5
 
 
 class _Info(msgspec.Struct):
@@ -67,13 +70,17 @@ def _fetch(url: str) -> bytes:
         return answer.read()
 
 
+def _replicas() -> int:
+    return whole(os.environ, "FAIRLEAD_NATS_REPLICAS", 1, unit="servers", least=1, most=REPLICAS_MAX)
+
+
 def stream_config(spec: streams.StreamSpec) -> dict[str, Any]:
-    """A stream's settings in JetStream's words; see `streams.py`."""
+    """A stream's settings in JetStream's words; see `streams.py`. Raises BadSetting."""
     config: dict[str, Any] = {
         "name": spec.name,
         "subjects": [spec.subject],
         "storage": "file",
-        "num_replicas": int(os.environ.get("FAIRLEAD_NATS_REPLICAS", "1")),
+        "num_replicas": _replicas(),
         "retention": "limits",
         "discard": "new" if spec.refuse_when_full else "old",
         "max_bytes": spec.bytes_max,
@@ -91,12 +98,12 @@ def stream_config(spec: streams.StreamSpec) -> dict[str, Any]:
 
 
 def bucket_config(spec: streams.BucketSpec) -> dict[str, Any]:
-    """A bucket is a stream that keeps one message per subject."""
+    """A bucket is a stream that keeps one message per subject. Raises BadSetting."""
     config: dict[str, Any] = {
         "name": f"KV_{spec.name}",
         "subjects": [f"$KV.{spec.name}.>"],
         "storage": "file",
-        "num_replicas": int(os.environ.get("FAIRLEAD_NATS_REPLICAS", "1")),
+        "num_replicas": _replicas(),
         "retention": "limits",
         "discard": "new",
         "max_msgs_per_subject": 1,

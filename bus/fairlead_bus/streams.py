@@ -5,13 +5,17 @@ state) is not fsynced per message. What the server makes of these settings: docs
 """
 
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from fairlead_bus.settings import whole
 from fairlead_schemas import subjects
 
 MIB = 2**20
 #: Commits are at most 256 KiB; the rest is headroom for a single large event.
 MESSAGE_BYTES_MAX = MIB
+LOG_BYTES_DEFAULT = 8 * 1024 * MIB
+LOG_BYTES_LEAST, LOG_BYTES_MOST = 2**16, 2**50
 DUPLICATE_WINDOW_S = 120
 WEEK_S = 7 * 86400
 
@@ -39,9 +43,16 @@ class BucketSpec(NamedTuple):
     ttl: bool = False
 
 
+def log_cap(env: Mapping[str, str]) -> int:
+    """FAIRLEAD_LOG_MAX_BYTES. Raises BadSetting."""
+    return whole(
+        env, "FAIRLEAD_LOG_MAX_BYTES", LOG_BYTES_DEFAULT, unit="bytes", least=LOG_BYTES_LEAST, most=LOG_BYTES_MOST
+    )
+
+
 def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
-    """All streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given."""
-    cap = log_bytes_max or int(os.environ.get("FAIRLEAD_LOG_MAX_BYTES", str(8 * 1024 * MIB)))
+    """All streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given. Raises BadSetting."""
+    cap = log_bytes_max or log_cap(os.environ)
     return (
         StreamSpec(subjects.LOG, subjects.LOG_ALL, cap, refuse_when_full=True, sealed=True),
         StreamSpec(subjects.CMD, subjects.CMD_ALL, 1024 * MIB, refuse_when_full=True, age_max_s=WEEK_S),

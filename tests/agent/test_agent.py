@@ -11,8 +11,9 @@ import pytest
 from fairlead_agent.agent import Agent
 from fairlead_agent.build import build_agent
 from fairlead_agent.journal import Journal
-from fairlead_agent.settings import BadSetting, Settings, from_environment
+from fairlead_agent.settings import Settings, from_environment
 from fairlead_bus.memory import MemoryHub
+from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, OutputWanted, StartSeen, encode
 from fairlead_schemas.samples import decode_samples

@@ -10,7 +10,7 @@ from fairlead_agent.build import build_agent
 from fairlead_agent.devices.port import DevicesUnfit
 from fairlead_agent.journal import JournalDamaged, JournalHeld
 from fairlead_agent.runtimes.port import RuntimeUnfit
-from fairlead_agent.settings import BadSetting, from_environment
+from fairlead_agent.settings import from_environment
 from fairlead_bus.main import run
 from fairlead_bus.port import Bus
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Run until a signal; exit code 0, or 1 with a line that says why not."""
     try:
         run("agent", _build)
-    except (BadSetting, DevicesUnfit, RuntimeUnfit, JournalDamaged, JournalHeld) as error:
+    except (DevicesUnfit, RuntimeUnfit, JournalDamaged, JournalHeld) as error:
         structlog.get_logger().critical("the agent cannot work here", reason=str(error))
         sys.exit(1)
 

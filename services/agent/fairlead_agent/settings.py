@@ -20,14 +20,11 @@ from typing import Literal, cast
 import msgspec
 
 from fairlead_agent.reconcile import SECOND_NS
+from fairlead_bus.settings import BadSetting, one_of, seconds
 from fairlead_schemas.ids import is_token
 
 RuntimeName = Literal["process", "docker"]
 DevicesName = Literal["simulated", "nvml", "none", "auto"]
-
-
-class BadSetting(ValueError):
-    """A setting is out of its range; the message names it, what was expected and what was found."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,30 +54,12 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         raise BadSetting(f'FAIRLEAD_NODE: expected 1 to 63 of a-z 0-9 _ -, found "{node}"')
     return Settings(
         node=node,
-        runtime=cast(RuntimeName, _one_of(env, "FAIRLEAD_RUNTIME", ("process", "docker"), "process")),
-        devices=cast(DevicesName, _one_of(env, "FAIRLEAD_DEVICES", ("simulated", "nvml", "none", "auto"), "auto")),
+        runtime=cast(RuntimeName, one_of(env, "FAIRLEAD_RUNTIME", ("process", "docker"), "process")),
+        devices=cast(DevicesName, one_of(env, "FAIRLEAD_DEVICES", ("simulated", "nvml", "none", "auto"), "auto")),
         profile=env.get("FAIRLEAD_PROFILE") or "dgx-a100",
         data=Path(env.get("FAIRLEAD_DATA") or ".fairlead").absolute(),
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
-        beat_s=_seconds(env, "FAIRLEAD_BEAT_S", 2.0),
-        sample_s=_seconds(env, "FAIRLEAD_SAMPLE_S", 2.0),
-        fence_ns=int(_seconds(env, "FAIRLEAD_SELF_FENCE_S", 60.0) * SECOND_NS),
+        beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
+        sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 2.0),
+        fence_ns=int(seconds(env, "FAIRLEAD_SELF_FENCE_S", 60.0) * SECOND_NS),
     )
-
-
-def _one_of(env: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
-    value = env.get(name) or default
-    if value not in allowed:
-        raise BadSetting(f'{name}: expected one of {", ".join(allowed)}, found "{value}"')
-    return value
-
-
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    text = env.get(name) or str(default)
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise BadSetting(f'{name}: expected seconds above 0, found "{text}"')
-    return value

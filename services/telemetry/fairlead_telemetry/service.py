@@ -11,6 +11,7 @@ import duckdb
 import structlog
 
 from fairlead_bus.port import Bus, LogDamaged
+from fairlead_bus.settings import number, seconds
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.ingest import DAY_NS, Ingest
 from fairlead_telemetry.sql import DEADLINE_S, Sql
@@ -84,10 +85,10 @@ class Telemetry:
 
 
 async def build(bus: Bus) -> Telemetry:
-    """The service with its settings from the environment (README.md lists them)."""
+    """The service with its settings from the environment (README.md lists them). Raises BadSetting."""
     return Telemetry(
         bus,
         Path(os.environ.get("FAIRLEAD_DATA", ".fairlead")) / "telemetry",
-        samples_kept_ns=int(float(os.environ.get("FAIRLEAD_SAMPLES_DAYS", "7")) * DAY_NS),
-        sql_deadline_s=float(os.environ.get("FAIRLEAD_SQL_DEADLINE_S", str(DEADLINE_S))),
+        samples_kept_ns=int(number(os.environ, "FAIRLEAD_SAMPLES_DAYS", 7.0, unit="days", below=36500) * DAY_NS),
+        sql_deadline_s=seconds(os.environ, "FAIRLEAD_SQL_DEADLINE_S", DEADLINE_S),
     )
