@@ -2,16 +2,21 @@
 
 Each is a session leader of its own, so Ctrl-C reaches this supervisor alone, which then stops all in
 order. Stopping signals the process itself, never its group: what an agent started lives on. Start at `Supervisor`.
+A machine that is out of disk, memory or processes is outlasted: what failed is said once and tried again.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from fairlead import render
 
 #: The first restart comes at once; a process that keeps dying is given ever longer pauses.
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.1, 5.0
@@ -46,6 +51,10 @@ class Supervisor:
     def __init__(self, logs: Path, changed: Callable[[], None] = lambda: None) -> None:
         self._logs = logs
         self._changed = changed
+        #: A process id changed and `changed` has not returned since.
+        self._untold = False
+        #: What fails now and was said; a new spell of it is said again.
+        self._failing: set[str] = set()
         self._kept: dict[str, _Kept] = {}
         #: Held while processes are started again; take it to see them at rest.
         self.lock = threading.RLock()
@@ -88,7 +97,24 @@ class Supervisor:
         while not self._stopping.wait(POLL_S):
             with self.lock:
                 for kept in self._kept.values():
-                    self._look_after(kept)
+                    self._attempt(f"start {kept.spec.name} again", partial(self._look_after, kept))
+                if self._untold:
+                    self._attempt("write down what runs", self._tell)
+
+    def _attempt(self, what: str, act: Callable[[], None]) -> None:
+        """This thread must not end by what passes (ENOSPC, EAGAIN, ENOMEM): the next poll tries again."""
+        try:
+            act()
+        except OSError as error:
+            if what not in self._failing:
+                self._failing.add(what)
+                _say(f"cannot {what}: {error}; trying until it succeeds")
+        else:
+            self._failing.discard(what)
+
+    def _tell(self) -> None:
+        self._changed()
+        self._untold = False
 
     def _look_after(self, kept: _Kept) -> None:
         now = time.monotonic()
@@ -100,9 +126,9 @@ class Supervisor:
             kept.process, kept.start_at = None, now + kept.pause_s
             kept.pause_s = min(kept.pause_s * 2, BACKOFF_LAST_S)
         if now >= kept.start_at:
-            kept.restarts += 1
             self._start(kept)
-            self._changed()
+            kept.restarts += 1
+            self._untold = True
 
     def _start(self, kept: _Kept) -> None:
         with (self._logs / f"{kept.spec.name}.log").open("ab") as log:
@@ -115,6 +141,12 @@ class Supervisor:
                 start_new_session=True,
             )
         kept.started_at = time.monotonic()
+
+
+def _say(text: str) -> None:
+    # Where the disk is full, what stderr goes to may be on it.
+    with contextlib.suppress(OSError):
+        render.note(f"supervisor: {text}")
 
 
 def _end(members: Mapping[str, subprocess.Popen[bytes]], timeout_s: float) -> list[str]:

@@ -57,12 +57,16 @@ def clear(data: Path) -> None:
 
 
 def write_private(path: Path, payload: bytes) -> None:
-    """Write a file of mode 0600 in one step."""
+    """Write a file of mode 0600 in one step; where that fails, the old one stays and no draft is left."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(payload)
-    draft.replace(path)
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(payload)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def identify(name: str, pid: int) -> Running:
