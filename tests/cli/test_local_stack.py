@@ -108,6 +108,20 @@ def test_a_second_stack_on_the_same_data_is_refused(cluster: Cluster) -> None:
     assert "a stack already runs" in ran.stderr
 
 
+def test_of_two_at_once_one_is_refused(cluster: Cluster) -> None:
+    """Two `up` on one data directory at the same moment: one cluster comes of it, and the other says why not."""
+    both = [cluster.start("up", "--port", "0", "--nodes", "1") for _ in range(2)]
+    deadline = time.monotonic() + 60
+    while (there := state.load(cluster.data)) is None or not there.ready:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    refused = next(one for one in both if one.pid != there.supervisor.pid)
+    assert refused.wait(60) == 5
+    assert state.load(cluster.data) == there
+    assert cluster.ok("down")
+    assert [one.wait(60) for one in both if one is not refused] == [0]
+
+
 def test_what_a_killed_supervisor_left_is_taken_over(cluster: Cluster) -> None:
     """kill -9 of the supervisor leaves its processes; the next `up` ends them and starts anew, with all jobs."""
     cluster.up()

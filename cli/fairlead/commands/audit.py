@@ -20,7 +20,7 @@ from fairlead import render
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError, NotFound, Refused, Unreachable
 from fairlead.render import Format
-from fairlead.stack import nats_server, state
+from fairlead.stack import lock, nats_server, state
 from fairlead_bus.port import BusError, LogDamaged
 from fairlead_schemas.lifecycle import STATES
 
@@ -54,7 +54,7 @@ def bus_url(data: Path, nats: str) -> Iterator[str]:
         yield nats
         return
     there = state.load(data)
-    if there is not None and state.lives(there.supervisor):
+    if there is not None and _has_bus(there):
         yield there.nats_url
         return
     if not (data / "nats" / "store").is_dir():
@@ -63,22 +63,32 @@ def bus_url(data: Path, nats: str) -> Iterator[str]:
         yield url
 
 
+def _has_bus(there: state.StackState) -> bool:
+    """True while the stack's bus can be asked, also one that a killed supervisor left behind."""
+    return state.lives(there.supervisor) or any(p.name == "nats" and state.lives(p) for p in there.processes)
+
+
 @contextmanager
 def _bus_alone(data: Path) -> Iterator[str]:
-    """The bus of a stopped stack, without any service; nothing is written to its log."""
-    found = nats_server.find({"PATH": os.environ.get("PATH", "")})
-    port = nats_server.free_port()
-    config, token = nats_server.configure(data, port, nats_server.free_port())
-    process = subprocess.Popen(
-        [found.path, "-c", str(config)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        if not nats_server.wait_ready(port, token):
-            raise FairleadError(f"nats-server could not be started on {data}", hint="fairlead doctor")
-        yield f"nats://{token}@127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
+    """The bus of a stopped stack, without any service; nothing is written to its log. No `up` meanwhile."""
+    with lock.held(data, "fairlead audit or replay") as taken:
+        found = nats_server.find({"PATH": os.environ.get("PATH", "")})
+        port = nats_server.free_port()
+        config, token = nats_server.configure(data, port, nats_server.free_port())
+        process = subprocess.Popen(
+            [found.path, "-c", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            taken.name(state.identify("nats", process.pid))
+            if not nats_server.wait_ready(port, token):
+                raise FairleadError(f"nats-server could not be started on {data}", hint="fairlead doctor")
+            yield f"nats://{token}@127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def is_export(data: Path) -> bool:

@@ -16,7 +16,7 @@ from fairlead.client import Client
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError, NotFound, Refused
 from fairlead.render import Format
-from fairlead.stack import state
+from fairlead.stack import lock, state
 from fairlead.stack.local import READY_S, Options, Stack, end_leftovers
 from fairlead.stack.processes import end_pid
 from fairlead_schemas.api import Job
@@ -168,12 +168,14 @@ def down(
         _end_jobs(there.url, running)
         running = []
     if not state.lives(there.supervisor):
-        ended = end_leftovers(folder)
+        with lock.held(folder, "fairlead down"):
+            ended = end_leftovers(folder)
         message = f"its supervisor was gone; ended {', '.join(ended) or 'nothing'}"
     else:
         by_itself = end_pid(there.supervisor.pid, lambda: state.lives(there.supervisor), DOWN_S)
         if not by_itself:
-            end_leftovers(folder)
+            with lock.held(folder, "fairlead down"):
+                end_leftovers(folder)
         message = "stopped" if by_itself else "had to be killed"
     document = {"data": str(folder), "stopped": True, "jobs_left_running": [job.id for job in running or []]}
     if output in (Format.json, Format.yaml):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from fairlead.client import Client
 from fairlead.errors import Conflict, FairleadError
-from fairlead.stack import nats_server, state
+from fairlead.stack import lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid
 
 READY_S = 60.0
@@ -94,15 +94,18 @@ class Stack:
         self._ready = False
         self._real_gpus = 0
         self._monitor = ""
+        self._lock: lock.Lock | None = None
         self._supervisor = Supervisor(options.data / "logs", self._save)
 
     def up(self) -> None:
         """Start everything and wait until the cluster can take jobs. Raises FairleadError with one cause."""
-        _refuse_second(self.options.data)
         (self.options.data / "logs").mkdir(parents=True, exist_ok=True)
-        port = self._http_port()
-        self.url = f"http://127.0.0.1:{port}"
+        self._lock = lock.take(self.options.data, "fairlead up")
         try:
+            # What a killed supervisor left behind would write to the same store.
+            end_leftovers(self.options.data)
+            port = self._http_port()
+            self.url = f"http://127.0.0.1:{port}"
             self._start_nats()
             self._start_services(port)
         except BaseException:
@@ -111,8 +114,12 @@ class Stack:
 
     def down(self) -> list[str]:
         """Stop every process in order; jobs' own processes live on. Returns those that had to be killed."""
+        if self._lock is None:  # refused: the directory, and what stands in it, is somebody else's
+            return []
         killed = self._supervisor.stop()
         state.clear(self.options.data)
+        self._lock.release()
+        self._lock = None
         return killed
 
     def crashed(self) -> dict[str, int]:
@@ -140,6 +147,7 @@ class Stack:
         self._monitor = f"http://127.0.0.1:{monitor_port}"
         self.nats_url = f"nats://{token}@127.0.0.1:{port}"
         self._supervisor.add(Spec("nats", [found.path, "-c", str(config)], dict(os.environ), GROUP_NATS))
+        self._save()  # at once: killed now, we would leave a server that nobody knows of
         if not nats_server.wait_ready(port, token):
             raise FairleadError(
                 f"nats-server did not become ready: {_tail(self.options.data, 'nats')}", hint="fairlead doctor"
@@ -227,18 +235,8 @@ def _tail(data: Path, name: str) -> str:
     return f"{lines[-1][:300]} ({path})" if lines else f"it wrote nothing ({path})"
 
 
-def _refuse_second(data: Path) -> None:
-    """One stack per data directory. What a killed supervisor left behind is ended first."""
-    there = state.load(data)
-    if there is None:
-        return
-    if state.lives(there.supervisor):
-        raise Conflict(f"a stack already runs on {data} at {there.url}", hint="fairlead down, or another --data")
-    end_leftovers(data)
-
-
 def end_leftovers(data: Path) -> list[str]:
-    """End the processes of a stack whose supervisor is gone; returns their names."""
+    """End the processes of a stack whose supervisor is gone; returns their names. The caller holds the lock."""
     there = state.load(data)
     ended: list[str] = []
     # They were noted in starting order; a stop goes backwards.
