@@ -7,10 +7,7 @@ container names and file names; a hostname may hold dots, so a node id is not a 
 
 import re
 
-NodeId = str
 JobId = str
-QueuePath = str
-Writer = str
 
 TOKEN_CHARS_MAX = 63
 QUEUE_DEPTH_MAX = 8

@@ -254,13 +254,15 @@ def _check_fields(spec: JobSpec, errors: list[FieldError]) -> None:
         "project",
         f"expected at most {PROJECT_CHARS_MAX} printable characters",
     )
-    expect("\0" not in spec.workdir, "workdir", "expected a path without NUL characters")
+    for field in ("workdir", "image"):
+        expect("\0" not in getattr(spec, field), field, "expected no NUL characters")
     selector = [*spec.nodeSelector.keys(), *spec.nodeSelector.values()]
     expect(
         all(word.isprintable() for word in selector)
+        and not any("=" in key for key in spec.nodeSelector)
         and sum(len(word.encode()) for word in selector) <= SELECTOR_BYTES_MAX,
         "nodeSelector",
-        f"expected printable labels of at most {SELECTOR_BYTES_MAX} bytes in all",
+        f'expected printable labels without "=" in a key, of at most {SELECTOR_BYTES_MAX} bytes in all',
     )
     expect(
         is_queue_path(spec.queue), "queue", f'expected names of a-z 0-9 _ - joined by "/", found "{spec.queue[:80]}"'
@@ -297,7 +299,7 @@ def _request(spec: JobSpec, errors: list[FieldError]) -> Request:
                 message=f"expected at most {GPUS_PER_NODE_MAX} per node, found {gpu_milli // 1000}; ask for more nodes instead",
             )
         )
-    cpu_milli = _read(errors, "resources.cpu", quantities.parse_cpu, get("cpu", "1"))
+    cpu_milli = _read(errors, "resources.cpu", quantities.parse_cpu, get("cpu", f"{DEFAULT_CPU_MILLI}m"))
     before = len(errors)
     shm_mib = _read(errors, "resources.shm", quantities.parse_memory, get("shm", 0))
     memory_mib = _read(errors, "resources.memory", quantities.parse_memory, get("memory", DEFAULT_MEMORY_MIB * 2**20))
@@ -336,7 +338,7 @@ def _read(errors: list[FieldError], field: str, parse: Callable[[str | int], int
 def _capability(text: str, errors: list[FieldError]) -> int:
     if not text:
         return 0
-    match = re.match(r"(?:>=\s*)?(\d{1,2})\.(\d)\Z", text.strip())
+    match = re.match(r"(?:>=\s*)?(\d{1,2})\.(\d)\Z", text.strip(), re.ASCII)
     if match is None:
         errors.append(
             FieldError(

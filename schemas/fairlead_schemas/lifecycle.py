@@ -4,11 +4,7 @@ The queue's core moves jobs by it and the gateway's views follow by it. A move t
 here cannot happen on a valid log.
 """
 
-from typing import Literal, NamedTuple
-
-JobState = Literal[
-    "scheduled", "queued", "held", "offered", "placed", "running", "stopping", "succeeded", "failed", "cancelled"
-]
+from typing import NamedTuple
 
 STATES: dict[str, str] = {
     "scheduled": "accepted, its start time has not come",

@@ -148,6 +148,25 @@ async def test_following_ends_with_the_output() -> None:
         assert (await answer).content == TEXT
 
 
+async def test_a_followed_log_outlives_a_stream_that_went_back() -> None:
+    """A crash of the server may lose the newest output; the agent sends it again, and nothing comes twice."""
+    async with World() as world:
+        job = await running(world)
+        sent = pieces(TEXT, 16)
+        await send(world, job, sent[:4])
+
+        async def follow() -> bytes:
+            return (await world.http.get(f"/v1/jobs/{job}/logs?follow=1&stream=stdout")).content
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0.3)
+        world.hub.truncate(subjects.OUTPUT, 2)
+        world.hub.stop()
+        world.hub.start()
+        await send(world, job, sent[2:])
+        assert await asyncio.wait_for(following, 10) == TEXT
+
+
 async def test_a_gangs_lines_carry_their_rank() -> None:
     """Whole lines with the rank in front; one rank alone comes as it is."""
     async with World() as world:

@@ -94,6 +94,39 @@ async def test_a_misspelt_parameter_is_refused() -> None:
         assert world.commands_stored() == before
 
 
+async def test_head_is_get_without_a_body() -> None:
+    """Probes ask so; a path that takes neither says what it takes."""
+    async with World() as world:
+        assert (await world.http.head("/healthz")).status_code == 200
+        assert (await world.http.head("/v1/nodes")).status_code == 200
+        assert "POST" in (await world.http.head("/v1/sql")).headers["allow"]
+        assert (await world.http.post("/openapi.json")).headers["allow"] == "GET"
+
+
+async def test_metrics_fall_to_zero_again() -> None:
+    """A state that no job is in any more is 0, not what it was."""
+    async with World() as world:
+        job = await world.submit()
+        assert 'fairlead_jobs{state="cancelled"} 0.0' in (await world.http.get("/metrics")).text
+        waits = world.gateway.views.jobs.rows[job].state
+        assert f'fairlead_jobs{{state="{waits}"}} 1.0' in (await world.http.get("/metrics")).text
+        await world.http.post(f"/v1/jobs/{job}:cancel")
+        await world.in_state(job, "cancelled")
+        assert f'fairlead_jobs{{state="{waits}"}} 0.0' in (await world.http.get("/metrics")).text
+
+
+async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not a traceback, and not after it says that it listens."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    await bus.ensure()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        gateway = await build(bus, Settings(port=taken.getsockname()[1]))
+        assert await gateway.run() == 1
+    told = capsys.readouterr().out
+    assert "cannot listen" in told and "listening" not in told
+
+
 async def test_a_request_that_is_cut_off_is_no_request() -> None:
     """What arrived of it may be a whole document by chance; the client never finished asking."""
     async with World() as world:

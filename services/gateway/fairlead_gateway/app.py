@@ -40,8 +40,8 @@ def build_app(
     def allowed(path: str) -> str:
         """What a 405 names: one path may have a route for each method, and Starlette names the first only."""
         found = {method for method, hot_path in hot if hot_path == path}
-        for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
-            if route.path_regex.match(path):
+        for route in (route for router in (app.router, *routers) for route in router.routes):
+            if isinstance(route, APIRoute) and route.path_regex.match(path):
                 found |= route.methods or set()
         return ", ".join(sorted(found))
 

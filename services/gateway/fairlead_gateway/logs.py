@@ -14,7 +14,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
-from fairlead_bus.port import Bus, Stored, Unavailable
+from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
 from fairlead_gateway.problems import bad_parameter, not_found
 from fairlead_gateway.reading import retired_job
 from fairlead_gateway.views.fold import Views
@@ -132,13 +132,10 @@ class _Output:
                 yield b"[%d] %b\n" % (lane.rank, rest)
 
     async def _from_stream(self) -> AsyncIterator[bytes]:
-        source = self._source
         until = None if self._follow else await self._newest()
         if until == 0:
             return
-        tail = await self._bus.tail(
-            subjects.OUTPUT, after=0, subject=subjects.output_of_job(source.job, source.attempt)
-        )
+        tail = await self._tail()
         loop = asyncio.get_running_loop()
         waiting: asyncio.Task[list[Stored]] | None = None
         news_at = loop.time()
@@ -147,8 +144,15 @@ class _Output:
                 waiting = waiting or asyncio.create_task(tail.next())
                 done, _ = await asyncio.wait((waiting,), timeout=IDLE_S)
                 if done:
-                    stored = waiting.result()
-                    waiting, news_at = None, loop.time()
+                    finished, waiting, news_at = waiting, None, loop.time()
+                    try:
+                        stored = finished.result()
+                    except (
+                        LogDamaged
+                    ):  # the stream went back, as it may: a crash loses its newest, the agent sends again
+                        await tail.close()
+                        tail = await self._tail()
+                        continue
                     if chunk := b"".join(self._take(one) for one in stored):
                         yield chunk
                     if until is not None and stored[-1].sequence >= until:
@@ -167,6 +171,10 @@ class _Output:
             await tail.close()
         async for chunk in self._fill_holes():
             yield chunk
+
+    async def _tail(self) -> Tail:
+        subject = subjects.output_of_job(self._source.job, self._source.attempt)
+        return await self._bus.tail(subjects.OUTPUT, after=0, subject=subject)
 
     async def _newest(self) -> int:
         """The newest sequence of the job's output now; 0 where the bus holds none."""

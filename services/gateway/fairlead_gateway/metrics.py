@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from fairlead_gateway.views.fold import Views
+from fairlead_schemas.lifecycle import STATES
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -34,6 +35,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """The exposition."""
-        for state, count in self._views.job_counts().items():
-            self.jobs.labels(state).set(count)
+        counts = self._views.job_counts()
+        for state in STATES:
+            self.jobs.labels(state).set(counts.get(state, 0))
         return generate_latest(self.registry)

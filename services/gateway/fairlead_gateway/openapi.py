@@ -71,8 +71,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document["paths"].setdefault("/v1/jobs", {})["post"] = _post_jobs()
     document["paths"].setdefault("/v1/jobs:dryrun", {})["post"] = _post_dryrun()
     document["paths"].setdefault("/v1/events", {})["post"] = _post_events()
-    for operations in document["paths"].values():
-        for operation in operations.values():
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if method == "post" and "}:" in path:
+                operation["parameters"] = [*operation.get("parameters", []), *_HEADERS]
+                operation["responses"]["202"] = _results(200)["202"]
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = _problem()
     return document

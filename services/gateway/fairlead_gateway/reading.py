@@ -196,7 +196,7 @@ def _bad_token() -> Refused:
 
 
 async def retired_job(bus: Bus, job: str) -> bytes:
-    """A job that has left the views, as telemetry knows it. Raises Refused (404, or 503 if nobody knows)."""
+    """A job that has left the views, as telemetry knows it. Raises Refused (404; the hint says when telemetry does not answer)."""
     if not is_job_id(job):
         raise not_found("job", job[:80])
     try:

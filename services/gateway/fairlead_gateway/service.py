@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -29,6 +30,7 @@ EXIT_OK = 0
 EXIT_DAMAGED = 70
 #: Seconds that open requests (watches, followed logs) get to end after a stop was asked for.
 DRAIN_S = 2
+BACKLOG = 4096
 
 
 class Settings(NamedTuple):
@@ -104,8 +106,13 @@ class Gateway:
     async def run(self) -> int:
         """Serve until stopped. 70 when the log is damaged or not valid: the gateway never shows a guess."""
         server = self._server = _server(self.app, self.settings)
+        try:
+            door = _listen(self.settings)
+        except (OSError, OverflowError) as error:
+            log.critical("cannot listen", host=self.settings.host, port=self.settings.port, reason=str(error))
+            return 1
         background = asyncio.create_task(self.background())
-        serving = asyncio.create_task(server.serve())
+        serving = asyncio.create_task(server.serve(sockets=[door]))
         log.info("listening", host=self.settings.host, port=self.settings.port, authentication="none")
         try:
             await asyncio.wait((background, serving), return_when=asyncio.FIRST_COMPLETED)
@@ -144,6 +151,12 @@ def _damage(error: BaseException | None) -> int:
     return 1
 
 
+def _listen(settings: Settings) -> socket.socket:
+    """The socket, or the OSError that says why not; the server itself would only say that it exits."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+
+
 class _Server(uvicorn.Server):
     """Signals belong to `fairlead_bus.main`."""
 
@@ -156,7 +169,7 @@ def _server(app: Any, settings: Settings) -> uvicorn.Server:
     config = uvicorn.Config(
         app, host=settings.host, port=settings.port, loop="none", http="httptools", ws="none", lifespan="off",
         access_log=False, log_config=None, server_header=False, date_header=False, timeout_graceful_shutdown=DRAIN_S,
-        timeout_keep_alive=75, backlog=4096,
+        timeout_keep_alive=75, backlog=BACKLOG,
     )  # fmt: skip
     return _Server(config)
 

@@ -269,7 +269,7 @@ def _failed(row: JobRow) -> Reason:
         numbers["exit_code"] = row.exit_code
     if row.signal is not None:
         numbers["signal"] = row.signal
-    return Reason(code="failed", message=message, detail={**numbers, "next": f"fairlead logs {row.id}"})
+    return Reason(code="failed", message=message, detail={**numbers, "next": _next_of_failed(row)})
 
 
 def _elements(row: JobRow) -> Reason:
@@ -285,3 +285,9 @@ def _ended(row: JobRow, how: str) -> str:
 
 def _only(**values: str) -> dict[str, int | str]:
     return {key: value for key, value in values.items() if value}
+
+
+def _next_of_failed(row: JobRow) -> str:
+    if row.elements is not None:  # an array has no output of its own
+        return f"fairlead jobs --state failed, then fairlead logs {row.id}_N"
+    return f"fairlead logs {row.id}"

@@ -8,7 +8,7 @@ from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import NO_SPEC, JobRow, Refusal
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of, element_id
-from fairlead_schemas.lifecycle import END_STATES, next_state
+from fairlead_schemas.lifecycle import next_state
 from fairlead_schemas.resources import Request
 
 #: Refused classes remembered; beyond it the oldest refusal is forgotten (its jobs then just wait their turn).
@@ -134,9 +134,7 @@ class JobsView:
         self._move(row, "JobOffered", seq)
         row.attempt = e.attempt
         row.offer_rank = e.rank
-        row.offered_ns = at_ns
         row.not_before_ns = 0
-        row.recall = ""
         if not row.charged:
             row.charged = True
             self._queues.rows[row.queue].gpu_milli_charged += row.request.gpu_milli_total
@@ -144,7 +142,6 @@ class JobsView:
     def _recalled(self, e: ev.JobRecalled, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
         self._move(row, "JobRecalled", seq)
-        row.recall = e.reason
 
     def _held(self, e: ev.JobHeld, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
@@ -268,12 +265,6 @@ class JobsView:
         self._move(row, "RunEnded", seq)
         self._uncharge(row)
         row.run_ended = True
-        row.outcome = e.outcome
         row.exit_code = e.exit_code
         row.signal = e.signal
         row.message = e.message
-
-
-def is_ended(row: JobRow) -> bool:
-    """True once the job is in an end state."""
-    return row.state in END_STATES

@@ -32,11 +32,6 @@ class NodesView:
             ev.AllocationReleased: self._allocation_released,
         }
 
-    @property
-    def gpus_total(self) -> int:
-        """Whole GPUs of all nodes that are not lost."""
-        return sum(len(row.inventory.gpus) for row in self.rows.values() if not row.lost)
-
     def _joined(self, e: ev.NodeJoined, seq: int, _at_ns: int) -> None:
         row = self.rows.get(e.node)
         if row is None:

@@ -30,7 +30,6 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     attempt: int = 1
     #: Rank of the open offer; offers are taken in rising rank.
     offer_rank: int = 0
-    offered_ns: int = 0
     placed_ns: int = 0
     started_ns: int = 0
     ended_ns: int = 0
@@ -40,11 +39,9 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
-    #: How the last run ended, and why the job was queued again or ended (closed words of the events).
-    outcome: str = ""
+    #: Why the job was queued again or ended (closed words of the events).
     reason: str = ""
     by: str = ""
-    recall: str = ""
     not_before_ns: int = 0
     charged: bool = False
     run_ended: bool = False
