@@ -13,6 +13,7 @@ import pytest
 
 from fairlead.client import Client
 from fairlead.stack import state
+from tests.nats_server import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -27,17 +28,17 @@ class Cluster:
     def __init__(self, data: Path) -> None:
         self.data = data
         clean = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_") and k != "NATS_URL"}
-        self._env = {**clean, "FAIRLEAD_DATA": str(data), "FAIRLEAD_USER": "ada"}
+        self.env = {**clean, "FAIRLEAD_DATA": str(data), "FAIRLEAD_USER": "ada"}
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """One command line."""
         argv = [sys.executable, "-m", "fairlead", *words]
-        return subprocess.run(argv, env=self._env, cwd=self.data, capture_output=True, text=True, timeout=COMMAND_S)
+        return subprocess.run(argv, env=self.env, cwd=self.data, capture_output=True, text=True, timeout=COMMAND_S)
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """One command line that goes on."""
         argv = [sys.executable, "-m", "fairlead", *words]
-        return subprocess.Popen(argv, env=self._env, cwd=self.data, stdout=subprocess.DEVNULL, text=True)
+        return subprocess.Popen(argv, env=self.env, cwd=self.data, stdout=subprocess.DEVNULL, text=True)
 
     def ok(self, *words: str) -> str:
         """One command line that must succeed; what it printed."""
@@ -106,6 +107,16 @@ def test_a_second_stack_on_the_same_data_is_refused(cluster: Cluster) -> None:
     ran = cluster.run("up", "--port", "0")
     assert ran.returncode == 5
     assert "a stack already runs" in ran.stderr
+
+
+def test_killed_services_come_back_on_a_server_of_ones_own(cluster: Cluster, fresh_nats: NatsServer) -> None:
+    """With NATS_URL set only the server is somebody else's: services are looked after all the same."""
+    cluster.env |= {"NATS_URL": fresh_nats.url, "FAIRLEAD_NATS_MONITOR": fresh_nats.monitor}
+    cluster.up()
+    before = cluster.process("queue")
+    os.kill(before.pid, signal.SIGKILL)
+    assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true").strip().isdecimal()
+    assert cluster.process("queue") != before
 
 
 def test_of_two_at_once_one_is_refused(cluster: Cluster) -> None:

