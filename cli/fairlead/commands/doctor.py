@@ -23,6 +23,8 @@ from fairlead.stack import nats_server, state
 DISK_LEAST_GIB = 2
 FSYNC_ROUNDS = 20
 FSYNC_SLOW_MS = 5.0
+CLOCK_S = 5.0
+CLOCK_FIX = "run an NTP client when using several machines"
 DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
@@ -37,7 +39,7 @@ class Finding(NamedTuple):
 
 def doctor(
     data: Annotated[Path | None, typer.Option("--data", help="Data directory to look at.", show_default=False)] = None,
-    port: Annotated[int, typer.Option("--port", help="HTTP port that `up` would use.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="HTTP port that `up` would use.")] = 8080,
     output: Output = Format.table,
 ) -> None:
     """Look at this machine: exit code 0 when a cluster can run here, 1 otherwise.
@@ -78,6 +80,10 @@ def _nats() -> Finding:
     except FairleadError as error:
         return Finding("nats-server", "bad", str(error), error.hint)
     if found.kind == "external":
+        if silent := nats_server.why_silent(found.url):
+            return Finding(
+                "nats-server", "bad", f"{found.note}, and it cannot be reached: {silent}", nats_server.EXTERNAL_HINT
+            )
         return Finding("nats-server", "ok", found.note)
     return Finding("nats-server", "note" if found.note else "ok", f"{found.version} ({found.kind})", found.note)
 
@@ -123,12 +129,9 @@ def _driver() -> Finding:
         return Finding("nvidia driver", "note", f"nvidia-smi does not answer: {error}", "reload the driver or reboot")
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        return Finding(
-            "nvidia driver",
-            "note",
-            (done.stdout + done.stderr).strip().splitlines()[0][:120],
-            "reload the driver or reboot",
-        )
+        told = (done.stdout + done.stderr).strip().splitlines()
+        found = told[0][:120] if told else f"nvidia-smi said nothing (exit code {done.returncode})"
+        return Finding("nvidia driver", "note", found, "reload the driver or reboot")
     return Finding("nvidia driver", "ok", f"{len(lines)} GPUs: {lines[0]}")
 
 
@@ -189,16 +192,21 @@ def _clock() -> Finding:
             "clock",
             "note",
             f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}; no timedatectl to ask",
-            "run an NTP client when using several machines",
+            CLOCK_FIX,
         )
-    done = subprocess.run(
-        [program, "show", "-p", "NTPSynchronized", "--value"], capture_output=True, text=True, timeout=5, check=False
-    )
+    try:
+        done = subprocess.run(
+            [program, "show", "-p", "NTPSynchronized", "--value"],
+            capture_output=True,
+            text=True,
+            timeout=CLOCK_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("clock", "note", f"timedatectl does not answer: {error}", CLOCK_FIX)
     if done.stdout.strip() == "yes":
         return Finding("clock", "ok", "synchronised")
-    return Finding(
-        "clock", "note", "not synchronised, or nobody knows", "run an NTP client when using several machines"
-    )
+    return Finding("clock", "note", "not synchronised, or nobody knows", CLOCK_FIX)
 
 
 def _stack(folder: Path) -> Finding:

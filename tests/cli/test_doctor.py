@@ -1,0 +1,98 @@
+"""`doctor` on machines where something is wrong: a finding each time, never a traceback."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead.commands import doctor
+from tests.cli.conftest import Run
+
+
+def findings(run: Run, data: Path, *words: str) -> dict[str, dict[str, str]]:
+    return {
+        one["what"]: one for one in msgspec.json.decode(run("doctor", "--data", str(data), "-o", "json", *words).out)
+    }
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that stand before all others."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder
+
+
+def program(folder: Path, name: str, body: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def greeting(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a server that says this to the first who comes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.sendall(request.param)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"nats://secret@127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def test_a_port_that_is_none_is_a_usage_error(run: Run) -> None:
+    """Exit code 2 with the range."""
+    ran = run("doctor", "--port", "99999")
+    assert (ran.code, "65535" in ran.err, "Traceback" in ran.err) == (2, True, False)
+
+
+def test_a_driver_that_fails_without_a_word_is_a_note(run: Run, programs: Path) -> None:
+    """Its exit code is all that there is to say."""
+    program(programs, "nvidia-smi", "exit 9")
+    found = findings(run, programs)["nvidia driver"]
+    assert (found["verdict"], found["found"]) == ("note", "nvidia-smi said nothing (exit code 9)")
+
+
+def test_a_clock_that_nobody_answers_for_is_a_note(run: Run, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timedatectl that hangs is given up."""
+    monkeypatch.setattr(doctor, "CLOCK_S", 0.1)
+    program(programs, "timedatectl", "exec sleep 60")
+    found = findings(run, programs)["clock"]
+    assert found["verdict"] == "note"
+    assert found["found"].startswith("timedatectl does not answer")
+
+
+def test_an_external_server_that_is_away_is_bad(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NATS_URL names a server that nobody started: nothing works until it is, and the fix says both ways on."""
+    monkeypatch.setenv("NATS_URL", "nats://secret@127.0.0.1:1")
+    found = findings(run, tmp_path)["nats-server"]
+    assert found["verdict"] == "bad"
+    assert "127.0.0.1:1, and it cannot be reached" in found["found"]
+    assert "secret" not in found["found"]
+    assert "unset NATS_URL" in found["fix"]
+
+
+@pytest.mark.parametrize(
+    ("greeting", "verdict", "told"),
+    [
+        (b'INFO {"jetstream":true}\r\n', "ok", "using 127.0.0.1"),
+        (b'INFO {"headers":true}\r\n', "bad", "JetStream is off"),
+        (b"SSH-2.0-x\r\n", "bad", "no nats-server"),
+    ],
+    indirect=["greeting"],
+)
+def test_an_external_server_is_known_by_its_greeting(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, greeting: str, verdict: str, told: str
+) -> None:
+    """Something that listens is not yet a server that the log can live on."""
+    monkeypatch.setenv("NATS_URL", greeting)
+    found = findings(run, tmp_path)["nats-server"]
+    assert (found["verdict"], told in found["found"]) == (verdict, True)
