@@ -163,6 +163,7 @@ async def test_a_followed_log_outlives_a_stream_that_went_back() -> None:
         world.hub.truncate(subjects.OUTPUT, 2)
         world.hub.stop()
         world.hub.start()
+        await asyncio.sleep(0.3)  # the follower sees it
         await send(world, job, sent[2:])
         assert await asyncio.wait_for(following, 10) == TEXT
 

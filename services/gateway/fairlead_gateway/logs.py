@@ -147,9 +147,8 @@ class _Output:
                     finished, waiting, news_at = waiting, None, loop.time()
                     try:
                         stored = finished.result()
-                    except (
-                        LogDamaged
-                    ):  # the stream went back, as it may: a crash loses its newest, the agent sends again
+                    except LogDamaged:
+                        # The stream went back, as it may: a crash loses its newest, and the agent sends again.
                         await tail.close()
                         tail = await self._tail()
                         continue
