@@ -105,7 +105,7 @@ class NatsBus:
     async def ensure(self) -> None:
         await nats_setup.check_sync(self.link)
         for stream in streams.stream_specs():
-            await nats_setup.ensure_stream(self.link, nats_setup.stream_config(stream))
+            await nats_setup.ensure_stream(self.link, nats_setup.stream_config(stream), resize=stream.resize)
         for bucket in streams.BUCKETS:
             await nats_setup.ensure_stream(self.link, nats_setup.bucket_config(bucket))
         for store in streams.STORES:

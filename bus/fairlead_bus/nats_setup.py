@@ -26,8 +26,13 @@ MONITOR_S = 3.0
 REPLICAS_MAX = 5
 
 
+class _State(msgspec.Struct):
+    bytes: int = 0
+
+
 class _Info(msgspec.Struct):
     config: dict[str, Any] = {}
+    state: _State = msgspec.field(default_factory=_State)
     error: ApiError | None = None
 
 
@@ -124,16 +129,19 @@ CHECKED = ("storage", "discard", "deny_delete", "deny_purge", "persist_mode", "a
 UNSET = (None, False, -1, "", "default")
 
 
-async def ensure_stream(link: Link, config: dict[str, Any]) -> None:
-    """Create the stream if it is missing, bring its size limit up to date, check the rest. Raises ServerUnfit."""
+async def ensure_stream(link: Link, config: dict[str, Any], *, resize: bool = True) -> None:
+    """Create the stream if it is missing, bring its size limit up to date (unless not `resize`), check the rest.
+
+    Raises ServerUnfit; also for a limit below what a stream holds that drops nothing: it would refuse every append.
+    """
     name = config["name"]
     info = await _api(link, f"$JS.API.STREAM.INFO.{name}")
     if info.error is not None and info.error.code == 404:
         info = await _api(link, f"$JS.API.STREAM.CREATE.{name}", config)
         if info.error is not None and "already in use" in info.error.description:
             info = await _api(link, f"$JS.API.STREAM.INFO.{name}")  # another process was quicker
-    elif info.error is None and info.config.get("max_bytes") != config.get("max_bytes", -1):
-        info = await _api(link, f"$JS.API.STREAM.UPDATE.{name}", config)
+    elif info.error is None and resize and info.config.get("max_bytes") != config.get("max_bytes", -1):
+        info = await _resized(link, info, config.get("max_bytes", -1))
     if info.error is not None:
         raise ServerUnfit(f"stream {name}: {_advice(info.error.description)}")
     for setting in CHECKED:
@@ -142,6 +150,17 @@ async def ensure_stream(link: Link, config: dict[str, Any]) -> None:
         wanted, found = (None if value in UNSET else value for value in (wanted, found))
         if wanted != found:
             raise ServerUnfit(f"stream {name} has {setting} {found!r}, expected {wanted!r}: another version made it?")
+
+
+async def _resized(link: Link, info: _Info, limit: int) -> _Info:
+    """The stream with another size limit, and everything else as it is."""
+    name, held = info.config["name"], info.state.bytes
+    if info.config.get("discard") == "new" and 0 < limit < held:
+        raise ServerUnfit(
+            f"stream {name}: expected a limit of at least the {held} bytes that it holds, found {limit}"
+            " (FAIRLEAD_LOG_MAX_BYTES is the log's)"
+        )
+    return await _api(link, f"$JS.API.STREAM.UPDATE.{name}", info.config | {"max_bytes": limit})
 
 
 def _advice(description: str) -> str:

@@ -33,6 +33,8 @@ class StreamSpec(NamedTuple):
     durable: bool = True
     #: True: nobody can delete or purge.
     sealed: bool = False
+    #: False: `bytes_max` is only for making the stream; one that exists keeps the limit that somebody gave it.
+    resize: bool = True
 
 
 class BucketSpec(NamedTuple):
@@ -51,10 +53,15 @@ def log_cap(env: Mapping[str, str]) -> int:
 
 
 def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
-    """All streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given. Raises BadSetting."""
+    """All streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given. Raises BadSetting.
+
+    Only who was told a cap changes that of a log that exists: every process ensures the streams, an agent without the
+    variable too, and the default would undo what the operator chose.
+    """
     cap = log_bytes_max or log_cap(os.environ)
+    told = bool(log_bytes_max or os.environ.get("FAIRLEAD_LOG_MAX_BYTES"))
     return (
-        StreamSpec(subjects.LOG, subjects.LOG_ALL, cap, refuse_when_full=True, sealed=True),
+        StreamSpec(subjects.LOG, subjects.LOG_ALL, cap, refuse_when_full=True, sealed=True, resize=told),
         StreamSpec(subjects.CMD, subjects.CMD_ALL, 1024 * MIB, refuse_when_full=True, age_max_s=WEEK_S),
         StreamSpec(subjects.SAMPLE, subjects.SAMPLE_ALL, 512 * MIB, refuse_when_full=False, durable=False),
         StreamSpec(

@@ -1,0 +1,75 @@
+"""What a process makes of streams that exist: it checks them, and leaves alone what it was not told to change."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.port import ServerUnfit
+from fairlead_bus.streams import LOG_BYTES_DEFAULT, MIB
+from fairlead_schemas import subjects
+from tests.bus.worlds import NatsWorld
+from tests.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+CAP = "FAIRLEAD_LOG_MAX_BYTES"
+
+
+@pytest.fixture
+async def world(fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NatsWorld]:
+    """An empty server; nobody was told a cap."""
+    monkeypatch.delenv(CAP, raising=False)
+    made = NatsWorld(fresh_nats)
+    yield made
+    await made.close()
+
+
+async def limit_of(bus: NatsBus) -> int:
+    """The log's cap as the server has it."""
+    return (await bus.state(subjects.LOG)).bytes_max
+
+
+async def test_a_process_without_the_variable_keeps_the_logs_cap(
+    world: NatsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator gave it to the services; an agent on another machine knows nothing of it, and starts."""
+    monkeypatch.setenv(CAP, str(32 * 1024 * MIB))
+    bus = await world.connect()
+    monkeypatch.delenv(CAP)
+    await world.connect()
+    assert await limit_of(bus) == 32 * 1024 * MIB
+
+
+async def test_a_process_with_the_variable_changes_the_logs_cap(
+    world: NatsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up and down, and nothing else of the stream."""
+    bus = await world.connect()
+    assert await limit_of(bus) == LOG_BYTES_DEFAULT
+    before = await _config(bus)
+    for cap in (9 * 1024 * MIB, 64 * MIB):
+        monkeypatch.setenv(CAP, str(cap))
+        await world.connect()
+        assert await limit_of(bus) == cap
+    assert await _config(bus) | {"max_bytes": 0} == before | {"max_bytes": 0}
+
+
+async def test_a_cap_below_what_the_log_holds_is_refused(world: NatsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is over its limit would take nothing more; what it has stays, and so does its cap."""
+    bus = await world.connect()
+    await asyncio.gather(*(bus.append(subjects.LOG, subjects.log("queue"), bytes(100_000)) for _ in range(3)))
+    held = (await bus.state(subjects.LOG)).bytes
+    monkeypatch.setenv(CAP, "200000")
+    with pytest.raises(
+        ServerUnfit, match=f"LOG: expected a limit of at least the {held} bytes .* found 200000 .*{CAP}"
+    ):
+        await world.connect()
+    assert await limit_of(bus) == LOG_BYTES_DEFAULT
+    assert (await bus.state(subjects.LOG)).last == 3
+
+
+async def _config(bus: NatsBus) -> dict[str, object]:
+    answer = await bus.link.read(f"$JS.API.STREAM.INFO.{subjects.LOG}")
+    return msgspec.json.decode(answer)["config"]
