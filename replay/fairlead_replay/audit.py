@@ -35,12 +35,13 @@ def verify_export(path: str | Path) -> Verdict:
     directory, audit = Path(path), Audit()
     try:
         manifest = read_manifest(directory)
+        audit = Audit(manifest.chain_heads())
         sha256 = _take_lines(directory, audit)
     except (ExportError, OSError) as error:
         return Verdict(False, audit.commits, audit.events, 0, str(error))
     if sha256 != manifest.sha256:
         _find_changed_line(directory, audit)
-    verdict = audit.verdict(last=manifest.last, heads=manifest.chain_heads())
+    verdict = audit.verdict(first=manifest.first, last=manifest.last)
     if verdict.ok and (sha256 != manifest.sha256 or audit.commits != manifest.commits):
         return verdict._replace(ok=False, what=f"{LOG_FILE} is not the file that the manifest names")
     return verdict

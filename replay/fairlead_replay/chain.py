@@ -2,9 +2,11 @@
 
 Two kinds of findings: what a commit says about itself (`Audit.take` sees it at once), and what its
 writer's next commit, or a manifest, says about its bytes (known later, blamed on the earlier one). So
-nothing is decided before the end: the verdict is the lowest of all findings. Start at `Audit`.
+nothing is decided before the end: the verdict is the lowest of all findings. Of a commit that is whole almost
+nothing is kept, so that a long log fits. Start at `Audit`.
 """
 
+from array import array
 from typing import NamedTuple
 
 from fairlead_bus.log import NO_HEAD, Head
@@ -16,6 +18,8 @@ from fairlead_schemas.events import EVENTS_OF, NodeJoined
 
 #: Findings kept; a log that is broken all through needs no more to be refused.
 FINDINGS_MAX = 1000
+#: A longer place than this is none; Python would not even read its number.
+PLACE_CHARS_MAX = 40
 
 
 class Finding(NamedTuple):
@@ -35,28 +39,44 @@ class Verdict(NamedTuple):
     what: str
 
 
-class Link(NamedTuple):
-    """What is kept of a commit for the check of the chain."""
+class Break(NamedTuple):
+    """A commit that states another hash than that of its writer's commit before it: one of the two is bad."""
 
+    at: int  # how many commits of its writer were found before it
     sequence: int
     n: int
-    prev: str
-    hash: str
+    before: Head
+
+
+class Links:
+    """What is kept of a writer's commits for the check of its chain: the newest, and where it does not hold."""
+
+    __slots__ = ("breaks", "count", "newest")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.newest = NO_HEAD
+        self.breaks: list[Break] = []
 
 
 class Audit:
-    """Takes a log's commits in the order found, then gives the verdict."""
+    """Takes a log's commits in the order found, then gives the verdict.
 
-    def __init__(self) -> None:
+    `heads` is what a manifest says about every writer's newest commit (None: there is no manifest).
+    """
+
+    def __init__(self, heads: dict[str, Head] | None = None) -> None:
+        self.heads = heads
         self.commits = 0
         self.events = 0
         self.findings: list[Finding] = []
-        #: Each writer's commits as found.
-        self.links: dict[str, list[Link]] = {}
+        self._first: Finding | None = None
+        self.links: dict[str, Links] = {}
         self.newest: dict[str, Commit] = {}
         #: {writer: {input: consumed up to here}}; a commit names only those that it moved.
         self.cursors: dict[str, dict[str, int]] = {}
-        self.event_counts: dict[int, int] = {}
+        #: How many events each commit has, by place; kept up only while nothing is wrong.
+        self.event_counts = array("I")
         self.lives = Lives()
         self._lives_follow = True
         self.expected = 1
@@ -77,9 +97,10 @@ class Audit:
         if subject != subjects.log(commit.writer):
             self.find(sequence, f"commit of {commit.writer!r} stands under {subject}")
         self.events += len(commit.events)
-        self.event_counts[sequence] = len(commit.events)
         self._check(sequence, writer, commit)
-        self.links.setdefault(writer, []).append(Link(sequence, commit.n, commit.prev, commit_hash(payload)))
+        if not self.findings:
+            self.event_counts.append(len(commit.events))
+        self._link(writer, commit, Head(commit.n, commit_hash(payload), sequence))
         self.newest[writer] = commit
         self._follow(sequence, commit)
 
@@ -90,22 +111,29 @@ class Audit:
         self.commits += 1
 
     def find(self, sequence: int, what: str) -> None:
-        """Something is wrong with a sequence."""
+        """Something is wrong with a sequence (one below 1 is only named where there is no other to name)."""
+        finding = Finding(sequence, what)
         if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(Finding(sequence, what))
+            self.findings.append(finding)
+        if self._first is None or (sequence < 1, finding) < (self._first.sequence < 1, self._first):
+            self._first = finding
 
-    def verdict(self, *, last: int | None = None, heads: dict[str, Head] | None = None) -> Verdict:
-        """The outcome; `last` and `heads` are what a manifest says about the end of the log."""
+    def verdict(self, *, first: int = 1, last: int | None = None) -> Verdict:
+        """The outcome; `first` and `last` are what a manifest says about the ends of the log."""
+        if first != 1:
+            self.find(1, f"the manifest says that the log begins at sequence {first}")
         if last is not None and self.expected <= last:
             self.find(self.expected, f"the log ends before sequence {self.expected}, its manifest says {last}")
         elif last is not None and self.expected > last + 1:
             self.find(last + 1, f"the manifest says that the log ends at sequence {last}")
-        for writer in sorted(self.links.keys() | (heads or {}).keys()):
-            self._check_chain(writer, None if heads is None else heads.get(writer, NO_HEAD))
-        first = min(self.findings, default=None)
-        if first is None:
+        for writer, links in self.links.items():
+            self._check_chain(writer, links)
+        for writer, head in (self.heads or {}).items():
+            if writer not in self.links:
+                self.find(head.sequence, f"{writer}'s commit {head.n} is missing")
+        if self._first is None:
             return Verdict(True, self.commits, self.events, 0, "whole")
-        return Verdict(False, self.commits, self.events, first.sequence, first.what)
+        return Verdict(False, self.commits, self.events, self._first.sequence, self._first.what)
 
     # ------------------------------------------------------------------ a commit by itself
 
@@ -135,13 +163,13 @@ class Audit:
 
     def _check_cause(self, sequence: int, cause: str) -> None:
         place, dot, index = cause.partition(".")
-        if not dot or not place.isdecimal() or not index.isdecimal():
+        if not dot or not place.isdecimal() or not index.isdecimal() or len(cause) > PLACE_CHARS_MAX:
             if not cause.startswith(("cmd:", "report:")) and cause != "clock":
                 self.find(sequence, f"an event's cause is {cause!r}")
             return
         if int(place) >= sequence:
             self.find(sequence, f"an event's cause {cause} is not before it")
-        elif int(index) >= self.event_counts.get(int(place), 0) and not self.findings:
+        elif not self.findings and (int(place) < 1 or int(index) >= self.event_counts[int(place) - 1]):
             self.find(sequence, f"an event's cause {cause} does not exist")
 
     def _follow(self, sequence: int, commit: Commit) -> None:
@@ -149,34 +177,42 @@ class Audit:
         if self._lives_follow:
             try:
                 self.lives.fold(commit)
-            except IllegalMove as error:
+            except (ValueError, OverflowError) as error:
                 self._lives_follow = False
-                self.find(sequence, str(error))
+                illegal = isinstance(error, IllegalMove)
+                self.find(sequence, str(error) if illegal else f"an event cannot be followed: {error}")
 
     # ------------------------------------------------------------------ what others say of its bytes
 
-    def _check_chain(self, writer: str, head: Head | None) -> None:
+    def _link(self, writer: str, commit: Commit, head: Head) -> None:
+        """A writer's next commit in the order found; `head` is its own number, hash and place."""
+        links = self.links.setdefault(writer, Links())
+        before, sequence = links.newest, head.sequence
+        if commit.n != before.n + 1:
+            self.find(sequence, f"{writer}'s commit {commit.n} follows its commit {before.n}")
+        elif commit.prev != before.hash:
+            links.breaks.append(Break(links.count, sequence, commit.n, before))
+        if self.heads is not None and commit.n > self.heads.get(writer, NO_HEAD).n:
+            self.find(sequence, f"the manifest does not know {writer}'s commit {commit.n}")
+        links.count += 1
+        links.newest = head
+
+    def _check_chain(self, writer: str, links: Links) -> None:
         """From the newest commit back: the word of a commit that is itself bad counts for nothing."""
-        links = self.links.get(writer, [])
-        newest = links[-1] if links else Link(0, 0, "", NO_HEAD.hash)
-        trusted = True
-        if head is not None and Head(newest.n, newest.hash, newest.sequence) != head:
+        newest, trusted = links.newest, True
+        head = (self.heads or {}).get(writer)
+        if head is not None and newest != head:
             trusted = False
             if newest.n == head.n:
-                self.find(
-                    newest.sequence or head.sequence, f"{writer}'s commit {head.n} is not the one of the manifest"
-                )
+                self.find(newest.sequence, f"{writer}'s commit {head.n} is not the one of the manifest")
             elif newest.n < head.n:
                 self.find(head.sequence, f"{writer}'s commit {head.n} is missing")
-        for at in range(len(links) - 1, -1, -1):
-            link, before = links[at], links[at - 1] if at else Link(0, 0, "", NO_HEAD.hash)
-            if link.n != before.n + 1:
-                self.find(link.sequence, f"{writer}'s commit {link.n} follows its commit {before.n}")
-                trusted = True
-            elif link.prev == before.hash:
-                trusted = True
-            else:
-                bad = before.sequence if trusted and before.sequence else link.sequence
-                self.find(bad, f"{writer}'s commit {before.n} does not have the hash that its commit {link.n} states")
-                # The word of a commit that is bad itself puts nobody in doubt.
-                trusted = not trusted
+        at = links.count
+        for broken in reversed(links.breaks):
+            # A commit between two breaks holds; its word is good.
+            trusted = trusted if broken.at == at - 1 else True
+            before, at = broken.before, broken.at
+            bad = before.sequence if trusted and before.sequence else broken.sequence
+            self.find(bad, f"{writer}'s commit {before.n} does not have the hash that its commit {broken.n} states")
+            # The word of a commit that is bad itself puts nobody in doubt.
+            trusted = not trusted

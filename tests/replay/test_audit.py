@@ -1,16 +1,21 @@
 """`audit verify`: a good log passes; whatever is done to one is found, and the first bad sequence is named."""
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.port import LogDamaged
+from fairlead_bus.port import LogDamaged, Stored
+from fairlead_replay import chain
 from fairlead_replay.audit import export, verify_export, verify_live
 from fairlead_replay.export import LINES_FILE, LOG_FILE, MANIFEST_FILE, ExportError, read_export, write_export
 from fairlead_schemas import subjects
+from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.events import Event, JobOffered, JobSubmitted
 from tests.replay.worlds import log_of
 
 SEED = 7
@@ -167,6 +172,137 @@ def test_a_damaged_manifest_is_refused(exported: Path, data: bytes) -> None:
     verdict = verify_export(exported)
     assert (verdict.ok, verdict.first_bad) == (False, 0)
     assert MANIFEST_FILE in verdict.what
+
+
+def manifest_of(exported: Path) -> dict[str, Any]:
+    return msgspec.json.decode((exported / MANIFEST_FILE).read_bytes())
+
+
+def first_of(writer: str, n: int = 1) -> int:
+    """At which sequence a writer's n-th commit stands."""
+    return [stored.sequence for stored in log_of(SEED) if subjects.writer_of(stored.subject) == writer][n - 1]
+
+
+def forget_all(manifest: dict[str, Any]) -> int:
+    manifest["heads"] = {}
+    return 1
+
+
+def forget_one(manifest: dict[str, Any]) -> int:
+    del manifest["heads"]["placer"]
+    return first_of("placer")
+
+
+def name_an_older_one(manifest: dict[str, Any]) -> int:
+    manifest["heads"]["placer"]["n"] = 2
+    return first_of("placer", 3)
+
+
+def invent_a_writer(manifest: dict[str, Any]) -> int:
+    manifest["heads"]["ghost"] = {"n": 3, "hash": "0" * 64, "sequence": 5}
+    return 5
+
+
+def invent_a_writer_of_nothing(manifest: dict[str, Any]) -> int:
+    """No sequence can be named."""
+    manifest["heads"]["ghost"] = {"n": 0, "hash": GENESIS, "sequence": 0}
+    return 0
+
+
+def begin_later(manifest: dict[str, Any]) -> int:
+    manifest["first"] = 3
+    return 1
+
+
+def begin_before_the_first(manifest: dict[str, Any]) -> int:
+    manifest["first"] = 0
+    return 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        forget_all, forget_one, name_an_older_one, invent_a_writer, invent_a_writer_of_nothing, begin_later,
+        begin_before_the_first,
+    ],
+)  # fmt: skip
+def test_a_manifest_that_tells_another_story_is_refused(
+    exported: Path, change: Callable[[dict[str, Any]], int]
+) -> None:
+    """It has to name every writer and no other, each with its newest commit, and where the log begins."""
+    manifest = manifest_of(exported)
+    first_bad = change(manifest)
+    (exported / MANIFEST_FILE).write_bytes(msgspec.json.encode(manifest))
+    verdict = verify_export(exported)
+    assert (verdict.ok, verdict.first_bad) == (False, first_bad), verdict.what
+
+
+def test_what_names_no_sequence_hides_no_bad_one(exported: Path) -> None:
+    """A manifest's nonsense does not keep the first bad commit from being named."""
+    manifest = manifest_of(exported)
+    invent_a_writer_of_nothing(manifest)
+    (exported / MANIFEST_FILE).write_bytes(msgspec.json.encode(manifest))
+    (exported / LOG_FILE).write_bytes(b"".join(removed(lines_of(exported))))
+    assert verify_export(exported).first_bad == 20
+
+
+def test_the_first_bad_one_is_named_however_many_follow(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings come from the end back; those that are not kept count all the same."""
+    monkeypatch.setattr(chain, "FINDINGS_MAX", 1)
+    lines = lines_of(exported)
+    for at in (39, 16):
+        lines[at] = lines[at].replace(b'"at_ns":1', b'"at_ns":2', 1)
+    (exported / LOG_FILE).write_bytes(b"".join(lines))
+    (exported / LINES_FILE).unlink()
+    assert verify_export(exported).first_bad == 17
+
+
+@pytest.mark.parametrize(
+    ("job", "cause"), [("1_!", "clock"), ("1_1", f"1.{'9' * 5000}"), ("1_1", f"{'9' * 5000}.1"), ("1_1", "0.0")]
+)
+def test_numbers_that_are_none_are_findings(job: str, cause: str) -> None:
+    """Damage inside an event that still decodes is named, never raised."""
+    audit = chain.Audit()
+    submitted = msgspec.structs.replace(one_of(JobSubmitted), job="1", array=(1, 3), start_at_ns=0, cause="clock")
+    offered = msgspec.structs.replace(one_of(JobOffered), job=job, cause=cause)
+    head = GENESIS
+    for n, event in enumerate((submitted, offered), start=1):
+        payload = queue_commit(n, head, event)
+        audit.take(Stored(n, subjects.log("queue"), payload))
+        head = commit_hash(payload)
+    assert audit.verdict()[:4] == (False, 2, 2, 2)
+
+
+def queue_commit(n: int, prev: str, *events: Event) -> bytes:
+    """A commit of a queue that is alone in its log."""
+    commit = Commit(
+        v=VERSION, writer="queue", n=n, basis=n - 1, at_ns=n, cursors={"CMD": n}, prev=prev, events=list(events)
+    )
+    return encode_commit(commit)
+
+
+def one_of[E](kind: type[E]) -> E:
+    """Such an event of the log."""
+    commits = (msgspec.json.decode(stored.payload, type=Commit) for stored in log_of(SEED))
+    return next(event for commit in commits for event in commit.events if isinstance(event, kind))
+
+
+def test_a_whole_commit_costs_almost_no_memory() -> None:
+    """A log of millions fits: what is kept of a commit is some bytes, not its hashes."""
+    audit, head = chain.Audit(), GENESIS
+    commits = 3000
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for n in range(1, commits + 1):
+            payload = queue_commit(n, head)
+            audit.take(Stored(n, subjects.log("queue"), payload))
+            head = commit_hash(payload)
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert audit.verdict().ok
+    assert kept / commits < 32
 
 
 async def test_a_live_log_is_whole_and_exports(tmp_path: Path) -> None:
