@@ -134,6 +134,30 @@ def test_the_servers_configuration_is_accepted_and_always_fsyncs() -> None:
     assert re.search(r"^\s*sync_interval: always$", (ROOT / "deploy" / "nats.conf").read_text(), re.MULTILINE)
 
 
+@pytest.mark.nats
+@pytest.mark.parametrize(
+    "random", ["9e7d37c7" * 6, "1234567890" * 4, "0" * 48, "12e" * 16, "5" * 47 + "k", "deadbeef" * 6]
+)
+def test_the_server_takes_whatever_token_the_command_of_compose_makes(random: str, tmp_path: Path) -> None:
+    """The command as compose.yaml has it, with an openssl that gives the digits that the server takes for numbers."""
+    from tests.nats_server import find_program
+
+    command = re.search(r"^#   (echo .*) && docker compose", (ROOT / "compose.yaml").read_text(), re.MULTILINE)
+    assert command is not None
+    (tmp_path / "openssl").write_text(f"#!/bin/sh\necho {random}\n")
+    (tmp_path / "openssl").chmod(0o755)
+    subprocess.run(["sh", "-c", command[1]], cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
+    name, _, token = (tmp_path / ".env").read_text().strip().partition("=")
+    assert token.endswith(random)
+    done = subprocess.run(
+        [find_program(), "-t", "-c", str(ROOT / "deploy" / "nats.conf")],
+        capture_output=True,
+        text=True,
+        env={name: token},
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_no_module_stands_where_it_would_shadow_the_standard_library() -> None:
     """services/queue on sys.path with a .py file beside the package would shadow `queue` and its like."""
     stray = [str(p.relative_to(ROOT)) for base in ("services", *PACKAGES.values()) for p in (ROOT / base).glob("*.py")]
