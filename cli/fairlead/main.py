@@ -105,7 +105,7 @@ def _fail(error: FairleadError, words: list[str]) -> int:
     """Say what was wrong and what helps; to those who asked for JSON, the API's own problem document."""
     wants_json = any(word in ("json", "--output=json", "-ojson") for word in words)
     if wants_json and error.problem is not None:
-        render.note(render.document(error.problem, render.Format.json).rstrip())
+        render.write(render.document(error.problem, render.Format.json), sys.stderr)
     else:
         render.note(f"error: {error}")
         if error.hint:

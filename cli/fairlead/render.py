@@ -1,10 +1,12 @@
 """How answers are printed: table, wide, json, yaml or name. JSON is exactly the API's shape.
 
 Tables are plain aligned text, as `kubectl` prints them, so that `awk` works on them; colour comes only on a
-terminal that wants it, and never carries meaning alone. Start at `Output`; columns are in `columns.py`.
+terminal that wants it, and never carries meaning alone. There tables are cut at its width, and nothing else is.
+Users' words never steer the terminal. Start at `page` and `write`; columns are in `columns.py`.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -83,12 +85,20 @@ def document(value: Any, form: Format) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], columns: Sequence[Column]) -> str:
-    """Rows under heads, aligned by two blanks; nothing is cut, so a pipe sees everything."""
+    """Rows under heads, aligned by two blanks; cut at a terminal's width, while a pipe sees everything."""
     heads = [column.head for column in columns]
     clean = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [heads, *clean]) for i in range(len(columns))]
     lines = [_line(cells, widths, columns) for cells in [heads, *clean]]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in (_cut(lines) if has_colour() else lines))
+
+
+def _cut(lines: Sequence[str]) -> list[str]:
+    width = shutil.get_terminal_size().columns
+    texts = [Text(line) for line in lines]
+    for text in texts:
+        text.truncate(width, overflow="ellipsis")
+    return [text.plain for text in texts]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
@@ -97,39 +107,41 @@ def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]
 
 
 def _one_line(text: str) -> str:
+    return _harmless(text) or "-"
+
+
+def _harmless(text: str) -> str:
     """Control characters of job names and messages must not steer the reader's terminal."""
-    return "".join(c if c.isprintable() else " " for c in text) or "-"
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """One thing as `label  value` lines; empty values are left out."""
-    kept = [(label, value) for label, value in pairs if value]
+    """One thing as `label  value` lines; empty values are left out, and none takes more than its line."""
+    kept = [(label, _harmless(value)) for label, value in pairs if value]
     width = max((len(label) for label, _ in kept), default=0)
     return "".join(f"{label.ljust(width)}  {value}\n" for label, value in kept)
 
 
 def write(text: str, stream: TextIO | None = None) -> None:
-    """Print prepared text; on a colour terminal, states are coloured and lines cut at its width."""
+    """Print prepared text whole; on a colour terminal, states are coloured."""
     out = stream or sys.stdout
     if has_colour(out) and text:
         from rich.console import Console
 
-        console = Console(file=out, highlight=False)
-        for line in text.splitlines():
-            console.print(_coloured(line), no_wrap=True, overflow="ellipsis", crop=True)
+        Console(file=out, highlight=False).print(_coloured(text), soft_wrap=True, end="")
     else:
         out.write(text)
     out.flush()
 
 
-def _coloured(line: str) -> Text:
-    text = Text(line)
+def _coloured(prepared: str) -> Text:
+    text = Text(prepared)
     for state, colour in STATE_COLOURS.items():
         text.highlight_words([f" {state} ", f" {state}\n"], colour)
     return text
 
 
 def note(text: str) -> None:
-    """A remark for people, on stderr, so that pipes stay clean."""
-    sys.stderr.write(f"{text}\n")
+    """A remark for people, of any number of lines, on stderr, so that pipes stay clean."""
+    sys.stderr.write("".join(f"{_harmless(line)}\n" for line in text.split("\n")))
     sys.stderr.flush()

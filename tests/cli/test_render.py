@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, ended, job_document, page
+from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, problem
 
 JOBS = page(
     ended("failed", job_id="3", name="broken", exit_code=3),
@@ -120,3 +120,48 @@ def test_show_says_what_was_played(gateway: GatewayStub, run: Run, node: dict[st
     gateway.on("GET", "/v1/nodes", page({**real, **node}))
     told = dict(line.split(maxsplit=1) for line in run("show", "812").out.splitlines() if " " in line.strip())
     assert where == told["where"].strip()
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 40 columns."""
+    monkeypatch.setattr("fairlead.render.is_terminal", lambda stream=None: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+
+
+LONG = "a queue name that is longer than the terminal is wide"
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_terminal_gets_documents_whole(gateway: GatewayStub, run: Run, form: str) -> None:
+    """Neither cut nor broken at the terminal's width: they are copied from there into files."""
+    document = job_document(message=f"{LONG} \u2028 {LONG}")
+    gateway.on("GET", "/v1/jobs/812", document)
+    read = msgspec.json.decode if form == "json" else yaml.safe_load
+    assert read(run("show", "812", "-o", form).out) == document
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_gets_fields_whole_and_tables_cut(gateway: GatewayStub, run: Run) -> None:
+    """One job's facts are all there; a list keeps one line per job."""
+    long = job_document(message=LONG, name=LONG, nodes=[], gpus={})
+    gateway.on("GET", "/v1/jobs/812", long)
+    gateway.on("GET", "/v1/jobs", page(long))
+    assert f"message         {LONG}\n" in run("show", "812").out
+    lines = run("jobs").out.splitlines()
+    assert [len(line) for line in lines] == [40, 40]
+    assert lines[1].endswith("…")
+
+
+def test_users_words_do_not_steer_the_terminal(gateway: GatewayStub, run: Run) -> None:
+    """Control characters reach neither the facts of a job, nor a remark, nor an error; a value has one line."""
+    gateway.on("GET", "/v1/jobs/812", job_document(project="\x1b[2J", message="a\nstate  succeeded", nodes=[], gpus={}))
+    out = run("show", "812").out
+    assert "project          [2J\n" in out
+    assert "message         a state  succeeded\n" in out
+    gateway.answers[("GET", "/v1/jobs/812")] = problem(404, "no \x1b]0;x\x07 here\nnor there")
+    assert run("show", "812").err == "error: no  ]0;x  here\nnor there\n"
+    assert msgspec.json.decode(run("show", "812", "-o", "json").err)["detail"] == "no \x1b]0;x\x07 here\nnor there"
