@@ -25,7 +25,7 @@ def build_devices(settings: Settings) -> Devices:
     from fairlead_agent.devices.nvml import NvmlDevices  # needs a package that CPU-only nodes may not have
 
     try:
-        return NvmlDevices()
+        return NvmlDevices(free_mib=settings.gpu_free_mib)
     except DevicesUnfit:
         if settings.devices == "nvml":
             raise

@@ -3,6 +3,7 @@
 FAIRLEAD_NODE       this node's id (a-z 0-9 _ -; default: made from the host's name)
 FAIRLEAD_RUNTIME    process | docker (default process)
 FAIRLEAD_DEVICES    simulated | nvml | none | auto (default auto: NVML where it works, else none)
+FAIRLEAD_GPU_FREE_MIB  memory that may be in use on a free GPU (default 64; more where one drives a display)
 FAIRLEAD_PROFILE    the machine to play with simulated devices (default dgx-a100)
 FAIRLEAD_DATA       directory of the journal and of the runs' files (default ./.fairlead)
 FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0.1)
@@ -20,7 +21,7 @@ from typing import Literal, cast
 import msgspec
 
 from fairlead_agent.reconcile import SECOND_NS
-from fairlead_bus.settings import BadSetting, one_of, seconds
+from fairlead_bus.settings import BadSetting, one_of, seconds, whole
 from fairlead_schemas.ids import is_token
 
 RuntimeName = Literal["process", "docker"]
@@ -34,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     runtime: RuntimeName = "process"
     devices: DevicesName = "auto"
     profile: str = "dgx-a100"
+    gpu_free_mib: int = 64
     data: Path = Path(".fairlead")
     address: str = "127.0.0.1"
     beat_s: float = 2.0
@@ -57,6 +59,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         runtime=cast(RuntimeName, one_of(env, "FAIRLEAD_RUNTIME", ("process", "docker"), "process")),
         devices=cast(DevicesName, one_of(env, "FAIRLEAD_DEVICES", ("simulated", "nvml", "none", "auto"), "auto")),
         profile=env.get("FAIRLEAD_PROFILE") or "dgx-a100",
+        gpu_free_mib=whole(env, "FAIRLEAD_GPU_FREE_MIB", 64, unit="MiB", least=1, most=2**20),
         data=Path(env.get("FAIRLEAD_DATA") or ".fairlead").absolute(),
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),

@@ -14,8 +14,9 @@ from fairlead_agent.devices.port import DevicesUnfit
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
 
-#: Memory that a driver may hold on a GPU without any process; more than this above the idle level is not free.
-FREE_SLACK_MIB = 64
+#: Memory that may be in use on a free GPU, besides what the driver reserves: an idle one shows a few MiB. A fixed bound,
+#: not what was seen first: an agent that starts after a crash may see what a dead run left behind.
+FREE_MIB = 64
 
 
 def _text(value: "str | bytes") -> str:
@@ -28,8 +29,9 @@ class NvmlDevices:
     name = "nvml"
     simulated = False
 
-    def __init__(self, pynvml: Any = None) -> None:
+    def __init__(self, pynvml: Any = None, *, free_mib: int = FREE_MIB) -> None:
         """Opens NVML. Raises DevicesUnfit where there is no driver. `pynvml`: another module with its functions."""
+        self._free_mib = free_mib
         if pynvml is None:
             pynvml = _import()
         self._nvml = pynvml
@@ -41,8 +43,6 @@ class NvmlDevices:
             self._gpus = tuple(self._describe(index, handle) for index, handle in enumerate(self._handles))
             self._driver = _text(pynvml.nvmlSystemGetDriverVersion())
             self._by_uuid = {gpu.uuid: handle for gpu, handle in zip(self._gpus, self._handles, strict=True)}
-            #: Memory in use while no process was on the GPU, as seen at the start; a GPU in use then is not here.
-            self._idle_mib = {u: self._used_mib(h) for u, h in self._by_uuid.items() if not self._processes(h)}
         except pynvml.NVMLError as error:
             raise DevicesUnfit(f"NVML cannot be used: {error}; is the NVIDIA driver installed and loaded?") from error
 
@@ -102,14 +102,21 @@ class NvmlDevices:
             return f"the GPU does not answer: {error}"
         if processes:
             return "processes on it: " + ", ".join(str(process.pid) for process in processes[:8])
-        idle_mib = self._idle_mib.setdefault(uuid, used_mib)
-        return f"{used_mib} MiB in use without a process" if used_mib > idle_mib + FREE_SLACK_MIB else ""
+        if used_mib > self._free_mib:
+            return f"{used_mib} MiB in use without a process, of a free GPU at most {self._free_mib}"
+        return ""
 
     def _processes(self, handle: Any) -> list[Any]:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
     def _used_mib(self, handle: Any) -> int:
-        return self._nvml.nvmlDeviceGetMemoryInfo(handle).used // 2**20
+        """Without what the driver reserves for itself, which the first version of this call counts as used where the
+        second one exists; where it does not, nothing reserved is in the total."""
+        nvml = self._nvml
+        try:
+            return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used // 2**20
+        except nvml.NVMLError:
+            return nvml.nvmlDeviceGetMemoryInfo(handle).used // 2**20
 
     def _ask(self, call: Callable[[Any], Any], handle: Any, absent: Any) -> Any:
         try:
