@@ -101,7 +101,7 @@ def main() -> int:
 
 def _document(host: str, rows: list[table.Row]) -> str:
     return (
-        "# Performance\n\nMeasured by `make bench` (`python -m bench --write`), which wrote this page. Nodes and GPUs are played "
+        "# Performance\n\nMeasured by `python -m bench --write`, which wrote this page; `make bench` prints the same table for your machine. Nodes and GPUs are played "
         f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n"
     )
 

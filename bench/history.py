@@ -165,4 +165,10 @@ async def growth(total: int = MILLION) -> Row:
     text = ", ".join(f"{name} {early[name]:.0f} → {late[name]:.0f} MiB" for name in early)
     bare = {name: ceilings.imports(f"fairlead_{name}.service")[1] for name in early}
     ceiling = "processes that only import them: " + ", ".join(f"{size:.0f} MiB" for size in bare.values())
-    return Row(f"memory after 100,000 → {total:,} finished jobs", text, "no more than 10 % above", met, ceiling)
+    return Row(
+        f"memory after 100,000 → {total:,} finished jobs",
+        text,
+        "no more than after 100,000 (a tenth allowed for pages that the allocator keeps)",
+        met,
+        ceiling,
+    )

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fairlead_bus.memory import MemoryHub
+from fairlead_bus.settings import BadSetting
 from fairlead_gateway import submissions
 from fairlead_gateway.service import EXIT_DAMAGED, EXIT_OK, Settings, build
 from fairlead_gateway.submissions import Translator
@@ -113,6 +114,16 @@ async def test_metrics_fall_to_zero_again() -> None:
         await world.http.post(f"/v1/jobs/{job}:cancel")
         await world.in_state(job, "cancelled")
         assert f'fairlead_jobs{{state="{waits}"}} 0.0' in (await world.http.get("/metrics")).text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("FAIRLEAD_HTTP_PORT", "http"), ("FAIRLEAD_HTTP_PORT", "70000"), ("FAIRLEAD_DECISION_WAIT_S", "-1")],
+)
+def test_a_setting_that_cannot_be_is_named(name: str, value: str) -> None:
+    """With what was expected and what was found."""
+    with pytest.raises(BadSetting, match=f"{name}: expected .*{value}"):
+        Settings.from_environment({name: value})
 
 
 async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

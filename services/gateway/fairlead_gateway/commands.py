@@ -39,7 +39,7 @@ class Waiter:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.outcomes: list[Outcome | None] = [None] * commands
         self.left = commands
-        #: Commands not acknowledged by the bus yet, and whether the bus refused any.
+        #: Commands that the bus has not acknowledged yet, and whether it has acknowledged all.
         self.unstored = commands
         self.stored = False
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 import structlog
@@ -12,6 +12,7 @@ import uvicorn
 
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
+from fairlead_bus.settings import seconds, whole
 from fairlead_gateway import logs, reading, verbs, watching
 from fairlead_gateway.app import build_app
 from fairlead_gateway.commands import CommandGate
@@ -34,7 +35,7 @@ BACKLOG = 4096
 
 
 class Settings(NamedTuple):
-    """What the environment says."""
+    """What the environment says (docs/settings.md)."""
 
     #: There is no authentication yet, so loopback unless somebody decides otherwise.
     host: str = "127.0.0.1"
@@ -42,13 +43,12 @@ class Settings(NamedTuple):
     decision_wait_s: float = 2.0
 
     @classmethod
-    def from_environment(cls) -> Self:
-        """FAIRLEAD_HTTP_HOST, FAIRLEAD_HTTP_PORT, FAIRLEAD_DECISION_WAIT_S."""
-        get = os.environ.get
+    def from_environment(cls, env: Mapping[str, str]) -> Self:
+        """FAIRLEAD_HTTP_HOST, FAIRLEAD_HTTP_PORT, FAIRLEAD_DECISION_WAIT_S. Raises BadSetting."""
         return cls(
-            host=get("FAIRLEAD_HTTP_HOST", "127.0.0.1"),
-            port=int(get("FAIRLEAD_HTTP_PORT", "8080")),
-            decision_wait_s=float(get("FAIRLEAD_DECISION_WAIT_S", "2")),
+            host=env.get("FAIRLEAD_HTTP_HOST") or "127.0.0.1",
+            port=whole(env, "FAIRLEAD_HTTP_PORT", 8080, unit="port number", least=0, most=65535),
+            decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
         )
 
 
@@ -175,7 +175,8 @@ def _server(app: Any, settings: Settings) -> uvicorn.Server:
 
 
 async def build(bus: Bus, settings: Settings | None = None) -> Gateway:
-    """A gateway on a connected bus, its views restored from the newest snapshot."""
+    """A gateway on a connected bus, its views restored from the newest snapshot. Raises BadSetting."""
+    settings = settings or Settings.from_environment(os.environ)
     folding = Folding(bus)
     await folding.restore()
-    return Gateway(bus, settings or Settings.from_environment(), folding)
+    return Gateway(bus, settings, folding)

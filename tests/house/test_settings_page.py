@@ -1,0 +1,20 @@
+"""docs/settings.md names every setting that the code reads, and none that it does not."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+#: What a job finds in its environment is not a setting.
+OF_A_JOB = {
+    "FAIRLEAD_JOB", "FAIRLEAD_ATTEMPT", "FAIRLEAD_RANK", "FAIRLEAD_RUN", "FAIRLEAD_GPUS", "FAIRLEAD_HOSTFILE",
+    "FAIRLEAD_ARRAY_INDEX", "FAIRLEAD_GPUS_SIMULATED",
+}  # fmt: skip
+NAME = re.compile(r"FAIRLEAD_[A-Z]+(?:_[A-Z]+)*|NATS_URL\b")
+
+
+def test_every_setting_has_its_row() -> None:
+    """A setting that nobody can find is not one."""
+    code = "".join(path.read_text() for part in ("bus", "services", "cli") for path in (ROOT / part).rglob("*.py"))
+    read = set(re.findall(r'"(FAIRLEAD_[A-Z_]+|NATS_URL)"', code)) - OF_A_JOB
+    page = set(NAME.findall((ROOT / "docs" / "settings.md").read_text()))
+    assert read == page
