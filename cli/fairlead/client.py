@@ -23,10 +23,11 @@ import msgspec
 from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, from_problem
 from fairlead_schemas.api import Job, Node, Page, Problem, Queue, SubmitResult
 from fairlead_schemas.cloudevents import CloudEventOut
-from fairlead_schemas.ids import TOKEN_CHARS_MAX
+from fairlead_schemas.ids import TOKEN_CHARS_MAX, is_token
 from fairlead_schemas.lifecycle import END_STATES
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+PORT_MAX = 65535
 TIMEOUT_S = 30.0
 #: How often one request is sent again when the connection breaks.
 RESENDS_MAX = 3
@@ -38,6 +39,10 @@ WATCH_SILENCE_S = 60.0
 POLL_FIRST_S, POLL_LAST_S = 0.05, 1.0
 #: A wait for jobs outlasts a gateway that does not answer for so long.
 WAIT_AWAY_S = 60.0
+
+USER_HINT = "name yourself with --as or FAIRLEAD_USER"
+#: What an answer looks like that no gateway gave.
+NO_GATEWAY_HINT = "is this the address of a gateway, of this version? Set FAIRLEAD_URL"
 
 type JobFile = dict[str, Any]
 
@@ -54,10 +59,12 @@ class Client:
     ) -> None:
         self.url = (url or os.environ.get("FAIRLEAD_URL") or DEFAULT_URL).rstrip("/")
         self.user = user or os.environ.get("FAIRLEAD_USER") or _login()
-        token = token or os.environ.get("FAIRLEAD_TOKEN", "")
+        if not is_token(self.user):
+            raise Refused(f'user: expected 1 to {TOKEN_CHARS_MAX} of a-z 0-9 _ -, found "{self.user}"', hint=USER_HINT)
+        token = _header("FAIRLEAD_TOKEN", token or os.environ.get("FAIRLEAD_TOKEN", ""))
         headers = {"X-Fairlead-User": self.user, **({"Authorization": f"Bearer {token}"} if token else {})}
         self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=False
+            base_url=_address(self.url), headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=False
         )
 
     def __enter__(self) -> Self:
@@ -77,7 +84,7 @@ class Client:
     def submit(self, job: JobFile, *, key: str = "") -> SubmitResult:
         """Submit one job file. `key` makes repeating safe across programs. Raises Refused with the fields."""
         answer = self._post("/v1/jobs", job, key=key)
-        result = msgspec.json.decode(answer.content, type=SubmitResult)
+        result = _decode(answer.content, SubmitResult)
         if result.state == "rejected":
             raise Refused(result.reason.message if result.reason else "the job was refused")
         return result
@@ -85,7 +92,7 @@ class Client:
     def submit_many(self, jobs: Sequence[JobFile], *, key: str = "") -> list[SubmitResult]:
         """Submit a list in one request; one result per job, in order (a refused one says so in its state)."""
         answer = self._post("/v1/jobs", list(jobs), key=key)
-        return msgspec.json.decode(answer.content, type=list[SubmitResult])
+        return _decode(answer.content, list[SubmitResult])
 
     def jobs(self, *, state: str = "", queue: str = "", user: str = "", limit: int = 0) -> Page[Job]:
         """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all)."""
@@ -93,11 +100,11 @@ class Client:
 
     def job(self, job_id: str) -> Job:
         """One job. Raises NotFound."""
-        return msgspec.json.decode(self._get(f"/v1/jobs/{job_id}").content, type=Job)
+        return _decode(self._get(f"/v1/jobs/{job_id}").content, Job)
 
     def why(self, job_id: str, *, at: str = "") -> dict[str, Any]:
         """Why a job is where it is (or was, at a log sequence or an RFC 3339 time)."""
-        return msgspec.json.decode(self._get(f"/v1/jobs/{job_id}/why", {"at": at}).content)
+        return _decode(self._get(f"/v1/jobs/{job_id}/why", {"at": at}).content, dict[str, Any])
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Ask for a job's end."""
@@ -119,7 +126,7 @@ class Client:
         with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
             try:
                 yield from answer.iter_bytes()
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 raise Unreachable(f"the output broke off: {error}") from error
 
     def wait(
@@ -183,11 +190,11 @@ class Client:
 
     def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create a queue or replace its settings."""
-        return msgspec.json.decode(self._send("PUT", f"/v1/queues/{path}", json=settings).content)
+        return _decode(self._send("PUT", f"/v1/queues/{path}", json=settings).content, dict[str, Any])
 
     def cluster(self, *, at: str = "") -> dict[str, Any]:
         """Totals of the cluster, now or at a sequence or time."""
-        return msgspec.json.decode(self._get("/v1/cluster", {"at": at}).content)
+        return _decode(self._get("/v1/cluster", {"at": at}).content, dict[str, Any])
 
     def ready(self) -> bool:
         """True when the gateway answers and has caught up with the log."""
@@ -237,16 +244,16 @@ class Client:
             _raise_for(answer, stream=True)
             for message in httpx_sse.EventSource(answer).iter_sse():
                 if message.data:
-                    yield msgspec.json.decode(message.data, type=CloudEventOut)
+                    yield _decode(message.data, CloudEventOut)
 
     def sql(self, query: str) -> dict[str, Any]:
         """Rows of one SELECT over the warehouse: `{columns, rows, …}`."""
-        return msgspec.json.decode(self._post("/v1/sql", {"query": query}).content)
+        return _decode(self._post("/v1/sql", {"query": query}).content, dict[str, Any])
 
     # ------------------------------------------------------------------ the wire
 
     def _verb(self, kind: str, name: str, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        return msgspec.json.decode(self._post(f"/v1/{kind}/{name}:{verb}", body or {}).content)
+        return _decode(self._post(f"/v1/{kind}/{name}:{verb}", body or {}).content, dict[str, Any])
 
     def _pages[T](self, path: str, filters: dict[str, Any], item: type[T], limit: int) -> Page[T]:
         """All pages joined. The sequence is that of the first, so `events --from` misses nothing."""
@@ -266,7 +273,7 @@ class Client:
         return self._send("GET", path, params=_query(query or {}))
 
     def _post(self, path: str, body: Any, *, key: str = "") -> httpx.Response:
-        return self._send("POST", path, json=body, headers={"Idempotency-Key": key or uuid.uuid4().hex})
+        return self._send("POST", path, json=body, headers={"Idempotency-Key": _header("key", key) or uuid.uuid4().hex})
 
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         for attempt in range(RESENDS_MAX + 1):
@@ -275,6 +282,10 @@ class Client:
             except httpx.TransportError as error:
                 if attempt == RESENDS_MAX:
                     raise self._unreachable(error) from error
+            except httpx.RequestError as error:  # it answers, but not in a way that asking again would mend
+                raise self._unreachable(error) from error
+            except httpx.InvalidURL as error:
+                raise Refused(f"a name that cannot stand in an address: {error}") from error
             else:
                 if attempt == RESENDS_MAX or not _soon_better(answer):
                     _raise_for(answer)
@@ -294,7 +305,7 @@ class Client:
             with self._http.stream("GET", path, params=query, timeout=httpx.Timeout(TIMEOUT_S, read=None)) as answer:
                 _raise_for(answer, stream=True)
                 yield answer
-        except httpx.ConnectError as error:
+        except httpx.RequestError as error:
             raise self._unreachable(error) from error
 
 
@@ -304,8 +315,40 @@ def _soon_better(answer: httpx.Response) -> bool:
     return answer.status_code == 503 and wait.isdecimal() and int(wait) <= SOON_S
 
 
+def _address(url: str) -> str:
+    """The address itself, once it can be one. Raises Refused."""
+    try:
+        parts = httpx.URL(url)
+        fits = parts.scheme in ("http", "https") and bool(parts.host) and (parts.port or 0) <= PORT_MAX
+    except httpx.InvalidURL:
+        fits = False
+    if not fits:
+        raise Refused(
+            f'url: expected an address such as "{DEFAULT_URL}", found "{url}"',
+            hint="name it with --url or FAIRLEAD_URL",
+        )
+    return url
+
+
+def _header(name: str, value: str) -> str:
+    """What a header can carry. Raises Refused, without the value: it may be a secret."""
+    if not (value.isascii() and value.isprintable()):
+        raise Refused(f"{name}: expected printable ASCII characters only")
+    return value
+
+
+def _decode[T](content: bytes | str, kind: type[T]) -> T:
+    """An answer as what it must be. Raises Unreachable: what answers otherwise is no gateway."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Unreachable(
+            f"what answers is not the gateway that was expected: {error}", hint=NO_GATEWAY_HINT
+        ) from error
+
+
 def _decode_page[T](content: bytes, item: type[T]) -> Page[T]:
-    return msgspec.json.decode(content, type=Page[item])  # type: ignore[valid-type] -- a type made at run time
+    return _decode(content, Page[item])  # type: ignore[valid-type] -- a type made at run time
 
 
 def _query(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""A world that does not play along: addresses, names and servers that are not what they should be."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The command line's gateway is a server that says this to everybody and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection = listening.accept()[0]
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(request.param)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        monkeypatch.setenv("FAIRLEAD_URL", f"http://127.0.0.1:{listening.getsockname()[1]}")
+        yield
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize("url", ["foo", "ftp://h", "http://", "http://h:99999", "http://h\x01"])
+@pytest.mark.parametrize("words", [("jobs",), ("logs", "1"), ("events", "--follow")])
+def test_an_address_that_is_none_is_refused(gateway: GatewayStub, run: Run, url: str, words: tuple[str, ...]) -> None:
+    """Exit code 2 at once: nothing will ever answer there."""
+    ran = run("--url", url, *words)
+    assert (ran.code, gateway.requests) == (2, [])
+    assert 'error: url: expected an address such as "http://127.0.0.1:8080"' in ran.err
+    assert "--url or FAIRLEAD_URL" in ran.err
+
+
+@pytest.mark.parametrize("name", ["josé", "Ada", "a\nb", "日本"])
+def test_a_name_that_no_gateway_takes_is_refused(gateway: GatewayStub, run: Run, name: str) -> None:
+    """What may stand in a name is said, whether a header could carry it or not."""
+    ran = run("--as", name, "jobs")
+    assert (ran.code, gateway.requests) == (2, [])
+    assert "user: expected 1 to 63 of a-z 0-9 _ -" in ran.err
+
+
+def test_a_token_or_key_that_no_header_carries_is_refused(
+    gateway: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key by name; the token without saying it."""
+    assert run("submit", "--key", "é", "--", "true").err == "error: key: expected printable ASCII characters only\n"
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "secret\u00e9")
+    ran = run("jobs")
+    assert (ran.code, ran.err) == (2, "error: FAIRLEAD_TOKEN: expected printable ASCII characters only\n")
+    assert gateway.requests == []
+
+
+def test_a_name_that_no_address_carries_is_refused(gateway: GatewayStub, run: Run) -> None:
+    """Exit code 2, nothing sent."""
+    ran = run("cordon", "sim\n1")
+    assert (ran.code, gateway.requests) == (2, [])
+    assert "cannot stand in an address" in ran.err
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nhalf",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nhalf",
+        b"SSH-2.0-x\r\n",
+    ],
+    indirect=True,
+)
+@pytest.mark.usefixtures("server")
+def test_output_that_breaks_off_is_6(run: Run) -> None:
+    """What came is printed; that it was not all is said, by words and exit code."""
+    ran = run("logs", "812")
+    assert ran.code == 6
+    assert ran.out in ("", "half")
+    assert ran.err.startswith("error: ")
+
+
+@pytest.mark.parametrize("content", [b"<html>hello</html>", b"", b"[]", b'"\xff"'])
+@pytest.mark.parametrize("words", [("jobs",), ("nodes",), ("show", "1"), ("why", "1"), ("submit", "--", "true")])
+def test_an_answer_that_is_none_is_6(
+    gateway: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], content: bytes
+) -> None:
+    """Something else listens there, or a gateway of another version: said so, with what to look at."""
+    monkeypatch.setattr(GatewayStub, "__call__", lambda self, request: httpx.Response(200, content=content))
+    ran = run(*words)
+    assert (ran.code, ran.out) == (6, "")
+    assert "is not the gateway that was expected" in ran.err
+    assert "hint: is this the address of a gateway" in ran.err
