@@ -154,7 +154,9 @@ async def test_an_orphan_is_adopted_and_its_leftovers_are_lost(node: Node) -> No
     assert {KEY: Found("running"), left: Found("lost")} == await second.adopt([KEY, left])
     second.kill(KEY)
     assert (await watch.exit_of(KEY)).signal == signal.SIGKILL
-    assert node.processes(left) == []
+    async with asyncio.timeout(10):
+        while node.processes(left):  # killed; a busy machine takes a while
+            await asyncio.sleep(0.01)
 
 
 def _is_sh(pid: int) -> bool:

@@ -28,6 +28,9 @@ THREADS_MAX = 512
 CALL_TIMEOUT_S = 60
 #: While the engine is away its containers go on or not; it is asked again this often.
 ENGINE_RETRY_S = 1.0
+#: Containers of an earlier journal are removed; one that takes longer hangs in the engine or the kernel.
+STRANGERS_S = 60.0
+STRANGERS_POLL_S = 0.5
 TERM, KILL = "SIGTERM", "SIGKILL"
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
 
@@ -43,6 +46,7 @@ class DockerRuntime:
         self.directories = RunDirectories(base / "runs", keep)
         self._node = node
         self._incarnation = incarnation
+        self._home = str(base.absolute())
         self._simulated = simulated
         self._network = network
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="docker")
@@ -100,7 +104,7 @@ class DockerRuntime:
         config = {
             "Image": launch.image, "Cmd": launch.argv, "Entrypoint": [], "WorkingDir": launch.workdir,
             "Env": [f"{key}={value}" for key, value in sorted(template.environment(launch, path).items())],
-            "Labels": template.labels(launch, self._node, self._incarnation, path), "HostConfig": wanted,
+            "Labels": template.labels(launch, self._node, self._incarnation, self._home, path), "HostConfig": wanted,
         }  # fmt: skip
         self._api.create_container_from_config(config, name)
         wrong = template.differences(wanted, self._api.inspect_container(name))
@@ -206,7 +210,8 @@ class DockerRuntime:
     # ------------------------------------------------------------------ after a restart
 
     async def adopt(self, keys: Collection[RunKey]) -> dict[RunKey, Found]:
-        """Find this node's containers by their labels."""
+        """Find this node's containers by their labels; what an earlier journal has left goes first."""
+        await self._end_strangers()
         filters = {
             "label": [f"{template.LABEL_NODE}={self._node}", f"{template.LABEL_INCARNATION}={self._incarnation}"]
         }
@@ -226,6 +231,27 @@ class DockerRuntime:
                 found[key] = Found("lost", Exit(message="its container is gone"))
         self.directories.open_only(set(keys))
         return found
+
+    async def _end_strangers(self) -> None:
+        """What runs from an earlier journal of this directory is gone before the node is reported as free."""
+        filters = {"label": [f"{template.LABEL_NODE}={self._node}", f"{template.LABEL_DIRECTORY}={self._home}"]}
+        strangers: list[str] = []
+        try:
+            async with asyncio.timeout(STRANGERS_S):
+                while True:
+                    there: list[dict[str, Any]] = await self._call(
+                        lambda: self._api.containers(all=True, filters=filters)
+                    )
+                    strangers = [c["Id"] for c in there if c["Labels"][template.LABEL_INCARNATION] != self._incarnation]
+                    if not strangers:
+                        return
+                    await asyncio.gather(*(self._call(lambda name=name: self._remove(name)) for name in strangers))
+                    await asyncio.sleep(STRANGERS_POLL_S)
+        except TimeoutError as error:
+            raise RuntimeUnfit(
+                f"these containers run without a journal in {self._home} and cannot be removed: {', '.join(strangers)}; "
+                "the node cannot be used before they are gone: remove them, or boot it anew"
+            ) from error
 
     async def _adopt(self, key: RunKey, name: str) -> Found:
         state = (await self._call(lambda: self._api.inspect_container(name)))["State"]

@@ -13,6 +13,8 @@ from fairlead_agent.run import RunKey
 GpuPath = Literal["none", "simulated", "cdi", "device-request"]
 
 LABEL_NODE, LABEL_INCARNATION = "fairlead.node", "fairlead.incarnation"
+#: The agent's directory: with the node it names one installation, whatever journals follow each other in it.
+LABEL_DIRECTORY = "fairlead.directory"
 LABEL_JOB, LABEL_ATTEMPT, LABEL_RANK, LABEL_EPOCH = (
     "fairlead.job",
     "fairlead.attempt",
@@ -58,10 +60,11 @@ def cdi_name(uuid: str) -> str:
     return f"nvidia.com/gpu={uuid}"
 
 
-def labels(launch: Launch, node: str, incarnation: str, path: GpuPath) -> dict[str, str]:
+def labels(launch: Launch, node: str, incarnation: str, directory: str, path: GpuPath) -> dict[str, str]:
     """By which a later agent process finds its containers."""
     return {
-        LABEL_NODE: node, LABEL_INCARNATION: incarnation, LABEL_JOB: launch.key.job, LABEL_ATTEMPT: str(launch.key.attempt),
+        LABEL_NODE: node, LABEL_INCARNATION: incarnation, LABEL_DIRECTORY: directory,
+        LABEL_JOB: launch.key.job, LABEL_ATTEMPT: str(launch.key.attempt),
         LABEL_RANK: str(launch.key.rank), LABEL_EPOCH: str(launch.order.epoch), LABEL_GPU_PATH: path,
     }  # fmt: skip
 

@@ -34,7 +34,8 @@ class Runtime(Protocol):
 
     async def adopt(self, keys: Collection[RunKey]) -> dict[RunKey, Found]:
         """Look for runs that an earlier agent process left, and watch those that still run. What is found of
-        this node's runs beyond `keys` is killed: no journal knows it."""
+        this node's runs beyond `keys` is killed: no journal knows it. What ran under another journal of the same
+        directory is gone when this returns; raises RuntimeUnfit where it does not go."""
         ...
 
     def start(self, launch: Launch) -> None:

@@ -17,7 +17,17 @@ import structlog
 from fairlead_agent.launch import Launch
 from fairlead_agent.run import Exit, Found, RunKey, parse_name
 from fairlead_agent.runtimes.port import RuntimeUnfit, RunWatcher
-from fairlead_agent.runtimes.processes import TAG, Tagged, kill_exactly, open_exactly, tag_prefix, tagged
+from fairlead_agent.runtimes.processes import (
+    TAG,
+    Tagged,
+    end_exactly,
+    kill_exactly,
+    left_by_others,
+    open_exactly,
+    tag,
+    tag_prefix,
+    tagged,
+)
 from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
 from fairlead_agent.runtimes.spawner_link import Ended, Event, Failed, Listing, SpawnerLink
 
@@ -27,6 +37,8 @@ LISTING_TRIES = 5
 SWEEP_S = 0.02
 SWEEPS = 250
 RECONNECT_S = 0.5
+#: What no journal knows is killed; a process that takes longer to go hangs in the kernel.
+STRANGERS_S = 30.0
 #: The end of a run that was nobody's child any more.
 LOST = Exit(message="its spawner was killed while it ran")
 
@@ -57,6 +69,8 @@ class ProcessRuntime:
         self.directories = RunDirectories(base / "runs", keep)
         self._base = str(self.directories.base.absolute())
         self._home = str(base.absolute())
+        self._node = node
+        self._incarnation = incarnation
         self._prefix = tag_prefix(node, incarnation)
         self._runs: dict[str, _Run] = {}
         self._forget: list[str] = []
@@ -93,7 +107,7 @@ class ProcessRuntime:
         name = key.name
         directory = f"{self._base}/{name}"
         env = launch.env
-        env[TAG] = self._prefix + name
+        env[TAG] = tag(self._prefix, name, self._home)
         if launch.hostfile:
             env["FAIRLEAD_HOSTFILE"] = directory + "/hostfile"
         request: dict[str, object] = {
@@ -213,12 +227,35 @@ class ProcessRuntime:
     # ------------------------------------------------------------------ after a restart, of the agent or the spawner
 
     async def adopt(self, keys: Collection[RunKey]) -> dict[RunKey, Found]:
-        """Ask the spawner what it knows; kill what is tagged as ours and in no journal. Raises RuntimeUnfit."""
-        listing = await self._first_listing()
+        """End what runs and is in no journal; then ask the spawner what it knows. Raises RuntimeUnfit."""
+        await self._end_strangers({key.name for key in keys})
+        listing = await self._first_listing()  # from here on without a wait: held events are told after us
         found = self._find(keys, listing)
         self._forget_beyond(listing, {key.name for key in keys})
         self.directories.open_only(set(keys))
         return found
+
+    async def _end_strangers(self, known: Collection[str]) -> None:
+        """What runs from an earlier journal of this directory is gone before the node is reported as free. Where the
+        directory was moved away, another spawner, there, is its parent: only its tag finds it."""
+        strangers: Collection[str] = ()
+        try:
+            async with asyncio.timeout(STRANGERS_S):
+                while strangers := (await self._first_listing()).running.keys() - known:
+                    _log.warning("runs that are in no journal are killed", runs=sorted(strangers))
+                    for name in strangers:
+                        self._link.send({"op": "signal", "key": name, "number": signal.SIGKILL})
+                    await asyncio.sleep(SWEEP_S)
+                while left := left_by_others(self._node, self._incarnation, self._home):
+                    strangers = [f"{process.run} (process {process.pid})" for process in left]
+                    _log.warning("processes of an earlier journal are killed", processes=strangers)
+                    await asyncio.gather(*map(end_exactly, left))
+                    await asyncio.sleep(SWEEP_S)
+        except TimeoutError as error:
+            raise RuntimeUnfit(
+                f"these run without a journal in {self._home} and do not end when killed: {', '.join(sorted(strangers))}; "
+                "the node cannot be used before they are gone: see what they hang in, or boot it anew"
+            ) from error
 
     async def _first_listing(self) -> Listing:
         for _ in range(LISTING_TRIES):  # an idle spawner may end while we connect

@@ -1,14 +1,17 @@
 """Processes of the machine, looked up in /proc by the tag in their environment.
 
-A tag is `FAIRLEAD_RUN=<node>:<incarnation>:<run>`; children inherit it. Reading every environment
+A tag is `FAIRLEAD_RUN=<node>:<incarnation>:<run>:<directory>`; children inherit it. The directory is the agent's: with
+the node it names one installation, whatever journals follow each other in it. Reading every environment
 costs milliseconds: only after an agent's restart, and where a run's group would not vanish.
 """
 
 # ruff: noqa: PTH123, PTH208 -- reads thousands of small files of /proc: plain system calls on strings
 
+import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from typing import NamedTuple
 
 TAG = "FAIRLEAD_RUN"
@@ -28,10 +31,28 @@ def tag_prefix(node: str, incarnation: str) -> str:
     return f"{node}:{incarnation[:12]}:"
 
 
+def tag(prefix: str, run: str, directory: str) -> str:
+    """The tag of one run."""
+    return f"{prefix}{run}:{directory}"
+
+
 def tagged(prefix: str) -> list[Tagged]:
-    """Every living process whose tag begins with `prefix`."""
-    needle = f"\0{TAG}={prefix}".encode()
+    """Every living process whose tag begins with `prefix`; `run` is what follows of the run's name."""
+    return [process._replace(run=process.run.partition(":")[0]) for process in _tags(prefix)]
+
+
+def left_by_others(node: str, incarnation: str, directory: str) -> list[Tagged]:
+    """Every living process that an agent of this node and directory has started under another journal."""
     found: list[Tagged] = []
+    for process in _tags(node + ":"):
+        other, run, where = [*process.run.split(":", 2), "", ""][:3]
+        if where == directory and other != incarnation[:12]:
+            found.append(process._replace(run=run))
+    return found
+
+
+def _tags(prefix: str) -> Iterator[Tagged]:
+    needle = f"\0{TAG}={prefix}".encode()
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
@@ -42,9 +63,8 @@ def tagged(prefix: str) -> list[Tagged]:
             at = environ.find(needle)
             identity = stat_identity(int(name)) if at >= 0 else None
             if identity is not None:
-                run = environ[at + len(needle) :].partition(b"\0")[0].decode(errors="replace")
-                found.append(Tagged(int(name), run, identity[0], identity[1] == int(name)))
-    return found
+                rest = os.fsdecode(environ[at + len(needle) :].partition(b"\0")[0])
+                yield Tagged(int(name), rest, identity[0], identity[1] == int(name))
 
 
 def stat_identity(pid: int) -> tuple[int, int] | None:
@@ -76,4 +96,20 @@ def kill_exactly(process: Tagged, number: int = signal.SIGKILL) -> None:
     if pidfd is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(pidfd, number)
+        os.close(pidfd)
+
+
+async def end_exactly(process: Tagged) -> None:
+    """KILL to one process, and wait until it is gone with all its threads, a zombie at most."""
+    pidfd = open_exactly(process)
+    if pidfd is None:
+        return
+    gone, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(pidfd, gone.set)
+    try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        await gone.wait()
+    finally:
+        loop.remove_reader(pidfd)
         os.close(pidfd)
