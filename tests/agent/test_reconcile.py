@@ -200,10 +200,12 @@ def test_no_run_is_ever_started_twice(data: st.DataObject) -> None:
                     key: data.draw(st.sampled_from([Found("running"), Found("lost"), Found("never")]))
                     for key in node.core.ledger.runs
                 }
+                sent = node.core.ledger.reported
                 numbers.extend(
                     report.n
                     for report in node.boot(data.draw(st.sampled_from(["boot-1", "boot-2"])), found, now).reports
                 )
+                note(node.core.confirmed(Confirm(node="n1", incarnation="inc", through=sent), now, 0))
             case "tick":
                 note(node.core.tick(now))
             case "confirm":

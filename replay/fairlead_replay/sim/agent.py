@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from fairlead_agent.reconcile import KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.reconcile import GiveUp, Instruction, KillRun, Reconciler, StartRun, Step, TerminateRun
 from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.run import Exit, Found, RunKey, key_of
 from fairlead_bus.port import Message, Unavailable
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
-from fairlead_replay.sim.machine import Machine
+from fairlead_replay.sim.machine import Machine, Truth
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import decode_desired
 from fairlead_schemas.reports import Beat, decode_confirm, encode
@@ -38,7 +38,7 @@ class SimAgent:
             ledger.apply(record)
         self.ledger = ledger
         self.core = Reconciler(ledger, fence_ns=fence_ns, now=self._now())
-        self.outbox = Outbox(machine.name, ledger.incarnation, ledger.confirmed)
+        self.outbox = Outbox(machine.name, ledger.incarnation, ledger.confirmed, held=ledger.reported > 0)
         for report in ledger.unconfirmed:
             self.outbox.add(report)
         self.dead = False
@@ -184,7 +184,7 @@ class SimAgent:
         self._flush()
         self._sync()
 
-    def _carry_out(self, instruction: StartRun | TerminateRun | KillRun) -> None:
+    def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
             case StartRun(order):
                 key = key_of(order)
@@ -201,6 +201,8 @@ class SimAgent:
                 self.machine.terminate(key)
             case KillRun(key):
                 self.machine.kill(key)
+            case GiveUp(reason):  # nothing that happens to a world takes a journal or the log back
+                raise Truth(f"the agent of {self.machine.name} gives up: {reason}")
 
     def _arm(self) -> None:
         due = self.core.wake_at()

@@ -18,7 +18,7 @@ from fairlead_agent.devices.port import Devices
 from fairlead_agent.journal import Journal
 from fairlead_agent.launch import Place, Program, Unlaunchable, plan, read_program
 from fairlead_agent.output import OutputShipper, read_piece
-from fairlead_agent.reconcile import KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.reconcile import GiveUp, KillRun, Reconciler, StartRun, Step, TerminateRun
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.run import Exit, Found, RunKey, key_of
 from fairlead_agent.runtimes.port import Runtime
@@ -57,12 +57,16 @@ class Agent:
         self.devices = devices
         self.boot_id = boot_id
         self.core = Reconciler(self.ledger, fence_ns=settings.fence_ns, now=time.monotonic_ns())
-        self.outbox = Outbox(settings.node, self.ledger.incarnation, self.ledger.confirmed)
+        self.outbox = Outbox(
+            settings.node, self.ledger.incarnation, self.ledger.confirmed, held=self.ledger.reported > 0
+        )
         self.output = OutputShipper(settings.node, bus.publish)
         self._place = Place(settings.node, settings.address, environment, devices.simulated)
         self._holders: dict[str, str] = {}
         self._samples = 0
         self._stopped = asyncio.Event()
+        #: Why the core has given up; "" while it has not.
+        self._given_up = ""
         self._report = asyncio.Event()
         self._tick = asyncio.Event()
         self._look = asyncio.Event()
@@ -72,7 +76,7 @@ class Agent:
     # ------------------------------------------------------------------ life
 
     async def run(self) -> int:
-        """Work until `stop` or a journal that fails. The exit code: 0, or 1 for a failed journal."""
+        """Work until `stop`, or a journal that fails or does not fit the log. The exit code: 0, or 1 for the journal."""
         await self._begin()
         await self._listen()
         for loop in (
@@ -91,8 +95,10 @@ class Agent:
         if failed:
             # Nothing may be acted upon that is not durable; runs go on, the next process adopts them.
             _log.critical("the journal cannot be written", reason=str(self.journal.failed.exception()))
+        if self._given_up:  # runs go on here, too, until somebody has decided which past is the right one
+            _log.critical("the agent gives up", reason=self._given_up, directory=str(self.settings.directory))
         await self._close()
-        return 1 if failed else 0
+        return 1 if failed or self._given_up else 0
 
     async def stop(self) -> None:
         """End the agent; runs go on and are adopted by the next agent process."""
@@ -264,6 +270,9 @@ class Agent:
                 case KillRun(key):
                     _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
                     self.runtime.kill(key)
+                case GiveUp(reason):
+                    self._given_up = reason
+                    self._stopped.set()
 
     def _start(self, order: RunOrder) -> None:
         key = key_of(order)

@@ -24,8 +24,9 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 class JournalDamaged(Exception):
-    """The journal has a line that is not what was written (a torn last line is no damage). Never skip: move
-    the directory away, so that the node joins under a new incarnation, and keep it for the inquiry."""
+    """The journal has a line that is not what was written (a torn last line is no damage), or it is an old copy.
+    Never skip: move the directory away, so that the node joins under a new incarnation (which first ends what still
+    runs from this one), and keep it for the inquiry."""
 
 
 class JournalHeld(Exception):
@@ -102,6 +103,8 @@ class Journal:
         _sync_directory(directory)
         if ledger.node != node:
             raise JournalDamaged(f"{path} is the journal of node {ledger.node}, not of {node}")
+        if ledger.condemned:
+            raise JournalDamaged(f"{path}: {ledger.condemned}")
         return cls(path, ledger, fd, lock, whole)
 
     def write(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:

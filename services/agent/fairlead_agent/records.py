@@ -83,7 +83,13 @@ class Numbered(RecordBase, frozen=True, tag="numbered"):
     confirmed: int
 
 
-Record = Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered
+class Condemned(RecordBase, frozen=True, tag="condemned"):
+    """This journal is an old copy: the placer has confirmed reports that are not in it. It is never opened again."""
+
+    reason: str
+
+
+Record = Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered | Condemned
 
 
 class RunEntry:
@@ -114,6 +120,8 @@ class Ledger:
         self.sequence = 0
         self.reported = 0
         self.confirmed = 0
+        #: Why this journal must not be used any more; "" for a good one.
+        self.condemned = ""
         self.runs: dict[RunKey, RunEntry] = {}
         #: Reports above `confirmed`, by rising number.
         self.unconfirmed: deque[Report] = deque()
@@ -140,6 +148,8 @@ class Ledger:
                 self.runs.pop(RunKey(record.job, record.attempt, record.rank), None)
             case Numbered():
                 self.reported, self.confirmed = record.reported, record.confirmed
+            case Condemned():
+                self.condemned = record.reason
 
     def _reported(self, report: Report) -> None:
         self.reported = report.n
@@ -171,3 +181,5 @@ class Ledger:
                 job=run.key.job, attempt=run.key.attempt, rank=run.key.rank, epoch=run.epoch,
                 gpus=run.gpus, grace_ns=run.grace_ns, phase=run.phase,
             )  # fmt: skip
+        if self.condemned:
+            yield Condemned(reason=self.condemned)

@@ -45,7 +45,9 @@ def messages(head: bytes, reports: list[bytes]) -> Iterator[bytes]:
 class Outbox:
     """Durable, unconfirmed reports of one incarnation. Times are monotonic nanoseconds."""
 
-    def __init__(self, node: str, incarnation: str, confirmed: int = 0) -> None:
+    def __init__(self, node: str, incarnation: str, confirmed: int = 0, *, held: bool = False) -> None:
+        """`held`: nothing is sent before the placer's first word, which says how far the placer knows us (see
+        `Reconciler.confirmed`); a beat asks for it."""
         self.node = node
         self.incarnation = incarnation
         self.confirmed = confirmed
@@ -55,6 +57,7 @@ class Outbox:
         self._waiting: deque[bytes] = deque()  # numbers confirmed + 1, confirmed + 2, …
         self._inventory: InventorySeen | None = None
         self._introduce = False
+        self._held = held
         self._resend_at = 0
 
     def add(self, report: Report) -> None:
@@ -67,15 +70,16 @@ class Outbox:
 
     def confirm(self, confirm: Confirm, now: int) -> None:
         """The placer's word. One that does not know us gets everything again, an inventory first."""
+        self._held = False
         if confirm.incarnation != self.incarnation:
             # Beats and reports are each answered so until it has joined us; once a resend period is enough.
             if now >= self._resend_at or self.sent == self.confirmed:
                 self._introduce = True
                 self.sent = self.confirmed
             return
-        if confirm.through <= self.confirmed:
-            return
-        for _ in range(min(confirm.through - self.confirmed, len(self._waiting))):
+        if not self.confirmed < confirm.through <= self.confirmed + len(self._waiting):
+            return  # old; or of reports that we never made, and in whose place ours must not be dropped
+        for _ in range(confirm.through - self.confirmed):
             self._waiting.popleft()
         self.confirmed = confirm.through
         self.sent = max(self.sent, self.confirmed)
@@ -87,6 +91,8 @@ class Outbox:
 
     def due(self, now: int) -> list[bytes]:
         """Messages to publish now: what is new; or, a second after the last, what is still unconfirmed."""
+        if self._held:
+            return []
         newest = self.confirmed + len(self._waiting)
         if self._waiting and self.sent > self.confirmed and now >= self._resend_at:
             self.sent = self.confirmed
