@@ -21,7 +21,7 @@ _SPELLINGS = {
     "J": "job-name", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "t": "time", "p": "partition",
     "A": "account", "a": "array", "D": "chdir", "b": "begin", "o": "output", "e": "error", "d": "dependency",
     "C": "constraint", "w": "nodelist", "x": "exclude", "q": "qos", "H": "hold", "i": "input", "L": "licenses",
-    "workdir": "chdir",
+    "W": "wait", "Q": "quiet", "v": "verbose", "O": "overcommit", "s": "oversubscribe", "k": "no-kill", "workdir": "chdir",
 }  # fmt: skip
 #: Slurm's variables for which a job here has one of its own.
 OUR_NAMES = {
@@ -29,9 +29,14 @@ OUR_NAMES = {
     "SLURM_NODEID": "NODE_RANK", "SLURM_NNODES": "NNODES", "SLURM_JOB_NUM_NODES": "NNODES",
     "SLURM_GPUS_ON_NODE": "GPUS_PER_NODE", "SLURM_RESTART_COUNT": "FAIRLEAD_ATTEMPT (from 1)",
 }  # fmt: skip
+#: Options that no value follows; some take one, but only after "=".
 _WITHOUT_VALUE = frozenset(
-    {"requeue", "no-requeue", "exclusive", "hold", "overcommit", "contiguous", "parsable", "wait"}
-)
+    {
+        "contiguous", "disable-stdout-job-summary", "exclusive", "get-user-env", "hold", "ignore-pbs", "nice", "no-kill",
+        "no-requeue", "overcommit", "oversubscribe", "parsable", "propagate", "quiet", "reboot", "requeue", "spread-job",
+        "test-only", "use-min-nodes", "verbose", "wait",
+    }
+)  # fmt: skip
 
 
 def is_script(text: str) -> bool:

@@ -241,6 +241,56 @@ def test_slurm_aliases_speak_slurm(gateway: GatewayStub, run: Run) -> None:
     )
 
 
+def test_sbatch_parsable_prints_the_id_alone(gateway: GatewayStub, run: Run) -> None:
+    """`JOB=$(sbatch --parsable …)` is how scripts chain jobs."""
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    assert run("sbatch", "--parsable", "--wrap", "echo hi").out == "812\n"
+
+
+def test_sbatch_submits_every_job_of_a_file(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """Two documents are two jobs, with the options on both, as under `submit -f`."""
+    (tmp_path / "two.yaml").write_text("command: [a]\n---\ncommand: [b]\n")
+    gateway.on("POST", "/v1/jobs", [SUBMITTED, {**SUBMITTED, "id": "813"}])
+    ran = run("sbatch", "--nodes=2", str(tmp_path / "two.yaml"))
+    assert (ran.code, ran.out) == (0, "Submitted batch job 812\nSubmitted batch job 813\n")
+    assert [(job["command"], job["nodes"]) for job in gateway.bodies()[0]] == [(["a"], 2), (["b"], 2)]
+
+
+@pytest.mark.parametrize("option", ["--test-only", "-Q", "--spread-job", "-W"])
+def test_a_script_is_not_the_value_of_an_option_without_one(
+    gateway: GatewayStub, run: Run, tmp_path: Path, option: str
+) -> None:
+    """The word after it is the script."""
+    (tmp_path / "a.sh").write_text("#!/bin/sh\ntrue\n")
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    gateway.on("GET", "/v1/jobs/812", ended("succeeded", exit_code=0))
+    ran = run("sbatch", option, str(tmp_path / "a.sh"), "--lr", "1")
+    assert ran.code == 0
+    if option == "--test-only":
+        assert (yaml.safe_load(ran.out)["command"][-2:], gateway.requests) == (["--lr", "1"], [])
+    else:
+        assert gateway.bodies()[0]["command"][-2:] == ["--lr", "1"]
+
+
+def test_sinfo_shows_the_partitions_that_sbatch_takes(gateway: GatewayStub, run: Run) -> None:
+    """They are the queues, each with all nodes; the one for jobs without a queue has the star."""
+    node = {
+        "id": "n1", "state": "ready", "reason": "", "runtime": "process", "simulated": False, "address": "", "hostname": "h",
+        "gpu_model": "A100", "gpus": 8, "gpus_free": 6, "cpu_milli": 1000, "cpu_milli_free": 0, "memory_mib": 1,
+        "memory_mib_free": 0, "labels": {}, "jobs": ["812"], "sequence": 40,
+    }  # fmt: skip
+    queue = {"gpu_quota_milli": None, "gpu_milli_charged": 0, "waiting": 0, "running": 0, "sequence": 40}
+    gateway.on("GET", "/v1/nodes", page(node, {**node, "id": "n2", "state": "lost"}))
+    gateway.on("GET", "/v1/queues", page({"path": "research/vision", **queue}, {"path": "default", **queue}))
+    assert run("sinfo").out == (
+        "PARTITION        AVAIL  TIMELIMIT  NODES  STATE  NODELIST\n"
+        "default*         up      infinite      1  down   n2\n"
+        "default*         up      infinite      1  mix    n1\n"
+        "research/vision  up      infinite      1  down   n2\n"
+        "research/vision  up      infinite      1  mix    n1\n"
+    )
+
+
 def test_submit_wait_says_why_a_job_failed(gateway: GatewayStub, run: Run) -> None:
     """The exit code alone would leave a person guessing: the reason and where its output is, on stderr."""
     reason = {"code": "failed", "message": "ended with exit code 3 at noon"}

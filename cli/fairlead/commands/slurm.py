@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -14,6 +14,9 @@ from fairlead.errors import Refused
 from fairlead.render import Format
 from fairlead_schemas.api import Node
 from fairlead_schemas.lifecycle import END_STATES
+
+#: Where a job goes that names no queue.
+DEFAULT_QUEUE = "default"
 
 
 def squeue(
@@ -40,13 +43,16 @@ def sinfo(output: Output = Format.table) -> None:
     """List nodes as sinfo does (fairlead nodes)."""
     with connect() as client:
         page = client.nodes()
-    if output in (Format.json, Format.yaml):
-        render.write(render.document(page, output))
-        return
+        if output in (Format.json, Format.yaml):
+            render.write(render.document(page, output))
+            return
+        queues = sorted(queue.path for queue in client.queues().items)
     groups: dict[str, list[str]] = {}
     for node in page.items:
         groups.setdefault(columns.slurm_node_state(node), []).append(_id(node))
-    rows = [("all*", state, names) for state, names in sorted(groups.items())]
+    # Every queue may use every node; a job without a queue goes to the one that is marked.
+    partitions = [f"{path}*" if path == DEFAULT_QUEUE else path for path in queues]
+    rows = [(partition, state, names) for partition in partitions for state, names in sorted(groups.items())]
     render.write(render.table([[c.text(row) for c in columns.SINFO] for row in rows], columns.SINFO))
 
 
@@ -84,52 +90,65 @@ def sbatch_verb(
 
     fairlead sbatch --wrap "python train.py"
     """
-    own, script, arguments, wrap, wait = split(words or [])
+    own, script, arguments, mode = split(words or [])
     options, remarks = sbatch.parse_options(own)
     flags = sbatch_directives.translate(options)
-    if wrap:
-        loaded = jobfile.Loaded([{"name": "wrap", "command": ["/bin/sh", "-c", wrap]}], [])
+    if mode.wrap:
+        loaded = jobfile.Loaded([{"name": "wrap", "command": ["/bin/sh", "-c", mode.wrap]}], [])
     elif script == "":
         loaded = jobfile.load(sys.stdin.read(jobfile.FILE_BYTES_MAX + 1), name="sbatch", arguments=[])
     else:
         loaded = jobfile.load(read_script(Path(script)), name=Path(script).name, arguments=arguments)
     for note in [*loaded.notes, *remarks, *flags.notes]:
         render.note(f"warning: {note}")
+    here = {"workdir": str(Path.cwd())}
     with connect() as client:
-        job = with_products(
-            {"workdir": str(Path.cwd()), **jobfile.merge(loaded.jobs[0], flags.job)}, client, offline_ok=False
-        )
+        jobs = [
+            with_products({**here, **jobfile.merge(job, flags.job)}, client, offline_ok=mode.test_only)
+            for job in loaded.jobs
+        ]
         send(
             client,
-            [job],
+            jobs,
             key="",
-            wait=wait,
+            wait=mode.wait,
             timeout="",
-            dry_run=False,
+            dry_run=mode.test_only,
             output=Format.table,
-            words="Submitted batch job ",
+            words="" if mode.parsable else "Submitted batch job ",
         )
 
 
-def split(words: list[str]) -> tuple[list[str], str, list[str], str, bool]:
-    """(options, script, its arguments, --wrap's text, --wait): options end at the script."""
+class Mode(NamedTuple):
+    """What sbatch itself is told to do, rather than the job."""
+
+    wrap: str = ""
+    wait: bool = False
+    parsable: bool = False
+    test_only: bool = False
+
+
+def split(words: list[str]) -> tuple[list[str], str, list[str], Mode]:
+    """(the job's options, script, its arguments, what sbatch itself shall do): options end at the script."""
     own: list[str] = []
-    wrap, wait = "", False
+    mode = Mode()
     rest = list(words)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--wrap" and rest:
-            wrap = rest.pop(0)
+            mode = mode._replace(wrap=rest.pop(0))
         elif word.startswith("--wrap="):
-            wrap = word.partition("=")[2]
+            mode = mode._replace(wrap=word.partition("=")[2])
         elif word in ("--wait", "-W"):
-            wait = True
+            mode = mode._replace(wait=True)
         elif word == "--parsable":
-            continue
+            mode = mode._replace(parsable=True)
+        elif word == "--test-only":
+            mode = mode._replace(test_only=True)
         else:
             own.append(word)
             if sbatch.wants_value(word) and rest:
                 own.append(rest.pop(0))
-    if wrap and rest:
+    if mode.wrap and rest:
         raise Refused(f'expected either --wrap or a script, found both ("{rest[0]}")')
-    return own, rest[0] if rest else "", rest[1:], wrap, wait
+    return own, rest[0] if rest else "", rest[1:], mode
