@@ -6,25 +6,33 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from fairlead import render
 from fairlead.client import Client
 from fairlead.commands.options import Output
-from fairlead.errors import FairleadError, NotFound, Refused
+from fairlead.errors import Conflict, FairleadError, NotFound, Refused, Unreachable, WaitTimedOut
 from fairlead.render import Format
 from fairlead.stack import lock, state
 from fairlead.stack.local import READY_S, Options, Stack, end_leftovers
 from fairlead.stack.processes import end_pid
 from fairlead_schemas.api import Job
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.lifecycle import END_STATES, STATES
 
 RUNTIMES = ("process", "docker", "hollow")
 #: A stack stops its groups one after the other; each may take as long as `processes.STOP_S`.
 DOWN_S = 60.0
 JOBS_END_S = 60.0
+#: Jobs cancelled at a time, and the pause between two looks at what is left.
+CANCELS_AT_ONCE = 16
+LOOK_S = 0.2
+OPEN_STATES = ",".join(state for state in STATES if state not in END_STATES)
+IDS_SHOWN = 10
 
 Data = Annotated[
     Path | None,
@@ -150,10 +158,10 @@ def _up_detached(options: Options) -> None:
 
 def down(
     data: Data = None,
-    jobs: Annotated[bool, typer.Option("--jobs", help="End running jobs, too.")] = False,
+    jobs: Annotated[bool, typer.Option("--jobs", help="End every job, too, running or waiting.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Stop the cluster on this machine. Running jobs go on, unless --jobs; the data stays.
+    """Stop the cluster on this machine. Running jobs go on and waiting ones wait, unless --jobs; the data stays.
 
     fairlead down
 
@@ -163,10 +171,10 @@ def down(
     there = state.load(folder)
     if there is None:
         raise NotFound(f"no stack runs on {folder}", hint="fairlead up")
-    running = _running(there.url)
+    running, ending = _running(there.url), _Ending()
     if jobs and running is not None:
-        _end_jobs(there.url, running)
-        running = []
+        ending = _end_jobs(there.url)
+        running = ending.left and [job for job in ending.left if job.nodes]
     if not state.lives(there.supervisor):
         with lock.held(folder, "fairlead down"):
             ended = end_leftovers(folder)
@@ -180,15 +188,16 @@ def down(
     document = {"data": str(folder), "stopped": True, "jobs_left_running": [job.id for job in running or []]}
     if output in (Format.json, Format.yaml):
         render.write(render.document(document, output))
-        return
-    say("down", message)
-    if running is None:
-        say("jobs", "the gateway did not answer; what runs was left alone")
-    elif running:
-        say(
-            "jobs",
-            f"{len(running)} still running, left alone: {', '.join(job.id for job in running[:10])}; `fairlead up` takes them up again",
-        )
+    else:
+        if ending.ended:
+            say("jobs", f"{ending.ended} ended")
+        say("down", message)
+        if running is None:
+            say("jobs", "the gateway did not answer; what runs was left alone")
+        elif running:
+            say("jobs", f"{len(running)} still running, left alone: {_ids(running)}; `fairlead up` takes them up again")
+    if ending.left:
+        raise WaitTimedOut(f"jobs that did not end: {_ids(ending.left)}", hint=ending.why)
 
 
 def _running(url: str) -> list[Job] | None:
@@ -202,14 +211,55 @@ def _running(url: str) -> list[Job] | None:
         return None
 
 
-def _end_jobs(url: str, running: list[Job]) -> None:
-    """Cancel by the front door, so that the log says what became of them."""
-    with Client(url) as client:
-        for job in running:
+def _ids(jobs: list[Job]) -> str:
+    more = ", …" if len(jobs) > IDS_SHOWN else ""
+    return ", ".join(job.id for job in jobs[:IDS_SHOWN]) + more
+
+
+class _Ending(NamedTuple):
+    """What became of the jobs that `--jobs` was to end; `left` is None where the gateway answered no more."""
+
+    ended: int = 0
+    left: list[Job] | None = []
+    why: str = ""
+
+
+def _end_jobs(url: str) -> _Ending:
+    """Cancel every job by the front door, so that the log says what became of them.
+
+    Those that wait go first, or the GPUs that come free would start them; and it looks again until
+    nothing is left, for what was submitted meanwhile.
+    """
+    deadline = time.monotonic() + JOBS_END_S
+    seen: set[str] = set()
+    refused: dict[str, str] = {}
+    left: list[Job] | None = None
+
+    with Client(url) as client, ThreadPoolExecutor(CANCELS_AT_ONCE) as pool:
+
+        def cancel(job: Job) -> None:
+            if time.monotonic() >= deadline:
+                return
             try:
                 client.cancel(job.id)
+            except (Conflict, Unreachable):
+                pass  # it ends already, or the next look tells
             except FairleadError as error:
-                render.note(f"{job.id}: {error}")
-        client.wait([job.id for job in running], timeout_s=JOBS_END_S)
-    if running:
-        say("jobs", f"{len(running)} ended")
+                refused[job.id] = str(error)
+
+        while True:
+            try:
+                left = client.jobs(state=OPEN_STATES).items
+            except Unreachable:
+                left = None
+            found = {job.id for job in left or []}
+            # An array is one job: it takes its elements along.
+            jobs = [job for job in left or [] if array_of(job.id) not in found]
+            seen.update(job.id for job in jobs)
+            going = [job for job in jobs if job.id not in refused]
+            if (left is not None and not going) or time.monotonic() >= deadline:
+                why = next(iter(refused.values()), f"waited {JOBS_END_S:g} s for them")
+                return _Ending(len(seen - found), left, why)
+            waiting = [job for job in going if job.state != "stopping"]
+            list(pool.map(cancel, sorted(waiting, key=lambda job: bool(job.nodes))))
+            time.sleep(LOOK_S)
