@@ -1,6 +1,7 @@
 """The local stack without a server: what would be started, what is kept running, what counts as running."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from fairlead.errors import FairleadError
 from fairlead.stack import nats_server, state
 from fairlead.stack.local import Options, plan
 from fairlead.stack.processes import Spec, Supervisor
+from tests.cli.conftest import Run
 
 STARTED_S = 10.0
 
@@ -158,3 +160,33 @@ def test_the_configuration_keeps_its_token_to_itself(tmp_path: Path) -> None:
     assert "sync_interval: always" in text
     assert token in text
     assert [path.stat().st_mode & 0o777 for path in (config, config.with_name("token"))] == [0o600, 0o600]
+
+
+def test_a_detached_up_that_fails_says_it_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress on stdout; the error with its own hint and exit code on stderr, as without --detach."""
+    monkeypatch.setenv("NATS_URL", "nats://t@127.0.0.1:1")
+    ran = run("up", "--detach", "--port", "0", "--data", str(tmp_path))
+    assert ran.code == 6
+    assert ran.out == "note      NATS_URL is set: using 127.0.0.1:1\n"
+    error, hint = ran.err.splitlines()
+    assert error.startswith("error: NATS_URL is set: using 127.0.0.1:1, and it cannot be reached")
+    assert hint == f"hint: {nats_server.EXTERNAL_HINT}"
+
+
+def test_a_detached_up_that_dies_without_a_word_points_to_its_logs(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exit code and where to look, instead of silence."""
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    ran = run("up", "--detach", "--port", "0", "--data", str(tmp_path))
+    assert ran == (1, "", f"error: it ended with code 1\nhint: see {tmp_path / 'logs'}\n")
+
+
+def test_an_unknown_profile_is_refused_at_once(run: Run, tmp_path: Path) -> None:
+    """Its agents would die again and again until the wait for them ends; the known names are said instead."""
+    ran = run("up", "--profile", "bogus", "--data", str(tmp_path / "data"))
+    assert ran.code == 2
+    assert ran.err.startswith("error: --profile: expected one of ")
+    assert "dgx-a100" in ran.err
+    assert ran.err.endswith('found "bogus"\n')
+    assert not (tmp_path / "data").exists()

@@ -60,8 +60,12 @@ def up(
 
     fairlead up --runtime hollow --nodes 500
     """
+    from fairlead_agent.devices.simulated import profiles  # an agent's, so not loaded by every command line
+
     if runtime not in RUNTIMES:
         raise Refused(f'--runtime: expected one of {", ".join(RUNTIMES)}, found "{runtime}"')
+    if profile not in profiles():
+        raise Refused(f'--profile: expected one of {", ".join(sorted(profiles()))}, found "{profile}"')
     options = Options((data or state.default_data()).absolute(), nodes, profile, runtime, port)
     if detach:
         _up_detached(options)
@@ -140,13 +144,11 @@ def _up_detached(options: Options) -> None:
         code = child.poll()
         text = path.read_text(errors="replace")
         complete = text[: text.rfind("\n") + 1]
-        render.write(complete[shown:]) if code is None else None
-        shown = len(complete)
+        progress, failure = _parted(complete)
+        render.write(progress[shown:])
+        shown = len(progress)
         if code is not None:
-            raise FairleadError(
-                text.strip().removeprefix("error: ") or f"it ended with code {code}",
-                hint="" if "\nhint: " in text else f"see {logs}",
-            )
+            raise _ended(code, failure, logs)
         there = state.load(options.data)
         if there is not None and there.ready and there.supervisor.pid == child.pid and "\nnext" in complete:
             return
@@ -154,6 +156,20 @@ def _up_detached(options: Options) -> None:
             child.terminate()
             raise FairleadError("it did not become ready in time", hint=f"see {logs}")
         time.sleep(0.05)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """What `up` printed on its way, and the error that it ended with, if it did."""
+    at = 0 if text.startswith("error: ") else text.find("\nerror: ") + 1
+    return (text[:at], text[at:]) if text.startswith("error: ", at) else (text, "")
+
+
+def _ended(code: int, failure: str, logs: Path) -> FairleadError:
+    """The error of the `up` that ended, as if it had happened here: its words, its hint, its exit code."""
+    words, _, hint = failure.strip().removeprefix("error: ").partition("\nhint: ")
+    error = FairleadError(words or f"it ended with code {code}", hint=hint or f"see {logs}")
+    error.exit_code = max(code, 1)  # below 0: by a signal
+    return error
 
 
 def down(
