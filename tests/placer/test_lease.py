@@ -1,6 +1,11 @@
 """The watch over silence."""
 
-from fairlead_placer.lease import SECOND_NS, LeaseWatch
+import pytest
+
+from fairlead_agent import reconcile, settings
+from fairlead_bus.settings import BadSetting
+from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
+from fairlead_placer.sources import FENCE_GRACE_S, FENCE_S, lease_from
 
 LEASE = 120 * SECOND_NS
 
@@ -76,3 +81,27 @@ def test_many_losses_come_in_portions() -> None:
     pass_time(made, 1110)
     assert len(made.silent(1120 * SECOND_NS)) == 64
     assert len(made.silent(1120 * SECOND_NS)) == 36
+
+
+@pytest.mark.parametrize("found", ["5", "-1", "0", "soon", "60", "99.9"])
+def test_a_lease_that_ends_before_the_agents_fence_is_refused(found: str) -> None:
+    """Its node would still run what another is given."""
+    with pytest.raises(BadSetting, match=f'^FAIRLEAD_NODE_LEASE_S: expected .*seconds .*, found "{found}"$'):
+        lease_from({"FAIRLEAD_NODE_LEASE_S": found})
+
+
+def test_the_least_lease_follows_the_fence() -> None:
+    """Shorter together, or longer; the message says of what the bound is made."""
+    assert lease_from({}) == DEFAULT_LEASE_NS
+    assert lease_from({"FAIRLEAD_NODE_LEASE_S": "100"}) == 100 * SECOND_NS
+    assert lease_from({"FAIRLEAD_NODE_LEASE_S": "45", "FAIRLEAD_SELF_FENCE_S": "5"}) == 45 * SECOND_NS
+    with pytest.raises(BadSetting, match=r"at least 340 seconds \(.* fence after 300, grace of 30, 10 for the kill"):
+        lease_from({"FAIRLEAD_SELF_FENCE_S": "300"})
+    with pytest.raises(BadSetting, match="FAIRLEAD_SELF_FENCE_S: expected seconds"):
+        lease_from({"FAIRLEAD_SELF_FENCE_S": "never"})
+
+
+def test_the_fence_is_the_agents() -> None:
+    """The placer cannot import the agent, so its numbers stand in both."""
+    assert settings.from_environment({"FAIRLEAD_NODE": "n1"}).fence_ns == FENCE_S * SECOND_NS
+    assert reconcile.FENCE_GRACE_NS == FENCE_GRACE_S * SECOND_NS

@@ -7,17 +7,17 @@ from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.sources import ReportSource, lease_from_environment
+from fairlead_placer.sources import ReportSource, lease_from
 
 
 async def build(bus: Bus) -> Service[PlacerCore]:
-    """The service on this bus, ready to `run`."""
+    """The service on this bus, ready to `run`. Raises BadSetting."""
     actor = Actor(bus)
     return Service(
         bus,
         PlacerCore,
         writer=PlacerCore.writer,
-        sources=[CommandSource("placer"), ReportSource(actor, lease_from_environment())],
+        sources=[CommandSource("placer"), ReportSource(actor, lease_from(os.environ))],
         act=actor.act,
         instance=os.environ.get("FAIRLEAD_INSTANCE", ""),
     )

@@ -4,15 +4,15 @@ A beat becomes no input: it renews a lease here and is answered at once. Only a 
 end, are the core's business.
 """
 
-import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import msgspec
 
 from fairlead_bus.core import Core, Input
 from fairlead_bus.port import Bus, Message, Subscription
+from fairlead_bus.settings import BadSetting, seconds
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
@@ -29,11 +29,28 @@ WAITING_MAX = 4096
 REFUSED_PER_INTERVAL_MAX = 20
 REFUSED_INTERVAL_NS = 10 * SECOND_NS
 BEATS_HEARD_WITHIN_NS = SECOND_NS
+#: The agents' (fairlead_agent/settings.py, reconcile.py; a test compares): silence after which they fence themselves,
+#: and the grace that their runs then get.
+FENCE_S, FENCE_GRACE_S = 60.0, 30.0
+#: For the kill itself, and for an agent that looks a little late.
+KILL_MARGIN_S = 10.0
 
 
-def lease_from_environment() -> int:
-    """FAIRLEAD_NODE_LEASE_S in ns, 120 s by default."""
-    return int(float(os.environ.get("FAIRLEAD_NODE_LEASE_S", DEFAULT_LEASE_NS / SECOND_NS)) * SECOND_NS)
+def lease_from(env: Mapping[str, str]) -> int:
+    """FAIRLEAD_NODE_LEASE_S in ns, 120 s by default. Raises BadSetting.
+
+    A node must have ended its work before another gets it, so the lease outlasts the agents' fence: 60 s, or what
+    FAIRLEAD_SELF_FENCE_S says, which must then be the same here as on the nodes.
+    """
+    lease_s = seconds(env, "FAIRLEAD_NODE_LEASE_S", DEFAULT_LEASE_NS / SECOND_NS)
+    fence_s = seconds(env, "FAIRLEAD_SELF_FENCE_S", FENCE_S)
+    least_s = fence_s + FENCE_GRACE_S + KILL_MARGIN_S
+    if lease_s < least_s:
+        raise BadSetting(
+            f"FAIRLEAD_NODE_LEASE_S: expected at least {least_s:g} seconds (an agent's fence after {fence_s:g}, grace of "
+            f'{FENCE_GRACE_S:g}, {KILL_MARGIN_S:g} for the kill; FAIRLEAD_SELF_FENCE_S is the fence), found "{lease_s:g}"'
+        )
+    return int(lease_s * SECOND_NS)
 
 
 class ReportSource:
