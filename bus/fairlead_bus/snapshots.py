@@ -30,6 +30,9 @@ class Snapshot(NamedTuple):
     sequence: int
     heads: dict[str, Head]
     state: bytes
+    #: Of one that was loaded: the turn that it was saved in. The next one is saved in the turn after the newest's, so
+    #: that what is overwritten is never the newest, however often a process starts anew.
+    turn: int = 0
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,13 +64,13 @@ async def load_all(bus: Bus, name: str, *, created: str, schema: str) -> list[Sn
     found: list[Snapshot] = []
     for turn in range(KEPT):
         data = await bus.get_object(subjects.SNAPSHOT, f"{name}-{turn}")
-        snapshot = _verified(data, created, schema) if data else None
+        snapshot = _verified(data, turn, created, schema) if data else None
         if snapshot is not None:
             found.append(snapshot)
     return sorted(found, key=lambda snapshot: snapshot.sequence, reverse=True)
 
 
-def _verified(data: bytes, created: str, schema: str) -> Snapshot | None:
+def _verified(data: bytes, turn: int, created: str, schema: str) -> Snapshot | None:
     head, _, state = data.partition(b"\n")
     try:
         header = msgspec.json.decode(head, type=_Header)
@@ -77,7 +80,7 @@ def _verified(data: bytes, created: str, schema: str) -> Snapshot | None:
         return None
     if hashlib.sha256(state).hexdigest() != header.sha256:
         return None
-    return Snapshot(header.sequence, header.heads, state)
+    return Snapshot(header.sequence, header.heads, state, turn)
 
 
 class Keeper:
@@ -99,6 +102,7 @@ class Keeper:
         """What there is for the log that was `created` so, newest first. Raises Unavailable."""
         self._created = created
         found = await load_all(self._bus, self._name, created=created, schema=self._schema)
+        self._turn = found[0].turn if found else 0
         self._due = asyncio.get_running_loop().time() + self._age_s
         return found
 
