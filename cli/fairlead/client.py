@@ -20,7 +20,7 @@ import httpx
 import httpx_sse
 import msgspec
 
-from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, from_problem
+from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, from_problem, hint_for
 from fairlead_schemas.api import Job, Node, Page, Problem, Queue, SubmitResult
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.ids import TOKEN_CHARS_MAX, is_token
@@ -86,7 +86,10 @@ class Client:
         answer = self._post("/v1/jobs", job, key=key)
         result = _decode(answer.content, SubmitResult)
         if result.state == "rejected":
-            raise Refused(result.reason.message if result.reason else "the job was refused")
+            code, message = (
+                (result.reason.code, result.reason.message) if result.reason else ("", "the job was refused")
+            )
+            raise Refused(message, hint=hint_for(code))
         return result
 
     def submit_many(self, jobs: Sequence[JobFile], *, key: str = "") -> list[SubmitResult]:

@@ -60,6 +60,17 @@ _BY_STATUS: dict[int, type[FairleadError]] = {
 }  # fmt: skip
 
 
+#: What to type next, by the code of a refusal that the gateway gives no hint for.
+_HINTS = {
+    "unknown_queue": "`fairlead queues` lists them; `fairlead queues apply -f queues.yaml` creates one, from a file such as {path: research/vision, gpuQuota: 16}",
+}
+
+
+def hint_for(code: str) -> str:
+    """What helps against a refusal of this code; empty where its words say it all."""
+    return _HINTS.get(code, "")
+
+
 def from_problem(problem: Problem) -> FairleadError:
     """The error of an API answer; its message names every field that the API named."""
     lines = [problem.detail or problem.title]
@@ -68,4 +79,5 @@ def from_problem(problem: Problem) -> FairleadError:
         if message not in lines[0]:
             lines.append(f"  {field}: {message}" if field else f"  {message}")
     kind = _BY_STATUS.get(problem.status, FairleadError)
-    return kind("\n".join(lines), hint=problem.hint, problem=problem)
+    hint = problem.hint or hint_for(problem.type.rpartition(":")[2])
+    return kind("\n".join(lines), hint=hint, problem=problem)

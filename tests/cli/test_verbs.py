@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import yaml
 
+from fairlead.errors import hint_for
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, problem
 
@@ -132,6 +133,34 @@ def test_field_errors_are_named(gateway: GatewayStub, run: Run) -> None:
     errors = [{"field": "nodes", "message": "expected 1 to 4096"}, {"field": "name", "message": "too long"}]
     gateway.answers[("POST", "/v1/jobs")] = problem(422, "nodes: expected 1 to 4096", errors=errors)
     assert run("submit", "--", "true").err == "error: nodes: expected 1 to 4096\n  name: too long\n"
+
+
+def test_an_unknown_queue_is_refused_with_how_to_create_it(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """A fresh cluster has one queue; the words to type stand beside the refusal, of one job as of several."""
+    gateway.answers[("POST", "/v1/jobs")] = problem(422, 'no queue "x"', type="urn:fairlead:problem:unknown_queue")
+    ran = run("submit", "--queue", "x", "--", "true")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, 'error: no queue "x"')
+    assert "hint: `fairlead queues` lists them; `fairlead queues apply -f queues.yaml` creates one" in ran.err
+    (tmp_path / "two.yaml").write_text("command: [a]\n---\ncommand: [b]\nqueue: x\n")
+    reason = {"code": "unknown_queue", "message": 'no queue "x"'}
+    gateway.on("POST", "/v1/jobs", [SUBMITTED, {"state": "rejected", "sequence": 41, "reason": reason}])
+    assert run("submit", "-f", str(tmp_path / "two.yaml")).err == ran.err
+
+
+def test_the_queue_file_that_the_hint_and_the_readme_show_is_one(
+    gateway: GatewayStub, run: Run, tmp_path: Path
+) -> None:
+    """What people copy from there works, and the job file beside it names that queue."""
+    line = "{path: research/vision, gpuQuota: 16}"
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert (line in readme, line in hint_for("unknown_queue"), "queue: research/vision" in readme) == (True, True, True)
+    (tmp_path / "queues.yaml").write_text(line)
+    gateway.on("PUT", "/v1/queues/research/vision", {})
+    gateway.on("GET", "/v1/queues", page())
+    assert (run("queues", "apply", "-f", str(tmp_path / "queues.yaml")).code, gateway.bodies()) == (
+        0,
+        [{"gpuQuota": 16}],
+    )
 
 
 def test_json_errors_are_the_apis_own(gateway: GatewayStub, run: Run) -> None:

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 from fairlead import gpu_words, jobfile, render
 from fairlead.client import Client
 from fairlead.commands.options import Output, Timeout, connect
-from fairlead.errors import Refused, Unreachable
+from fairlead.errors import Refused, Unreachable, hint_for
 from fairlead.render import Format
 from fairlead_schemas import quantities
 from fairlead_schemas.api import Job, SubmitResult
@@ -128,7 +128,9 @@ def send(
     refused = [result for result in results if result.state == "rejected"]
     show(results, output, words)
     if refused:
-        raise Refused("\n".join(r.reason.message for r in refused if r.reason))
+        reasons = [result.reason for result in refused if result.reason]
+        hint = next((hint for reason in reasons if (hint := hint_for(reason.code))), "")
+        raise Refused("\n".join(reason.message for reason in reasons), hint=hint)
     if wait:
         ids = [result.id for result in results if result.id]
         if len(ids) < len(results):
