@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from fairlead.render import Column
-from fairlead_schemas.api import Job, Node, Queue
+from fairlead_schemas.api import Job, Node
 from fairlead_schemas.quantities import SECOND_NS, format_duration, format_memory, format_milli
 
 #: Slurm's two-letter states by ours.
@@ -144,8 +144,3 @@ def slurm_node_state(node: Node) -> str:
     if node.gpus_free == node.gpus and not node.jobs:
         return "idle"
     return "alloc" if node.gpus and not node.gpus_free else "mix"
-
-
-def queue_name(queue: Queue) -> str:
-    """What `-o name` prints for a queue."""
-    return queue.path

@@ -29,8 +29,6 @@ if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every c
 
 app = typer.Typer(help="Check or export the log.", no_args_is_help=True)
 
-LOG_FILE = "log.jsonl"
-
 Data = Annotated[
     Path | None,
     typer.Option(
@@ -93,6 +91,8 @@ def _bus_alone(data: Path) -> Iterator[str]:
 
 def is_export(data: Path) -> bool:
     """True for a directory that `audit export` wrote."""
+    from fairlead_replay.export import LOG_FILE
+
     return (data / LOG_FILE).exists()
 
 
