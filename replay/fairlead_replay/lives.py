@@ -153,9 +153,9 @@ class Lives:
 
     def _rank(self, job: str, number: int, rank: int, what: str) -> None:
         attempt = self._current(job, number)
-        bit, seen = 1 << rank, int(getattr(attempt, what))
-        if not bit & attempt.ranks:
+        if not 0 <= rank < attempt.ranks.bit_length():  # a forged rank may be any number
             raise IllegalMove(f"job {job}: attempt {number} has no rank {rank}")
+        bit, seen = 1 << rank, int(getattr(attempt, what))
         if bit & seen:
             raise IllegalMove(f"job {job}: rank {rank} of attempt {number} {what} twice")
         setattr(attempt, what, seen | bit)

@@ -34,6 +34,10 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
         ("fairlead_placer.act", "fairlead_placer.sources"),
         "the simulator runs the real shells on the in-memory bus, in virtual time",
     ),
+    "fairlead.commands.stack": (
+        ("fairlead_agent.devices.simulated",),
+        "`up` refuses a machine that cannot be played before it starts anything",
+    ),
 }
 
 #: What of the bus a core may import: types, no I/O.
