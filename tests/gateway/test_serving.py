@@ -9,11 +9,13 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from fairlead_bus import snapshots
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.settings import BadSetting
 from fairlead_gateway import submissions
 from fairlead_gateway.service import EXIT_DAMAGED, EXIT_OK, Settings, build
 from fairlead_gateway.submissions import Translator
+from fairlead_gateway.views.fold import SHAPE
 from fairlead_schemas import subjects
 from fairlead_schemas.jobspec import JobSpec, decode_job, resolve
 from tests.gateway.world import World, gpus, until
@@ -114,6 +116,21 @@ async def test_metrics_fall_to_zero_again() -> None:
         await world.http.post(f"/v1/jobs/{job}:cancel")
         await world.in_state(job, "cancelled")
         assert f'fairlead_jobs{{state="{waits}"}} 0.0' in (await world.http.get("/metrics")).text
+
+
+async def test_two_snapshots_are_kept_over_restarts() -> None:
+    """Each gateway's snapshot goes into the slot that does not hold the newest one."""
+    async with World() as world:
+        for _ in range(2):
+            await world.submit()
+            await world.gateway.folding.save()
+            await world.stop_gateway()
+            await world.start_gateway()
+            await until(lambda: world.gateway.folding.caught_up)
+        found = await snapshots.load_all(
+            world.bus, "gateway", created=(await world.bus.state(subjects.LOG)).created, schema=f"views-{SHAPE}"
+        )
+        assert len(found) == 2 and found[0].sequence > found[1].sequence
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ class Folding:
         self.caught_up = not state.last
         if found is None:
             return
+        self._turn = found.turn  # the next one goes into the other slot
         if found.sequence > state.last:
             raise LogDamaged(state.last, f"log went backwards: a snapshot stands at {found.sequence}")
         views = Views.restore(found.state)

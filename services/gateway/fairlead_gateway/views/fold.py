@@ -17,7 +17,7 @@ from fairlead_schemas.commit import Commit
 from fairlead_schemas.events import Event
 
 #: Raised whenever rows change their shape: an older snapshot is then ignored and the log folded from its start.
-SHAPE = 1
+SHAPE = 2
 
 Handler = Callable[[Any, int, int], None]
 
