@@ -234,7 +234,7 @@ class NatsBus:
         try:
             await (await self._store(store)).put(name, data)
         except (nats.errors.Error, OSError) as error:
-            raise Unavailable(f"object {store}/{name} not stored: {error or type(error).__name__}") from error
+            raise Unavailable(f"object {store}/{name} not stored: {str(error) or type(error).__name__}") from error
 
     async def get_object(self, store: str, name: str) -> bytes | None:
         try:
@@ -244,7 +244,7 @@ class NatsBus:
         except (nats.js.errors.BadObjectMetaError, nats.js.errors.DigestMismatchError):
             return None
         except (nats.errors.Error, OSError) as error:
-            raise Unavailable(f"object {store}/{name}: {error or type(error).__name__}") from error
+            raise Unavailable(f"object {store}/{name}: {str(error) or type(error).__name__}") from error
 
     # -- connection
 
@@ -255,7 +255,7 @@ class NatsBus:
         try:
             await self.link.client.flush(timeout=int(ANSWER_S))
         except (nats.errors.Error, OSError) as error:
-            raise Unavailable(f"cannot flush: {error or type(error).__name__}") from error
+            raise Unavailable(f"cannot flush: {str(error) or type(error).__name__}") from error
 
     async def close(self) -> None:
         for task in list(self._tasks):

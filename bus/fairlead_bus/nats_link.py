@@ -51,7 +51,9 @@ class Link:
         try:
             await asyncio.wait_for(self._connect(), CONNECT_S)
         except (TimeoutError, nats.errors.Error, OSError) as error:
-            raise Unavailable(f"no NATS server answers at {self._shown()}: {error or type(error).__name__}") from error
+            raise Unavailable(
+                f"no NATS server answers at {self._shown()}: {str(error) or type(error).__name__}"
+            ) from error
         self._inbox = self.client.new_inbox()
         await self.subscribe(f"{self._inbox}.*", self._answered)
         await self.client.flush()

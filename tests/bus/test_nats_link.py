@@ -1,0 +1,43 @@
+"""What the connection says when it fails: errors without words of their own are told by their name."""
+
+import asyncio
+from typing import Any
+
+import nats.errors
+import pytest
+
+from fairlead_bus import nats_link
+from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats_link import Link
+from fairlead_bus.port import Unavailable
+
+
+async def test_a_server_that_says_nothing_is_told_from_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timeout has no text; the line would end with a colon."""
+    monkeypatch.setattr(nats_link, "CONNECT_S", 0.2)
+    silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    try:
+        with pytest.raises(Unavailable, match=rf"^no NATS server answers at 127\.0\.0\.1:{port}: TimeoutError$"):
+            await Link(f"nats://secret@127.0.0.1:{port}", "test").open()
+    finally:
+        silent.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(OSError(), "OSError"), (OSError("no route"), "no route"), (nats.errors.Error(), "Error")]
+)
+async def test_what_fails_is_told_in_words_or_by_name(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    """Objects and flushes alike."""
+
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    bus = NatsBus(Link("nats://127.0.0.1:1", "test"))
+    monkeypatch.setattr(bus, "_store", fail)
+    monkeypatch.setattr(bus.link.client, "flush", fail)
+    for work in (bus.put_object("S", "a", b""), bus.get_object("S", "a"), bus.flush()):
+        with pytest.raises(Unavailable, match=f": {told}$"):
+            await work
