@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
+import structlog
 
 from fairlead_bus.port import Bus, LogDamaged, OutcomeUnknown, StaleWriter, Stored, Tail, Unavailable
 from fairlead_schemas import subjects
@@ -23,6 +24,8 @@ from fairlead_schemas.commit import (
 
 #: Pause before asking a server again that did not answer.
 RETRY_S = 0.2
+
+log = structlog.get_logger()
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -156,19 +159,29 @@ class FencedWriter:
 
         A timed-out append is unknown, not failed: it is settled by reading back. Raises StaleWriter when
         another writer has written (step down), StreamFull and TooLarge (nothing stored). Waits out a server
-        that is away.
+        that is away, or that refuses for other reasons; each of these is logged once, and so is the end of it.
         """
+        refused = ""
         while True:
             try:
-                return await self.bus.append(subjects.LOG, self.subject, payload, expected=expected)
+                sequence = await self.bus.append(subjects.LOG, self.subject, payload, expected=expected)
             except (OutcomeUnknown, StaleWriter) as error:
                 settled = await self._read_back(payload, expected)
                 if settled is not None:
+                    log.info("append found stored", subject=self.subject, sequence=settled, reason=str(error))
                     return settled
                 if isinstance(error, StaleWriter):
                     raise LogDamaged(expected, "the server's last sequence for the writer is below its own") from error
+                if str(error) != refused:
+                    refused = str(error)
+                    log.warning("append not stored, trying again", subject=self.subject, reason=refused)
             except Unavailable:
-                await asyncio.sleep(RETRY_S)
+                pass
+            else:
+                if refused:
+                    log.info("append stored after all", subject=self.subject, sequence=sequence)
+                return sequence
+            await asyncio.sleep(RETRY_S)
 
     async def _read_back(self, payload: bytes, expected: int) -> int | None:
         """The sequence if our commit is there, None if it is absent. Raises StaleWriter if another's is."""

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
-from fairlead_bus.log import FencedWriter, LogReader
+from fairlead_bus.log import RETRY_S, FencedWriter, LogReader
+from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, LogDamaged, StaleWriter
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_commit
@@ -124,6 +126,36 @@ async def test_writer_steps_down_when_another_has_written(world: World):
     with pytest.raises(StaleWriter):
         await asyncio.wait_for(FencedWriter(bus, "queue").append(mine, 1), 10)
     assert (await bus.state(subjects.LOG)).last == 2
+
+
+async def test_writer_waits_out_a_lasting_refusal_and_says_so_once(monkeypatch: pytest.MonkeyPatch):
+    """A server that cannot store is asked again in peace, not in a tight loop; one line when it begins, one at its end."""
+    hub, slept = MemoryHub(), list[float]()
+
+    async def sleep(delay_s: float) -> None:
+        slept.append(delay_s)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    for _ in range(5):
+        hub.lose_next_answer(stored=False)
+    with capture_logs() as lines:
+        assert await FencedWriter(hub.connect(), "queue").append(chain(1)[0], 0) == 1
+    assert slept.count(RETRY_S) == 5
+    assert [(line["log_level"], line["event"]) for line in lines] == [
+        ("warning", "append not stored, trying again"),
+        ("info", "append stored after all"),
+    ]
+
+
+async def test_writer_says_that_an_unknown_outcome_was_stored():
+    """One line with where it stands; nothing is appended twice."""
+    hub = MemoryHub()
+    hub.lose_next_answer(stored=True)
+    bus = hub.connect()
+    with capture_logs() as lines:
+        assert await FencedWriter(bus, "queue").append(chain(1)[0], 0) == 1
+    assert [(line["event"], line["sequence"]) for line in lines] == [("append found stored", 1)]
+    assert (await bus.state(subjects.LOG)).last == 1
 
 
 async def test_server_restart_amid_appends_loses_and_doubles_nothing(world: World):
