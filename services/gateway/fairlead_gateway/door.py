@@ -77,22 +77,18 @@ class Door:
         except Gone:
             return
         except Refused as refused:
-            status, body = refused.status, refused.body(request_id)
-            headers = refused.headers(request_id, self._views.sequence)
+            await self._refuse(refused, send, request_id)
+            return
         except Exception:
             log.exception("request failed", path=scope["path"], request=request_id)
-            refused = Refused(500, "internal", "the gateway failed on this request; its log names the request id")
-            status, body = 500, refused.body(request_id)
-            headers = refused.headers(request_id, self._views.sequence)
-        headers.append((b"content-length", b"%d" % len(body)))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            told = "the gateway failed on this request; its log names the request id"
+            await self._refuse(Refused(500, "internal", told), send, request_id)
+            return
+        await _send_whole(send, status, headers, body)
 
     async def _refuse(self, refused: Refused, send: Send, request_id: str) -> None:
-        body = refused.body(request_id)
-        headers = [*refused.headers(request_id, self._views.sequence), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        headers = refused.headers(request_id, self._views.sequence)
+        await _send_whole(send, refused.status, headers, refused.body(request_id))
 
     def _stamped(self, send: Send, request_id: str) -> Send:
         async def stamp(message: MutableMapping[str, Any]) -> None:
@@ -104,6 +100,12 @@ class Door:
             await send(message)
 
         return stamp
+
+
+async def _send_whole(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _is_foreign(headers: "list[tuple[bytes, bytes]]") -> bool:

@@ -85,7 +85,7 @@ class Telemetry:
 
 
 async def build(bus: Bus) -> Telemetry:
-    """The service with its settings from the environment (README.md lists them). Raises BadSetting."""
+    """The service with its settings from the environment (docs/settings.md). Raises BadSetting."""
     return Telemetry(
         bus,
         Path(os.environ.get("FAIRLEAD_DATA", ".fairlead")) / "telemetry",
