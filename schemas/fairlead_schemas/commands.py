@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import msgspec
 
 from fairlead_schemas.decoding import decode
-from fairlead_schemas.events import JobKind
+from fairlead_schemas.events import Dependency, JobKind
+from fairlead_schemas.queues import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.resources import Request
 
 #: A message of commands stays within both, so that what it leads to fits one commit.
@@ -47,6 +48,10 @@ class SubmitJob(CommandBase, tag=True, frozen=True, kw_only=True):
     total_ns: int = 0
     grace_ns: int = 0
     start_at_ns: int = 0
+    deadline_ns: int = 0
+    slice_ns: int = 0
+    after: tuple[Dependency, ...] = ()
+    array_limit: int = 0
     #: Idempotency key, bound to its user ("" for none), and the digest of what was sent under it.
     key: str = ""
     digest: str = ""
@@ -70,11 +75,23 @@ class ReleaseJob(CommandBase, tag=True, frozen=True, kw_only=True):
     job: str
 
 
-class ConfigureQueue(CommandBase, tag=True, frozen=True, kw_only=True):
-    """Create a queue or replace its settings."""
+class ApplyQueues(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Create these queues and pools or replace their settings, and remove others: all of it, or nothing."""
 
-    path: str
-    gpu_quota_milli: int | None = None
+    pools: tuple[PoolEntry, ...] = ()
+    queues: tuple[QueueEntry, ...] = ()
+    remove: tuple[QueueRemoval, ...] = ()
+    #: Remove every queue and pool that is not named here.
+    prune: bool = False
+    #: Ask running jobs to yield where a queue now holds more than its maximum.
+    reclaim: bool = False
+
+
+class MoveJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Put a waiting job into another queue."""
+
+    job: str
+    queue: str
 
 
 class CordonNode(CommandBase, tag=True, frozen=True, kw_only=True):
@@ -98,7 +115,7 @@ class DrainNode(CommandBase, tag=True, frozen=True, kw_only=True):
     deadline_ns: int = 0
 
 
-QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | ConfigureQueue
+QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQueues
 PlacerCommand = CordonNode | UncordonNode | DrainNode
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Inventory, Request
 
 JobKind = Literal["batch", "session", "service"]
@@ -25,8 +26,28 @@ RunOutcome = Literal[
 ]
 StopReason = Literal["cancelled", "time_limit"]
 RecallReason = Literal["hold", "quota"]
-RequeueReason = Literal["retry", "node_lost", "node_rebooted", "drained", "start_failed", "exit_unknown"]
-FailReason = Literal["exit_code", "time_limit", "start_failed", "infrastructure", "element_failed"]
+RequeueReason = Literal["retry", "node_lost", "node_rebooted", "drained", "preempted", "start_failed", "exit_unknown"]
+FailReason = Literal["exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency"]
+
+#: Why the queue does not offer a job now.
+DeferReason = Literal[
+    "maximum",  # a queue above it (or its own) would hold more than its maximum
+    "user_limit",  # its user would hold more than the queue grants one user
+    "reserved",  # the rest of the capacity is kept for the guarantee of a queue that does not lend it
+    "claimed",  # what is free is kept for a job that has waited longer
+    "budget",  # a budget above it is spent
+    "array_limit",  # as many elements of the array run as may at once
+    "turn",  # others go first, and the placer has as many offers as it looks ahead over
+]
+#: By which rule a run may be asked to yield.
+YieldRule = Literal[
+    "lower_priority",  # of the same queue, of lower priority
+    "over_slice",  # it has had its slice, and somebody goes before it
+    "over_guarantee",  # its queue uses what another queue is guaranteed
+    "over_share",  # its queue is above its fair share, the other below
+]
+#: When a job that waits for another may go on.
+DependencyState = Literal["succeeded", "failed", "ended"]
 
 
 #: What a field means in every event that has it and says nothing else.
@@ -62,14 +83,54 @@ class EventBase(
 # ---------------------------------------------------------------------------- written by queue
 
 
+class QueuesApplied(EventBase, tag=True, frozen=True, kw_only=True):
+    """A change of queues and pools was accepted as a whole; what it changed stands in this commit's next events."""
+
+    command: str
+    configured: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    by: str = ""
+
+
+class PoolConfigured(EventBase, tag=True, frozen=True, kw_only=True):
+    """A pool of nodes and queues has these settings from here on (the whole setting, not a change)."""
+
+    pool: str
+    settings: PoolSettings
+    by: str = ""
+
+
+class PoolRemoved(EventBase, tag=True, frozen=True, kw_only=True):
+    """A pool that no queue is in is gone."""
+
+    pool: str
+    by: str = ""
+
+
 class QueueConfigured(EventBase, tag=True, frozen=True, kw_only=True):
     """A queue exists from here on with these settings (the whole setting, not a change)."""
 
     #: Names joined by "/": "research/vision".
     path: str
-    #: Hard quota over everything offered, placed and running; None: no quota.
+    settings: QueueSettings | None = None
+    #: Of logs written before queues had settings: the maximum of "gpu".
     gpu_quota_milli: int | None = None
     by: str = ""
+
+
+class QueueRemoved(EventBase, tag=True, frozen=True, kw_only=True):
+    """A queue is gone; it was empty, or its jobs were moved before."""
+
+    path: str
+    by: str = ""
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A job waits until another has reached a state."""
+
+    job: str
+    state: DependencyState = "succeeded"
 
 
 class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
@@ -94,6 +155,14 @@ class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
     grace_ns: int = 0
     #: Not before this Unix time; 0: at once.
     start_at_ns: int = 0
+    #: Shall have ended by this Unix time; 0: none.
+    deadline_ns: int = 0
+    #: Least run time before it yields to somebody who deserves it; 0: the queue's protection alone.
+    slice_ns: int = 0
+    #: Not before these jobs have ended as they say.
+    after: tuple[Dependency, ...] = ()
+    #: Elements of an array that may be offered, placed and running at once; 0: all.
+    array_limit: int = 0
     #: Idempotency key of the submit and the digest of what was sent under it.
     key: str = ""
     digest: str = ""
@@ -110,13 +179,94 @@ class JobRejected(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class JobQueued(EventBase, tag=True, frozen=True, kw_only=True):
-    """A scheduled job's start time has come."""
+    """What a scheduled job waited for has come: its start time, or the end of other jobs."""
 
     job: str
 
 
+class JobMoved(EventBase, tag=True, frozen=True, kw_only=True):
+    """A waiting job is in another queue now."""
+
+    job: str
+    queue: str
+    by: str = ""
+
+
+class JobsAged(EventBase, tag=True, frozen=True, kw_only=True):
+    """These waiting jobs have waited so long that their priority rises by one."""
+
+    jobs: tuple[str, ...]
+
+
+class JobDeferred(EventBase, tag=True, frozen=True, kw_only=True):
+    """The queue does not offer a job now, nor others of its queue that ask for the same. Said once per reason."""
+
+    job: str
+    attempt: int
+    reason: DeferReason
+    #: Of a limit: the queue whose limit it is, and what of.
+    queue: str = ""
+    resource: str = ""
+    #: held + needed would be more than ceiling.
+    held: int = 0
+    needed: int = 0
+    ceiling: int = 0
+    #: Of "claimed": the job that it is kept for.
+    holder: str = ""
+
+
+class DeadlineMissed(EventBase, tag=True, frozen=True, kw_only=True):
+    """The job can no longer end by its deadline (waiting), or has not (running). It goes on without one."""
+
+    job: str
+    deadline_ns: int
+
+
+class ReservationRequested(EventBase, tag=True, frozen=True, kw_only=True):
+    """The first job in the order has waited for so long that what it needs shall be kept for it as it comes free."""
+
+    job: str
+    attempt: int
+    waited_ns: int
+    #: The queue under whose limit it claims; "": it needs a place.
+    queue: str = ""
+
+
+class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A run that may be asked to yield."""
+
+    job: str
+    attempt: int
+    rule: YieldRule
+    #: GPU-seconds that it would lose: since its last checkpoint, or since it started.
+    gpu_s: int = 0
+
+
+class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
+    """These may yield to a starving job, in this order; the placer asks as few of them as make room."""
+
+    job: str
+    attempt: int
+    victims: tuple[Victim, ...]
+    #: What must come free under `queue` before the job may be offered; nothing: it lacks a place only.
+    queue: str = ""
+    amounts: dict[str, int] = {}
+
+
+class BudgetReached(EventBase, tag=True, frozen=True, kw_only=True):
+    """A queue has used so much of its budget of this period."""
+
+    queue: str
+    percent: int  # 80 or 100
+    #: milli-GPU-seconds, weighted by model.
+    spent: int
+    budget: int
+    period_ns: int  # Unix time at which the period began
+
+
 class JobOffered(EventBase, tag=True, frozen=True, kw_only=True):
-    """The queue offers an attempt for placement. An array's element comes into being here."""
+    """The queue offers an attempt for placement, or gives an open offer another rank. An array's element comes
+    into being here."""
 
     job: str
     attempt: int
@@ -316,6 +466,38 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     gpu_milli_total: int = 0  # of the cluster, busy or not
 
 
+class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
+    """A run is asked to yield: notice, grace, then its end."""
+
+    job: str  # who yields
+    attempt: int
+    beneficiary: str  # who it is for
+    rule: YieldRule
+
+
+class PreemptionDeclined(EventBase, tag=True, frozen=True, kw_only=True):
+    """None of those named would make room for the job; nobody is asked to yield."""
+
+    job: str  # who asked
+    attempt: int
+    reasons: dict[str, int] = {}  # nodes, by what would still keep each from taking part
+
+
+class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
+    """These nodes take no other work until the job has its place or gives it up."""
+
+    job: str
+    attempt: int
+    nodes: tuple[str, ...]
+
+
+class ReservationEnded(EventBase, tag=True, frozen=True, kw_only=True):
+    """The nodes that were kept for a job take any work again."""
+
+    job: str
+    attempt: int
+
+
 class OfferReturned(EventBase, tag=True, frozen=True, kw_only=True):
     """A recalled or stopped offer is closed without having been placed."""
 
@@ -363,6 +545,8 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
     message: str = ""
     #: True when a drain asked for the stop.
     drained: bool = False
+    #: True when a preemption asked for the stop.
+    preempted: bool = False
     #: Nodes whose part came back on evidence with this event.
     released: tuple[str, ...] = ()
 
@@ -394,13 +578,16 @@ class NodeCommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 QueueEvent = (
-    QueueConfigured | JobSubmitted | JobRejected | JobQueued | JobOffered | JobRecalled | JobHeld | JobReleased
+    QueuesApplied | PoolConfigured | PoolRemoved | QueueConfigured | QueueRemoved | BudgetReached
+    | JobSubmitted | JobRejected | JobQueued | JobMoved | JobsAged | JobDeferred | DeadlineMissed | JobOffered
+    | JobRecalled | JobHeld | JobReleased | ReservationRequested | PreemptionRequested
     | JobStopRequested | JobRequeued | JobSucceeded | JobFailed | JobCancelled | JobsRetired | CommandRejected
     | CommandRepeated
 )  # fmt: skip
 PlacerEvent = (
     NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
-    | JobPlaced | JobUnplaceable | OfferReturned | RankStarted | RunStarted | RankEnded | RunEnded
+    | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted
+    | PreemptionDeclined | RankStarted | RunStarted | RankEnded | RunEnded
     | AllocationReleased | ReportRejected | NodeCommandRejected
 )  # fmt: skip
 Event = QueueEvent | PlacerEvent

@@ -15,8 +15,8 @@ import msgspec
 
 from fairlead_schemas import quantities
 from fairlead_schemas.commands import SubmitJob, digest_of
-from fairlead_schemas.events import JobKind
-from fairlead_schemas.ids import is_queue_path
+from fairlead_schemas.events import Dependency, DependencyState, JobKind
+from fairlead_schemas.ids import is_job_id, is_queue_path
 from fairlead_schemas.resources import Request
 
 SPEC_BYTES_MAX = 64 * 1024
@@ -26,6 +26,7 @@ ARRAY_ELEMENTS_MAX = 100_000
 RETRIES_MAX = 100
 PRIORITY_MAX = 1000
 NAME_CHARS_MAX = 128
+DEPENDENCIES_MAX = 100
 PROJECT_CHARS_MAX = 128
 #: A command repeats the selector beside the spec, and both must fit one message of commands.
 SELECTOR_BYTES_MAX = 8 * 1024
@@ -67,9 +68,11 @@ class GpuWanted(_Strict, frozen=True, kw_only=True):
 
 
 class Times(_Strict, frozen=True, kw_only=True):
-    """Durations: longest run time of an attempt, and notice between TERM and KILL."""
+    """Durations: longest run time (over all slices), least run time before it may be asked to yield, and notice
+    between TERM and KILL."""
 
     total: str | int = 0
+    slice: str | int = 0
     grace: str | int = DEFAULT_GRACE
 
 
@@ -77,6 +80,13 @@ class Retries(_Strict, frozen=True, kw_only=True):
     """How often a failed exit is tried again; losses of a node are not counted here."""
 
     max: int = 0
+
+
+class DependsOn(_Strict, frozen=True, kw_only=True):
+    """Another job, and how it must have ended."""
+
+    job: str | int
+    state: DependencyState = "succeeded"
 
 
 class JobSpec(_Strict, frozen=True, kw_only=True):
@@ -98,10 +108,14 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     time: Times = Times()
     priority: int = 50
     retries: Retries = Retries()
-    #: An element count (8 is 0-7) or a range ("1-100").
+    #: An element count (8 is 0-7) or a range ("1-100"); "1-100%5" runs five of them at once.
     array: int | str | None = None
     #: RFC 3339 time before which the job is not offered.
     startAt: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    #: RFC 3339 time by which it shall have ended: among equals the earliest that can be met goes first.
+    deadline: str = ""
+    #: Job ids (that must have succeeded), or {job: 12, state: succeeded | failed | ended}.
+    dependsOn: list[str | int | DependsOn] = []  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     labels: dict[str, str] = {}
 
 
@@ -115,7 +129,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 #: msgspec's word for "the value of some key".
 _SOME_KEY = "[...]"
-_ARRAY = re.compile(r"(\d{1,7})-(\d{1,7})\Z", re.ASCII)
+_ARRAY = re.compile(r"(?:(\d{1,7})-(\d{1,7})|(\d{1,7}))(?:%(\d{1,6}))?\Z", re.ASCII)
 
 
 def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequence[str] = ()) -> FieldError:
@@ -211,10 +225,13 @@ def resolve(spec: JobSpec, *, command_id: str, user: str, key: str = "") -> Subm
     """
     errors: list[FieldError] = []
     request = _request(spec, errors)
-    array = _array(spec.array, errors)
+    array, array_limit = _array(spec.array, errors)
     total_ns = _read(errors, "time.total", quantities.parse_duration, spec.time.total)
     grace_ns = _read(errors, "time.grace", quantities.parse_duration, spec.time.grace)
-    start_at_ns = _start_at(spec.startAt, errors)
+    slice_ns = _read(errors, "time.slice", quantities.parse_duration, spec.time.slice)
+    start_at_ns = _moment("startAt", spec.startAt, errors)
+    deadline_ns = _moment("deadline", spec.deadline, errors)
+    after = _after(spec.dependsOn, errors)
     _check_fields(spec, errors)
     if errors:  # before encoding, which cannot write integers beyond 64 bits
         raise InvalidJob(errors)
@@ -225,7 +242,7 @@ def resolve(spec: JobSpec, *, command_id: str, user: str, key: str = "") -> Subm
         id=command_id, user=user, name=spec.name or spec.command[0].rpartition("/")[2][:NAME_CHARS_MAX],
         queue=spec.queue, request=request, spec=msgspec.Raw(body), project=spec.project, kind=spec.kind,
         priority=spec.priority, array=array, retries=spec.retries.max, total_ns=total_ns, grace_ns=grace_ns,
-        start_at_ns=start_at_ns, key=key, digest=digest_of(body)[:16] if key else "",
+        start_at_ns=start_at_ns, deadline_ns=deadline_ns, slice_ns=slice_ns, after=after, array_limit=array_limit, key=key, digest=digest_of(body)[:16] if key else "",
     )  # fmt: skip
 
 
@@ -349,23 +366,42 @@ def _capability(text: str, errors: list[FieldError]) -> int:
     return int(match[1]) * 10 + int(match[2])
 
 
-def _array(value: int | str | None, errors: list[FieldError]) -> tuple[int, int] | None:
+def _array(value: int | str | None, errors: list[FieldError]) -> tuple[tuple[int, int] | None, int]:
+    """(first and last index, how many at once: 0 for all)."""
     if value is None:
-        return None
-    match = _ARRAY.match(f"0-{value - 1}" if isinstance(value, int) and value > 0 else str(value))
-    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
-    if not 0 <= last - first < ARRAY_ELEMENTS_MAX:
+        return None, 0
+    match = _ARRAY.match(str(value))
+    first, last, limit = 1, 0, None
+    if match:
+        first, last = (0, int(match[3]) - 1) if match[3] else (int(match[1]), int(match[2]))
+        limit = match[4]
+    if not 0 <= last - first < ARRAY_ELEMENTS_MAX or limit == "0":
         errors.append(
             FieldError(
                 field="array",
-                message=f'expected a count or a range such as "0-7" of at most {ARRAY_ELEMENTS_MAX} elements, found "{str(value)[:40]}"',
+                message=f'expected a count or a range such as "0-7" or "0-7%2" of at most {ARRAY_ELEMENTS_MAX} elements, found "{str(value)[:40]}"',
             )
         )
-        return None
-    return first, last
+        return None, 0
+    return (first, last), int(limit or 0)
 
 
-def _start_at(text: str, errors: list[FieldError]) -> int:
+def _after(wanted: list[str | int | DependsOn], errors: list[FieldError]) -> tuple[Dependency, ...]:
+    found: dict[str, Dependency] = {}
+    for at, each in enumerate(wanted):
+        job, state = (each.job, each.state) if isinstance(each, DependsOn) else (each, "succeeded")
+        if not is_job_id(str(job)):
+            message = f'expected a job id such as "12" or "12_3", found "{str(job)[:40]}"'
+            errors.append(FieldError(field=f"dependsOn[{at}]", message=message))
+        found[str(job)] = Dependency(job=str(job), state=state)
+    if len(wanted) > DEPENDENCIES_MAX:
+        message = f"expected at most {DEPENDENCIES_MAX} jobs, found {len(wanted)}"
+        errors.append(FieldError(field="dependsOn", message=message))
+    return tuple(found.values())
+
+
+def _moment(field: str, text: str, errors: list[FieldError]) -> int:
+    """Unix ns of an RFC 3339 time; 0 for none."""
     if not text:
         return 0
     try:
@@ -375,7 +411,7 @@ def _start_at(text: str, errors: list[FieldError]) -> int:
     if moment is None or moment.tzinfo is None or not 1971 <= moment.year <= START_YEAR_MAX:
         errors.append(
             FieldError(
-                field="startAt",
+                field=field,
                 message=f'expected an RFC 3339 time with zone such as "2027-01-31T10:00:00+01:00", found "{text[:40]}"',
             )
         )

@@ -7,7 +7,7 @@ here cannot happen on a valid log.
 from typing import NamedTuple
 
 STATES: dict[str, str] = {
-    "scheduled": "accepted, its start time has not come",
+    "scheduled": "accepted; waits for its start time or for other jobs",
     "queued": "waits for its turn in the queue",
     "held": "waits until a person releases it",
     "offered": "its turn has come; waits for a place",
@@ -37,12 +37,15 @@ class Move(NamedTuple):
 # fmt: off
 MOVES: tuple[Move, ...] = (
     Move("", "JobSubmitted", "queued", "a person submits", "queue", "the spec and what it asks for, in integers"),
-    Move("", "JobSubmitted", "scheduled", "a person submits with a start time", "queue", "the spec and the start time"),
+    Move("", "JobSubmitted", "scheduled", "a person submits with a start time or behind other jobs", "queue", "the spec and what it waits for"),
     Move("", "JobOffered", "offered", "an array's element gets its turn", "queue", "attempt, rank of the offer"),
-    Move("scheduled", "JobQueued", "queued", "the start time has come", "queue", "–"),
+    Move("scheduled", "JobQueued", "queued", "the start time has come, the other jobs have ended", "queue", "–"),
+    Move("scheduled", "JobFailed", "failed", "a job it waited for has ended otherwise", "queue", "reason dependency"),
+    Move("scheduled", "JobMoved", "scheduled", "its queue is removed, or a person moves it", "queue", "the other queue"),
     Move("scheduled", "JobHeld", "held", "a person holds", "queue", "who"),
     Move("scheduled", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
     Move("queued", "JobOffered", "offered", "its turn has come and the quota allows", "queue", "attempt, rank of the offer"),
+    Move("queued", "JobMoved", "queued", "its queue is removed, or a person moves it", "queue", "the other queue"),
     Move("queued", "JobHeld", "held", "a person holds", "queue", "who"),
     Move("queued", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
     # Array parents end when their last element does.
@@ -53,8 +56,10 @@ MOVES: tuple[Move, ...] = (
     Move("queued", "JobQueued", "queued", "the delay before another attempt is over", "queue", "–"),
     Move("queued", "JobRecalled", "queued", "a hold, while the offer was coming back", "queue", "reason"),
     Move("held", "JobReleased", "queued", "a person releases", "queue", "who"),
+    Move("held", "JobMoved", "held", "its queue is removed, or a person moves it", "queue", "the other queue"),
     Move("held", "JobStopRequested", "stopping", "a person cancels a held array with live elements", "queue", "reason, who"),
     Move("held", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
+    Move("offered", "JobOffered", "offered", "its place in the order has changed", "queue", "another rank"),
     Move("offered", "JobPlaced", "placed", "it fits", "placer", "nodes, GPUs, CPUs, memory, rendezvous, score"),
     Move("offered", "JobUnplaceable", "offered", "it fits nowhere now", "placer", "reasons counted over nodes"),
     Move("offered", "JobRecalled", "offered", "a hold, or quota that others could use", "queue", "reason"),
@@ -104,7 +109,21 @@ def next_state(state: str, event: str) -> str:
 
 #: Events that move no job, and why; together with MOVES they are all events there are.
 NOT_MOVING: dict[str, str] = {
+    "QueuesApplied": "is about queues",
+    "PoolConfigured": "is about a pool",
+    "PoolRemoved": "is about a pool",
     "QueueConfigured": "is about a queue",
+    "QueueRemoved": "is about a queue",
+    "BudgetReached": "is about a queue",
+    "JobsAged": "the jobs wait on, before others than till now",
+    "JobDeferred": "says why the job waits on",
+    "DeadlineMissed": "the job goes on without a deadline",
+    "ReservationRequested": "the job waits on; what it needs is to be kept for it",
+    "PreemptionRequested": "the job waits on; others may be asked to yield",
+    "PreemptionStarted": "the run goes on through its notice and grace; the job moves with RunEnded",
+    "PreemptionDeclined": "nobody yields",
+    "ReservationMade": "is about nodes",
+    "ReservationEnded": "is about nodes",
     "JobRejected": "the job never entered",
     "JobsRetired": "the jobs had ended; they leave folded state",
     "CommandRejected": "nothing was done",

@@ -21,6 +21,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     gpu_memory_mib: int = 0
     #: Least compute capability times ten (8.0 is 80); 0 accepts any.
     compute_capability: int = 0
+    #: Only nodes of this pool ("": the default pool); set by the queue that accepts the job.
+    pool: str = ""
 
     @property
     def gpu_milli_total(self) -> int:

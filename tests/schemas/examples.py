@@ -5,7 +5,7 @@ The golden files hold their bytes. A new type or field gets its example here; `-
 
 import msgspec
 
-from fairlead_schemas import commands, desired, events, reports, samples
+from fairlead_schemas import commands, desired, events, queues, reports, samples
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
@@ -18,6 +18,29 @@ REQUEST = Request(
     selector=("nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB",),
     gpu_memory_mib=40960,
     compute_capability=80,
+    pool="a100",
+)
+QUEUE = queues.QueueSettings(
+    pool="a100",
+    guaranteed={"gpu": 16000, "gpu:NVIDIA-A100-SXM4-80GB": 8000},
+    maximum={"gpu": 64000, "memory": 1048576},
+    borrowing={"gpu": 32000},
+    lending={"gpu": 8000, "cpu": 0},
+    weight=3,
+    priority=1,
+    users={"*": {"gpu": 8000}, "ada": {"gpu": 16000}},
+    budget=queues.Budget(gpu_milli_s=1000 * queues.GPU_HOUR, period="week", when_spent="demote"),
+    preemption=queues.Preemption(reclaim="lower_priority", rebalance=False, lower_priority=False, protect_ns=10**9),
+)
+POOL = queues.PoolSettings(
+    sequencer="fairshare",
+    half_life_ns=86400 * 10**9,
+    past_percent=50,
+    users=("ada",),
+    projects=("llm",),
+    ageing=queues.Ageing(every_ns=3600 * 10**9, most=10),
+    patience_ns=60 * 10**9,
+    prices={"NVIDIA-A100-SXM4-80GB": 2500},
 )
 INVENTORY = Inventory(
     gpus=(
@@ -44,7 +67,11 @@ AT_NS = 1_800_000_000_000_000_000
 SUBMIT = "cmd:c1"
 
 EVENTS: list[events.EventBase] = [
-    events.QueueConfigured(cause=SUBMIT, path="research/vision", gpu_quota_milli=16000, by="ada"),
+    events.QueuesApplied(cause=SUBMIT, command="c1", configured=2, removed=1, unchanged=3, by="ada"),
+    events.PoolConfigured(cause=SUBMIT, pool="a100", settings=POOL, by="ada"),
+    events.PoolRemoved(cause=SUBMIT, pool="old", by="ada"),
+    events.QueueConfigured(cause=SUBMIT, path="research/vision", settings=QUEUE, gpu_quota_milli=16000, by="ada"),
+    events.QueueRemoved(cause=SUBMIT, path="research/old", by="ada"),
     events.JobSubmitted(
         cause=SUBMIT,
         job="812",
@@ -61,6 +88,10 @@ EVENTS: list[events.EventBase] = [
         total_ns=7 * 86400 * 10**9,
         grace_ns=120 * 10**9,
         start_at_ns=AT_NS,
+        deadline_ns=AT_NS + 86400 * 10**9,
+        slice_ns=3600 * 10**9,
+        after=(events.Dependency(job="811", state="ended"),),
+        array_limit=2,
         key="5d41402abc4b2a76",
         digest="7d793037a0760186",
     ),
@@ -68,6 +99,31 @@ EVENTS: list[events.EventBase] = [
         cause=SUBMIT, command="c1", code="unknown_queue", message="no queue x", field="queue", user="ada"
     ),
     events.JobQueued(cause="clock", job="812"),
+    events.JobMoved(cause="cmd:c2", job="812", queue="research/speech", by="ada"),
+    events.JobsAged(cause="clock", jobs=("811", "812")),
+    events.JobDeferred(
+        cause="clock",
+        job="812",
+        attempt=1,
+        reason="maximum",
+        queue="research",
+        resource="gpu",
+        held=60000,
+        needed=8000,
+        ceiling=64000,
+        holder="811",
+    ),
+    events.DeadlineMissed(cause="clock", job="812", deadline_ns=AT_NS),
+    events.ReservationRequested(cause="clock", job="812", attempt=1, waited_ns=300 * 10**9, queue="research"),
+    events.PreemptionRequested(
+        cause="clock",
+        job="812",
+        attempt=1,
+        victims=(events.Victim(job="700", attempt=1, rule="over_guarantee", gpu_s=3600),),
+        queue="research",
+        amounts={"gpu": 4000},
+    ),
+    events.BudgetReached(cause="clock", queue="research", percent=80, spent=80, budget=100, period_ns=AT_NS),
     events.JobOffered(cause="clock", job="812_3", attempt=1, rank=41),
     events.JobRecalled(cause="cmd:c2", job="812", attempt=1, reason="hold", by="ada"),
     events.JobHeld(cause="cmd:c2", job="812", by="ada"),
@@ -110,6 +166,10 @@ EVENTS: list[events.EventBase] = [
         gpu_milli_total=320000,
     ),
     events.OfferReturned(cause="91.0", job="812", attempt=1),
+    events.PreemptionStarted(cause="95.0", job="700", attempt=1, beneficiary="812", rule="over_slice"),
+    events.PreemptionDeclined(cause="95.0", job="812", attempt=1, reasons={"free_gpus": 1}),
+    events.ReservationMade(cause="95.0", job="812", attempt=1, nodes=("sim-1",)),
+    events.ReservationEnded(cause="96.0", job="812", attempt=1),
     events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1),
     events.RunStarted(cause="report:sim-1:3", job="812", attempt=1),
     events.RankEnded(
@@ -133,6 +193,7 @@ EVENTS: list[events.EventBase] = [
         rank=1,
         message="terminated",
         drained=True,
+        preempted=True,
         released=("sim-1",),
     ),
     events.AllocationReleased(cause="report:sim-1:6", job="812", attempt=1, node="sim-1"),
@@ -156,13 +217,26 @@ COMMANDS: list[commands.CommandBase] = [
         total_ns=7 * 86400 * 10**9,
         grace_ns=120 * 10**9,
         start_at_ns=AT_NS,
+        deadline_ns=AT_NS + 86400 * 10**9,
+        slice_ns=3600 * 10**9,
+        after=(events.Dependency(job="811", state="ended"),),
+        array_limit=2,
         key="5d41402abc4b2a76",
         digest="7d793037a0760186",
     ),
     commands.CancelJob(id="c2", user="ada", job="812"),
     commands.HoldJob(id="c3", user="ada", job="812"),
     commands.ReleaseJob(id="c4", user="ada", job="812"),
-    commands.ConfigureQueue(id="c5", user="ada", path="research/vision", gpu_quota_milli=16000),
+    commands.MoveJob(id="c4", user="ada", job="812", queue="research/speech"),
+    commands.ApplyQueues(
+        id="c5",
+        user="ada",
+        pools=(queues.PoolEntry(pool="a100", settings=POOL),),
+        queues=(queues.QueueEntry(path="research/vision", settings=QUEUE),),
+        remove=(queues.QueueRemoval(path="research/old", move_to="research/vision"),),
+        prune=True,
+        reclaim=True,
+    ),
     commands.CordonNode(id="c6", user="ada", node="sim-1", reason="new fan"),
     commands.UncordonNode(id="c7", user="ada", node="sim-1"),
     commands.DrainNode(id="c8", user="ada", node="sim-1", reason="new driver", deadline_ns=10**12),

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_schemas.commands import (
     CancelJob,
-    ConfigureQueue,
+    MoveJob,
     CordonNode,
     Undecodable,
     decode_commands,
@@ -25,7 +25,7 @@ CANCEL = b'{"id":"c1","job":"812","type":"CancelJob"}'
 
 def test_commands_travel_in_order() -> None:
     """A message comes back as it was."""
-    sent = [CancelJob(id="c1", job="1"), ConfigureQueue(id="c2", path="a"), CancelJob(id="c3", job="2")]
+    sent = [CancelJob(id="c1", job="1"), MoveJob(id="c2", job="1", queue="a"), CancelJob(id="c3", job="2")]
     assert decode_commands("queue", encode_commands(sent)) == sent
 
 
