@@ -7,8 +7,8 @@ import pytest
 
 from fairlead_schemas.commands import (
     CancelJob,
-    MoveJob,
     CordonNode,
+    MoveJob,
     Undecodable,
     decode_commands,
     digest_of,
