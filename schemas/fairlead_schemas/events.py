@@ -25,7 +25,11 @@ RunOutcome = Literal[
     "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
 ]
 StopReason = Literal["cancelled", "time_limit"]
-RecallReason = Literal["hold", "quota"]
+RecallReason = Literal[
+    "hold",  # a person holds the job
+    "quota",  # others could use what it is charged for, and the placer has refused it
+    "order",  # others go before it now, and the placer has as many offers as it looks ahead over
+]
 RequeueReason = Literal["retry", "node_lost", "node_rebooted", "drained", "preempted", "start_failed", "exit_unknown"]
 FailReason = Literal["exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency"]
 
@@ -120,9 +124,10 @@ class QueueConfigured(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class QueueRemoved(EventBase, tag=True, frozen=True, kw_only=True):
-    """A queue is gone; it was empty, or its jobs were moved before."""
+    """A queue is gone; the jobs that waited in it, if any, wait in another from here on."""
 
     path: str
+    move_to: str = ""
     by: str = ""
 
 

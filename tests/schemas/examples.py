@@ -71,7 +71,7 @@ EVENTS: list[events.EventBase] = [
     events.PoolConfigured(cause=SUBMIT, pool="a100", settings=POOL, by="ada"),
     events.PoolRemoved(cause=SUBMIT, pool="old", by="ada"),
     events.QueueConfigured(cause=SUBMIT, path="research/vision", settings=QUEUE, gpu_quota_milli=16000, by="ada"),
-    events.QueueRemoved(cause=SUBMIT, path="research/old", by="ada"),
+    events.QueueRemoved(cause=SUBMIT, path="research/old", move_to="research/vision", by="ada"),
     events.JobSubmitted(
         cause=SUBMIT,
         job="812",

@@ -1,0 +1,269 @@
+"""Whose turn it is, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in theirs, through gates.
+
+    turn     the placer has as many offers as it looks ahead over
+    budget   a budget above the queue is spent
+    limits   of the queue, of its user and of those above it; what is kept for others
+
+A closed gate closes a lane for the rest of the decision, not the line: others go on past it. What is given is charged
+at once, so that the next turn is that of whoever deserves it then; `undo` takes everything back.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import merge
+from operator import attrgetter
+from typing import NamedTuple
+
+from fairlead_queue.jobs import Array, Job
+from fairlead_queue.lanes import Klass, Lane, Leaf
+from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
+from fairlead_queue.order import OFFSET_MASK
+from fairlead_queue.pools import Pool
+from fairlead_queue.state import State
+from fairlead_queue.tree import Amounts, Node, Refusal
+from fairlead_schemas.ids import element_id
+from fairlead_schemas.queues import DEFAULT_POOL
+
+_order = attrgetter("order")
+
+
+class Candidate(NamedTuple):
+    """An attempt that could be offered; `job` is the array for an element that is not born."""
+
+    order: int
+    id: str
+    attempt: int
+    job: Job
+
+
+class Closed(NamedTuple):
+    """Why a lane's jobs cannot be offered now."""
+
+    reason: str
+    refusal: Refusal | None = None
+    queue: str = ""
+
+
+class _Front(NamedTuple):
+    """A lane's next candidate. Orders never tie."""
+
+    order: int
+    lane: Lane
+    candidate: Candidate
+    rest: Iterator[Candidate]
+
+
+class Turns:
+    """The turns of one pool within one decision."""
+
+    def __init__(self, state: State, pool: Pool, moved: "dict[str, str] | None" = None) -> None:
+        self.state, self.pool = state, pool
+        #: Jobs that this decision has moved already.
+        self._moved = moved or {}
+        #: Open offers that have been taken back for this decision, by lane.
+        self._reopened: dict[Lane, list[Job]] = {}
+        self._fronts: dict[Leaf, list[_Front]] = {}
+        #: Open offers by class as of now, where they differ from the state's; and over all.
+        self._open: dict[Klass, int] = {}
+        self.open = len(pool.offers)
+        self._unparked = self.open - pool.parked_open
+        #: Needs of classes that some lane waits with and that are not shut.
+        self._needs = {klass.need for klass in pool.classes.values() if klass.waiting}
+        self._shut: set[Klass] = set()
+        self._charged: list[tuple[Lane, int]] = []
+        self._closed: list[Node] = []
+        self._born: dict[Array, int] = {}
+
+    # ------------------------------------------------------------------ the next
+
+    def next(self) -> tuple[Lane, Candidate] | None:
+        """Give the next turn; None when nobody can be given one."""
+        while self._needs:
+            found = self._find()
+            if found is None:
+                return None
+            lane, candidate = found
+            self._give(lane)
+            return lane, candidate
+        return None
+
+    def _find(self) -> tuple[Lane, Candidate] | None:
+        closed: list[Node] = []
+        found: tuple[Lane, Candidate] | None = None
+        for node in self.pool.ranking.leaves(self._is_pruned):
+            leaf: Leaf = node.leaf
+            found = self._first(leaf)
+            if found is not None or not self._needs:
+                break
+            if not self._fronts[leaf]:
+                closed.append(node)
+        for node in closed:
+            self._close(node)
+        return found
+
+    def _is_pruned(self, node: Node) -> bool:
+        """Everything that could be offered has been refused by this node's limit."""
+        return bool(node.waiters) and self._needs <= node.waiters
+
+    def _first(self, leaf: Leaf) -> tuple[Lane, Candidate] | None:
+        """The leaf's first candidate whose gates are open; it is taken from the leaf."""
+        fronts = self._fronts.get(leaf)
+        if fronts is None:
+            fronts = self._fronts[leaf] = self._open_fronts(leaf)
+        at = 0
+        while at < len(fronts):
+            order, lane, candidate, rest = fronts[at]
+            if self.gate(lane) is not None:
+                if lane.klass in self._shut:
+                    at += 1  # the class may have lanes elsewhere; nothing is known of this lane
+                else:
+                    del fronts[at]
+                continue
+            del fronts[at]
+            following = next(rest, None)
+            if following is not None:
+                insort(fronts, _Front(following.order, lane, following, rest), key=_order)
+            leaf.node.front = fronts[0].order if fronts else 0
+            return lane, candidate
+        return None
+
+    def _open_fronts(self, leaf: Leaf) -> list[_Front]:
+        lanes = [job.lane for _, job in leaf.fronts]
+        lanes.extend(lane for lane in leaf.lanes.values() if lane in self._reopened and not lane.front)
+        fronts: list[_Front] = []
+        for lane in lanes:
+            candidates = self._candidates(lane)
+            first = next(candidates, None)
+            if first is not None:
+                fronts.append(_Front(first.order, lane, first, candidates))
+        fronts.sort(key=_order)
+        return fronts
+
+    def _candidates(self, lane: Lane) -> Iterator[Candidate]:
+        """A lane's jobs in order; an array as the elements that it stands for."""
+        waiting: Iterator[Job] = lane.waiting()
+        if lane in self._reopened:
+            waiting = merge(waiting, self._reopened[lane], key=_order)
+        for job in waiting:
+            if job.id in self._moved:
+                continue
+            if isinstance(job, Array):
+                yield from self._elements(job)
+            else:
+                yield Candidate(job.order, job.id, job.attempt, job)
+
+    @staticmethod
+    def _elements(array: Array) -> Iterator[Candidate]:
+        offset = array.order & OFFSET_MASK
+        base = array.order - offset
+        last = array.last - array.first
+        if array.limit:
+            last = min(last, offset + array.limit - len(array.live) - 1)
+        for at in range(offset, last + 1):
+            yield Candidate(base + at, element_id(array.id, array.first + at), 1, array)
+
+    # ------------------------------------------------------------------ gates
+
+    def gate(self, lane: Lane) -> Closed | None:
+        """Why the lane's next job cannot be offered; None when it can."""
+        klass = lane.klass
+        if klass in self._shut or not self._has_room(klass):
+            self._shut.add(klass)
+            self._needs = {each.need for each in self.pool.classes.values() if each.waiting and each not in self._shut}
+            return Closed("turn")
+        if self.state.accounts:
+            spent = self._spent(lane)
+            if spent:
+                return Closed("budget", queue=spent)
+        refusal = self.pool.tree.refusal(lane.leaf.node, klass.need, holder=lane.claim)
+        if refusal is None:
+            return None
+        if refusal.kind != "claimed":
+            refusal.node.waiters.add(klass.need)
+        return Closed(refusal.kind, refusal, queue_of(refusal.node))
+
+    def _has_room(self, klass: Klass) -> bool:
+        """Whether the placer may have one more offer of the class."""
+        if self._open.get(klass, klass.open) < PARKED_OFFERS_MAX:
+            return True
+        if klass.parked:
+            return False
+        return self._unparked < (WINDOW_OFFERS_MAX if self._fits(klass.need) else AHEAD_OFFERS_MAX)
+
+    def _fits(self, need: Amounts) -> bool:
+        """Whether the pool as a whole has that much left; one without known nodes has."""
+        tree = self.pool.tree
+        capacity, usage = tree.capacity, tree.root.usage
+        if not self.pool.is_known() and self.pool.name == DEFAULT_POOL:
+            return True
+        return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
+
+    def _spent(self, lane: Lane) -> str:
+        """The queue above (or its own) whose budget is spent and refuses; "" for none."""
+        path = lane.leaf.queue.path
+        while path:
+            account = self.state.accounts.get(path)
+            if account is not None and account.reached >= 100 and account.budget.when_spent == "refuse":
+                return path
+            path = path.rpartition("/")[0]
+        return ""
+
+    # ------------------------------------------------------------------ trying on, taking back
+
+    def _give(self, lane: Lane) -> None:
+        klass = lane.klass
+        self._count(klass, 1)
+        self.pool.charge(lane, 1)
+        self._charged.append((lane, 1))
+
+    def _count(self, klass: Klass, more: int) -> None:
+        self._open[klass] = self._open.get(klass, klass.open) + more
+        self.open += more
+        if not klass.parked:
+            self._unparked += more
+
+    def reopen(self, jobs: list[Job]) -> None:
+        """Take open offers back: their jobs wait again, in their places, until `undo`."""
+        for job in jobs:
+            lane = job.lane
+            self._reopened.setdefault(lane, []).append(job)
+            self._count(lane.klass, -1)
+            self.pool.charge(lane, -1)
+            self._charged.append((lane, -1))
+            self._needs.add(lane.klass.need)
+        for lane, reopened in self._reopened.items():
+            reopened.sort(key=_order)
+            if not lane.front:
+                lane.leaf.node.wants[lane.klass.mask] = lane.leaf.node.wants.get(lane.klass.mask, 0) + 1
+                self.pool.ranking.touch(lane.leaf.node)
+
+    def _close(self, node: Node) -> None:
+        node.closed = True
+        self.pool.ranking.touch(node)
+        self._closed.append(node)
+
+    def undo(self) -> None:
+        """The state is as it was."""
+        for lane, times in reversed(self._charged):
+            self.pool.charge(lane, -times)
+        for node in self._closed:
+            node.closed = False
+            self.pool.ranking.touch(node)
+        for leaf in self._fronts:
+            node = leaf.node
+            node.front = leaf.fronts[0][0] if leaf.fronts else 0
+            self.pool.ranking.touch(node)
+        for lane in self._reopened:
+            if not lane.front:
+                wants, mask = lane.leaf.node.wants, lane.klass.mask
+                wants[mask] -= 1
+                if not wants[mask]:
+                    del wants[mask]
+                self.pool.ranking.touch(lane.leaf.node)
+
+
+def queue_of(node: Node) -> str:
+    """The queue that a node of the tree stands for; a user's node stands for the queue that limits users."""
+    if node.name.startswith("@"):
+        return node.path.rpartition("/@")[0]
+    return node.path
