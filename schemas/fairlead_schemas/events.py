@@ -88,7 +88,7 @@ class EventBase(
 
 
 class QueuesApplied(EventBase, tag=True, frozen=True, kw_only=True):
-    """A change of queues and pools was accepted as a whole; what it changed stands in this commit's next events."""
+    """A change of queues and pools was accepted as a whole; what it changed stands in events of the same commit."""
 
     command: str
     configured: int = 0
@@ -259,10 +259,10 @@ class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class BudgetReached(EventBase, tag=True, frozen=True, kw_only=True):
-    """A queue has used so much of its budget of this period."""
+    """A queue has used so much of its budget of this period, or (0) a new period has begun."""
 
     queue: str
-    percent: int  # 80 or 100
+    percent: int  # 0, 80 or 100
     #: milli-GPU-seconds, weighted by model.
     spent: int
     budget: int

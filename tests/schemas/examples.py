@@ -30,7 +30,7 @@ QUEUE = queues.QueueSettings(
     priority=1,
     users={"*": {"gpu": 8000}, "ada": {"gpu": 16000}},
     budget=queues.Budget(gpu_milli_s=1000 * queues.GPU_HOUR, period="week", when_spent="demote"),
-    preemption=queues.Preemption(reclaim="lower_priority", rebalance=False, lower_priority=False, protect_ns=10**9),
+    preemption=queues.Preemption(reclaim="lower_priority", rebalance=True, lower_priority=False, protect_ns=10**9),
 )
 POOL = queues.PoolSettings(
     sequencer="fairshare",

@@ -4,13 +4,14 @@ The first thing wrong is named with its path, what was expected and what to do; 
 A queue that names no guarantee of a resource has what the queues below it have together.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fairlead_queue.sequencers import known_sequencers
+from fairlead_queue.sequencers.named import known_sequencers
 from fairlead_queue.state import State
 from fairlead_queue.tree import Limits
 from fairlead_schemas import commands as cmd
+from fairlead_schemas import events as ev
 from fairlead_schemas.ids import is_queue_path, is_token
 from fairlead_schemas.queues import (
     ANY_USER,
@@ -18,7 +19,9 @@ from fairlead_schemas.queues import (
     DEFAULT_POOL,
     QUEUE_PRIORITY_MAX,
     WEIGHT_MAX,
+    PoolEntry,
     PoolSettings,
+    QueueEntry,
     QueueSettings,
     is_resource,
 )
@@ -41,10 +44,15 @@ class Outlook(NamedTuple):
     dropped_pools: list[str]
 
 
-def outlook(state: State, command: cmd.ApplyQueues) -> Outlook:
-    """What the command asks for."""
+def now(state: State) -> Outlook:
+    """How it is."""
     pools = {name: pool.settings for name, pool in state.pools.items()}
-    queues = {path: queue.settings for path, queue in state.queues.items()}
+    return Outlook(pools, {path: queue.settings for path, queue in state.queues.items()}, {}, [])
+
+
+def outlook(before: Outlook, command: cmd.ApplyQueues) -> Outlook:
+    """What the command makes of it."""
+    pools, queues = dict(before.pools), dict(before.queues)
     named = {entry.path for entry in command.queues}
     removed = {each.path: each.move_to for each in command.remove}
     dropped: list[str] = []
@@ -54,12 +62,47 @@ def outlook(state: State, command: cmd.ApplyQueues) -> Outlook:
         dropped = sorted(name for name in pools if name not in named_pools and name != DEFAULT_POOL)
     pools.update({entry.pool: entry.settings for entry in command.pools})
     queues.update({entry.path: entry.settings for entry in command.queues})
+    for entry in command.queues:
+        _grow(queues, removed, entry.path)
     deepest_first = sorted(removed, key=lambda path: (-path.count("/"), path))
     for path in deepest_first:
         queues.pop(path, None)
     for name in dropped:
         del pools[name]
     return Outlook(pools, queues, {path: removed[path] for path in deepest_first}, dropped)
+
+
+def _grow(queues: dict[str, QueueSettings], removed: Mapping[str, str], path: str) -> None:
+    """Queues above it that are missing are made, without limits."""
+    above = path.rpartition("/")[0]
+    while above and above not in queues and above not in removed:
+        queues[above] = QueueSettings()
+        above = above.rpartition("/")[0]
+
+
+def changes(before: Outlook, after: Outlook) -> list[PoolEntry | QueueEntry]:
+    """What is configured otherwise than before, pools first, then queues from the top."""
+    pools = [
+        PoolEntry(pool=name, settings=each) for name, each in after.pools.items() if before.pools.get(name) != each
+    ]
+    queues = [
+        QueueEntry(path=path, settings=each) for path, each in after.queues.items() if before.queues.get(path) != each
+    ]
+    queues.sort(key=lambda each: (each.path.count("/"), each.path))
+    return [*pools, *queues]
+
+
+def events(changed: Sequence[PoolEntry | QueueEntry], after: Outlook, cause: str, by: str) -> Iterator[ev.QueueEvent]:
+    """What is committed for it, in an order in which each finds what it needs."""
+    for each in changed:
+        if isinstance(each, PoolEntry):
+            yield ev.PoolConfigured(cause=cause, pool=each.pool, settings=each.settings, by=by)
+        else:
+            yield ev.QueueConfigured(cause=cause, path=each.path, settings=each.settings, by=by)
+    for path, move_to in after.removed.items():
+        yield ev.QueueRemoved(cause=cause, path=path, move_to=move_to, by=by)
+    for name in after.dropped_pools:
+        yield ev.PoolRemoved(cause=cause, pool=name, by=by)
 
 
 def refusal(state: State, command: cmd.ApplyQueues, after: Outlook) -> str:
@@ -99,7 +142,9 @@ def _pool_problems(name: str, settings: PoolSettings) -> Iterator[str]:
     for word, amount in (("halfLife", settings.half_life_ns), ("patience", settings.patience_ns)):
         if not 0 <= amount <= TIME_MAX_NS:
             yield f"{at}.{word}: expected 0 to 146 years, found {amount} ns"
-    if settings.ageing is not None and not (0 < settings.ageing.every_ns <= TIME_MAX_NS and 0 <= settings.ageing.most <= 1000):
+    if settings.ageing is not None and not (
+        0 < settings.ageing.every_ns <= TIME_MAX_NS and 0 <= settings.ageing.most <= 1000
+    ):
         yield f"{at}.ageing: expected a time above 0 and at most 1000 steps"
     for model, price in settings.prices.items():
         if not 0 <= price <= PRICE_MAX:
@@ -193,12 +238,12 @@ def _tree_problems(after: Outlook) -> Iterator[str]:
             yield f"{at}.pool: expected {pool}, which {path.partition('/')[0]} is in, found {settings.pool[:63]}; leave it out"
         if not parent and pool not in after.pools:
             yield f"{at}.pool: no pool {pool[:63]}; expected one of: {', '.join(sorted(after.pools))}"
+        if settings.users and path in below:
+            yield f"{at}.users: only a queue with none below it can limit users; move the limits to those below"
         yield from _limit_problems(after.queues, below, path)
 
 
-def _limit_problems(
-    queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str
-) -> Iterator[str]:
+def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str) -> Iterator[str]:
     limits = limits_of(queues, below, path)
     for resource, amount in limits.guaranteed.items():
         together = sum(guarantee(queues, below, child, resource) for child in below.get(path, ()))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_queue import shaping
-from fairlead_queue.jobs import Array, End, Job
+from fairlead_queue.jobs import NEVER, Array, End, Job
 from fairlead_queue.lanes import Deferral, Lane
 from fairlead_queue.order import OFFSET_MASK, RANK_STEP, order_of, priority_of
 from fairlead_queue.state import State
@@ -12,8 +12,6 @@ from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import END_STATES
 
-#: An end that a dependency will never reach.
-NEVER = "never"
 #: Attempts that go on from where the last one was; the others begin anew.
 GOES_ON = ("preempted", "drained")
 
@@ -160,7 +158,7 @@ def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: in
 def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     pool = job.lane.klass.pool
-    pool.claimant = job.id
+    pool.claimant, pool.claims_under = job.id, event.queue
     if event.queue and job.wait == "line":
         shaping.put_claim(pool.tree.nodes[event.queue], job)
 
@@ -192,6 +190,7 @@ def _born(state: State, id_: str) -> Job:
     """The array's next element; the array stands for the one after it, or leaves the line."""
     array = state.jobs[array_of(id_) or ""]
     assert isinstance(array, Array)
+    shaping.give_up(state, array)
     job = Job(id_, array.order, array.lane, array.cause)
     job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
     job.retries, job.total_ns, job.parent = array.retries, array.total_ns, array

@@ -52,23 +52,16 @@ def _budget_reached(state: State, event: ev.BudgetReached, id_: str, at_ns: int)
 def _node(state: State, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: int) -> None:
     old = state.nodes.get(event.node)
     shape = shape_of(event.inventory)
-    pools = {shape.pool} | ({old.pool} if old is not None else set())
+    pools = {shape.pool, old.pool if old is not None else shape.pool}
     if old != shape:
         state.nodes[event.node] = shape
-        _know_shapes(state)
+        state.know_shapes()
     for name in sorted(pools):
         pool = state.pools.get(name)
         if pool is not None:
             if old != shape:
                 shaping.measure(state, pool)
             state.capacity_changed(pool)
-
-
-def _know_shapes(state: State) -> None:
-    by_pool: dict[str, set[Shape]] = {}
-    for shape in state.nodes.values():
-        by_pool.setdefault(shape.pool, set()).add(shape)
-    state.shapes = {pool: sorted(shapes, reverse=True) for pool, shapes in by_pool.items()}
 
 
 def shape_of(inventory: Inventory) -> Shape:

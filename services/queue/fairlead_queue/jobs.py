@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from fairlead_queue.lanes import Lane
 
 
+#: What a job waits for that will never come: the other job has ended otherwise.
+NEVER = "never"
+
+
 class End(NamedTuple):
     """How the current attempt ended and which event said so."""
 

@@ -10,6 +10,7 @@ date, only told what is stale.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from fairlead_queue.past_use import PastUse
@@ -131,6 +132,23 @@ class Ranking:
         """The leaf whose turn it is; None when none has anything to offer."""
         order = self._fresh()[self.tree.root].order
         return order[0].face.turn if order else None
+
+    def leaves(self, is_pruned: Callable[[Node], bool]) -> Iterator[Node]:
+        """All leaves that have something to offer, in the order of their turns as of now, without those below a
+        pruned node. Nothing may change meanwhile."""
+        stack = [iter(self._fresh()[self.tree.root].order)]
+        while stack:
+            placed = next(stack[-1], None)
+            if placed is None:
+                stack.pop()
+                continue
+            face = placed.face
+            if is_pruned(face.node):
+                continue
+            if face.node.children:
+                stack.append(iter(face.order))
+            else:
+                yield face.node
 
     def measure(self, node: Node) -> Any:
         """What the sequencer says of a node now (the root: nothing)."""

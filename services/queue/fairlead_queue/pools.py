@@ -8,14 +8,11 @@ from collections.abc import Iterable
 from fairlead_queue.jobs import Job
 from fairlead_queue.lanes import Klass, Lane
 from fairlead_queue.ordering import Ranking
-from fairlead_queue.past_use import PastUse
-from fairlead_queue.sequencers import sequencer_named
+from fairlead_queue.sequencers.named import sequencer_named
 from fairlead_queue.tree import Amounts, Node, Tree
 from fairlead_schemas.queues import DEFAULT_POOL, GPU_CLASS_PREFIX, MODEL_LABEL, RESOURCES, PoolSettings, gpu_class
 from fairlead_schemas.resources import Request
 
-#: Past use counts half after so long, where the pool says nothing.
-HALF_LIFE_NS = 7 * 86_400 * 1_000_000_000
 _MODEL = MODEL_LABEL + "="
 
 
@@ -50,22 +47,17 @@ class Pool:
         self.waiting = 0
         #: The job for which something is being kept free because it has waited for long ("": nobody).
         self.claimant = ""
+        #: The queue under whose limit it claims; "": it claims a place.
+        self.claims_under = ""
         self.shape(RESOURCES)
 
     def shape(self, resources: Iterable[str]) -> None:
         """An empty tree over these resources; the owner puts queues and charges back."""
-        settings = self.settings
         self.resources = tuple(resources)
         self.tree = Tree(self.resources)
-        half_life_ns = settings.half_life_ns or HALF_LIFE_NS
-        self.past = PastUse(self.tree, half_life_ns) if self.counts_past else None
-        self.sequencer = sequencer_named(settings.sequencer, self.tree, settings, self.past)
+        self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
+        self.past = self.sequencer.past
         self.ranking = Ranking(self.tree, self.sequencer)
-
-    @property
-    def counts_past(self) -> bool:
-        """Whether past use has a part in its order."""
-        return self.settings.past_percent > 0 or self.settings.sequencer not in ("drf", "fifo", "lifo")
 
     # ------------------------------------------------------------------ amounts
 
@@ -106,11 +98,15 @@ class Pool:
 
     def forget_all(self) -> None:
         """Limits or capacity are others."""
-        for node in self.tree.nodes.values():
-            node.waiters.clear()
+        self.forget_refused()
         self.ranking.forget()
+
+    def forget_refused(self) -> None:
+        """Every refusal is looked at anew."""
+        for node in self.tree.nodes.values():
+            if node.waiters:
+                node.waiters.clear()
 
     def is_known(self) -> bool:
         """Whether any node of it has ever joined."""
         return any(self.tree.capacity)
-

@@ -73,7 +73,11 @@ def remove_queue(state: State, path: str, move_to: str) -> None:
             move(state, job, move_to)
     del state.queues[path]
     state.accounts.pop(path, None)
-    queue.pool.tree.remove(queue.node)
+    for node in [*queue.node.children.values(), queue.node]:
+        queue.pool.tree.remove(node)
+        queue.pool.ranking.remove(node)
+        if queue.pool.past is not None:
+            queue.pool.past.forget(node)
     _limit_upwards(state, path.rpartition("/")[0])
     queue.pool.forget_all()
     if _resources(state, queue.pool) != queue.pool.resources:
@@ -235,7 +239,7 @@ def put_claim(node: Node, job: Job) -> None:
 
 def drop_claims(pool: Pool, job: Job) -> None:
     """Nothing is kept for the job any more."""
-    if not job.lane.claim == job.id:
+    if job.lane.claim != job.id:
         return
     job.lane.claim = ""
     node: Node | None = job.lane.leaf.node
@@ -252,7 +256,7 @@ def give_up(state: State, job: Job) -> None:
     if job.lane.claim == job.id:
         drop_claims(pool, job)
     if pool.claimant == job.id:
-        pool.claimant = ""
+        pool.claimant = pool.claims_under = ""
     job.asked = ""
 
 

@@ -13,14 +13,11 @@ from fairlead_queue.jobs import Array, End, Job
 from fairlead_queue.lanes import Klass, Lane, Leaf, Queue
 from fairlead_queue.limits import KEYS_MAX
 from fairlead_queue.line import Line
-from fairlead_queue.order import priority_of
+from fairlead_queue.order import RANK_STEP, priority_of
 from fairlead_queue.pools import Pool, pool_of
-from fairlead_queue.tree import Limits
+from fairlead_queue.tree import USER_MARK, Limits
 from fairlead_schemas.queues import ANY_USER, DEFAULT_POOL, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
-
-#: Users stand in the tree below their queue under a name that no queue can have.
-USER_PREFIX = "@"
 
 
 class Shape(NamedTuple):
@@ -54,7 +51,7 @@ class State:
         self.shapes: dict[str, list[Shape]] = {}
         #: The number of the next job, and the rank of the next offer.
         self.next_number = 1
-        self.next_rank = 0
+        self.next_rank = RANK_STEP
         #: Time of the last commit that was folded.
         self.at_ns = 0
         #: Open offers in all, and those of parked classes (derived).
@@ -87,8 +84,8 @@ class State:
         if leaf is None:
             node = queue.node
             if limits:
-                node = queue.pool.tree.add(f"{queue.path}/{USER_PREFIX}{user}", user_limits(queue.settings, user))
-                queue.pool.ranking.forget()
+                node = queue.pool.tree.add(f"{queue.path}/{USER_MARK}{user}", user_limits(queue.settings, user))
+                queue.pool.ranking.touch(node)
             leaf = queue.leaves[key] = Leaf(queue, key, node)
         return leaf
 
@@ -298,6 +295,13 @@ class State:
         past = lane.klass.pool.past
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)
+
+    def know_shapes(self) -> None:
+        """Nodes have changed: so have the distinct shapes of each pool."""
+        by_pool: dict[str, set[Shape]] = {}
+        for shape in self.nodes.values():
+            by_pool.setdefault(shape.pool, set()).add(shape)
+        self.shapes = {pool: sorted(shapes, reverse=True) for pool, shapes in by_pool.items()}
 
     def pool_of_node(self, node: str) -> Pool | None:
         """Where a node belongs; one that is not known is of the default pool."""

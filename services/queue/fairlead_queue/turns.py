@@ -20,7 +20,8 @@ from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OF
 from fairlead_queue.order import OFFSET_MASK
 from fairlead_queue.pools import Pool
 from fairlead_queue.state import State
-from fairlead_queue.tree import Amounts, Node, Refusal
+from fairlead_queue.tree import USER_MARK, Amounts, Node, Refusal
+from fairlead_schemas.events import DeferReason
 from fairlead_schemas.ids import element_id
 from fairlead_schemas.queues import DEFAULT_POOL
 
@@ -39,7 +40,7 @@ class Candidate(NamedTuple):
 class Closed(NamedTuple):
     """Why a lane's jobs cannot be offered now."""
 
-    reason: str
+    reason: DeferReason
     refusal: Refusal | None = None
     queue: str = ""
 
@@ -72,7 +73,11 @@ class Turns:
         self._shut: set[Klass] = set()
         self._charged: list[tuple[Lane, int]] = []
         self._closed: list[Node] = []
-        self._born: dict[Array, int] = {}
+        #: Lanes of which everything has been given a turn.
+        self.exhausted: set[Lane] = set()
+        self._held_back: dict[Lane, Candidate] = {}
+        #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
+        self.refused: dict[Node, tuple[Lane, Closed]] = {}
 
     # ------------------------------------------------------------------ the next
 
@@ -88,8 +93,13 @@ class Turns:
         return None
 
     def _find(self) -> tuple[Lane, Candidate] | None:
+        first = self.pool.ranking.first()
+        if first is None:
+            return None
+        found = self._first(first.leaf)  # most often it is the first one's
+        if found is not None:
+            return found
         closed: list[Node] = []
-        found: tuple[Lane, Candidate] | None = None
         for node in self.pool.ranking.leaves(self._is_pruned):
             leaf: Leaf = node.leaf
             found = self._first(leaf)
@@ -112,8 +122,9 @@ class Turns:
             fronts = self._fronts[leaf] = self._open_fronts(leaf)
         at = 0
         while at < len(fronts):
-            order, lane, candidate, rest = fronts[at]
+            _, lane, candidate, rest = fronts[at]
             if self.gate(lane) is not None:
+                self._held_back[lane] = candidate
                 if lane.klass in self._shut:
                     at += 1  # the class may have lanes elsewhere; nothing is known of this lane
                 else:
@@ -123,6 +134,8 @@ class Turns:
             following = next(rest, None)
             if following is not None:
                 insort(fronts, _Front(following.order, lane, following, rest), key=_order)
+            else:
+                self.exhausted.add(lane)
             leaf.node.front = fronts[0].order if fronts else 0
             return lane, candidate
         return None
@@ -162,6 +175,11 @@ class Turns:
         for at in range(offset, last + 1):
             yield Candidate(base + at, element_id(array.id, array.first + at), 1, array)
 
+    def first_of(self, lane: Lane) -> Job | None:
+        """The job of a lane whose turn has not come."""
+        first = self._held_back.get(lane) or next(self._candidates(lane), None)
+        return first.job if first is not None else None
+
     # ------------------------------------------------------------------ gates
 
     def gate(self, lane: Lane) -> Closed | None:
@@ -180,7 +198,9 @@ class Turns:
             return None
         if refusal.kind != "claimed":
             refusal.node.waiters.add(klass.need)
-        return Closed(refusal.kind, refusal, queue_of(refusal.node))
+        closed = Closed(refusal.kind, refusal, queue_of(refusal.node))
+        self.refused.setdefault(refusal.node, (lane, closed))
+        return closed
 
     def _has_room(self, klass: Klass) -> bool:
         """Whether the placer may have one more offer of the class."""
@@ -264,6 +284,4 @@ class Turns:
 
 def queue_of(node: Node) -> str:
     """The queue that a node of the tree stands for; a user's node stands for the queue that limits users."""
-    if node.name.startswith("@"):
-        return node.path.rpartition("/@")[0]
-    return node.path
+    return node.path.rpartition("/" + USER_MARK)[0] if node.name.startswith(USER_MARK) else node.path
