@@ -11,13 +11,18 @@ date, only told what is stale.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from fairlead_queue.past_use import PastUse
 from fairlead_queue.tree import Node, Tree
 
 #: Views kept; in a full cluster two take turns.
 VIEWS_MAX = 4
+
+#: Where a node stands among its siblings, smallest first; all of one sequencer's have one length.
+type Key = tuple[Any, ...]
+#: A child in the order of its parent: its key, its path (ties go by it), and last its face.
+type Placed = tuple[Any, ...]
 
 
 class Sequencer(Protocol):
@@ -30,50 +35,34 @@ class Sequencer(Protocol):
     #: The past use that it goes by, for the owner to keep up to date; None: it looks at none.
     past: PastUse | None
 
-    def leaf(self, node: Node, saturated: int) -> Any:
-        """The measure of a leaf. `saturated` has the bit of each resource of which nothing is left."""
+    def state(self) -> Any:
+        """What it will remember of a node, and of the children of it; called for each node of a new view."""
         ...
 
-    def inner(self, node: Node, face: "Face", saturated: int) -> Any:
-        """The measure of an inner node, from its children's (`face.order`, `face.sums`)."""
+    def place(self, face: "Face", saturated: int) -> Key | None:
+        """Measure a node again, after those below it: keep `face.state` true, and what the parent's state (if it is an
+        inner node, not the root) says of its children. None: the node has nothing to offer. `saturated` has the bit of
+        each resource of which nothing is left."""
         ...
 
-    def key(self, node: Node, face: "Face") -> Any:
-        """Where it stands among its siblings (smallest first); None: it has nothing to offer."""
+    def leave(self, face: "Face") -> None:
+        """The node is taken out of the tree: the parent's state no longer counts it."""
         ...
-
-    def sums(self) -> Any:
-        """What an inner node accumulates over its children, at first."""
-        ...
-
-    def change(self, sums: Any, old: Any, new: Any) -> None:
-        """A child's measure was `old` (None: there was no child) and is `new` (None: there is none any more)."""
-        ...
-
-
-class Placed(NamedTuple):
-    """A child in the order of its parent."""
-
-    key: Any
-    path: str  # ties go by path
-    face: "Face"
 
 
 class Face:
     """What one view knows about one node."""
 
-    __slots__ = ("is_stale", "measure", "node", "order", "parent", "placed", "stale", "sums", "turn")
+    __slots__ = ("is_stale", "node", "order", "parent", "placed", "stale", "state", "turn")
 
-    def __init__(self, node: Node, parent: "Face | None", sums: Any) -> None:
-        self.node, self.parent = node, parent
-        self.measure: Any = None
+    def __init__(self, node: Node, parent: "Face | None", state: Any) -> None:
+        self.node, self.parent, self.state = node, parent, state
         #: This node in its parent's order.
         self.placed: Placed | None = None
         #: Children that have something to offer, in order.
         self.order: list[Placed] = []
         #: The leaf whose turn it is among those below; itself for a leaf.
         self.turn: Node | None = None
-        self.sums = sums
         #: Children to be measured again, and whether it is one of its parent's.
         self.stale: list[Face] = []
         self.is_stale = False
@@ -105,12 +94,11 @@ class Ranking:
     def touch(self, node: Node) -> None:
         """A leaf's charges or waiting jobs have changed; or a node's limits, weight or priority; or it is new."""
         for view in self._views.values():
-            face = view.get(node) or self._grow(view, node)
-            parent = face.parent
-            while parent is not None and not face.is_stale:
-                face.is_stale = True
-                parent.stale.append(face)
-                face, parent = parent, parent.parent
+            face = view.get(node)
+            if face is None:
+                self._grow(view, node)
+            else:
+                self._mark(face)
 
     def remove(self, node: Node) -> None:
         """A node without children is taken out of the tree."""
@@ -123,15 +111,14 @@ class Ranking:
                 del parent.order[bisect_left(parent.order, face.placed)]
             if face.is_stale:
                 parent.stale.remove(face)
-            if face.measure is not None and parent.parent is not None:
-                self.sequencer.change(parent.sums, face.measure, None)
+            self.sequencer.leave(face)
         if node.parent is not None:
             self.touch(node.parent)
 
     def first(self) -> Node | None:
         """The leaf whose turn it is; None when none has anything to offer."""
         order = self._fresh()[self.tree.root].order
-        return order[0].face.turn if order else None
+        return order[0][-1].turn if order else None
 
     def leaves(self, is_pruned: Callable[[Node], bool]) -> Iterator[Node]:
         """All leaves that have something to offer, in the order of their turns as of now, without those below a
@@ -142,7 +129,7 @@ class Ranking:
             if placed is None:
                 stack.pop()
                 continue
-            face = placed.face
+            face: Face = placed[-1]
             if is_pruned(face.node):
                 continue
             if face.node.children:
@@ -151,8 +138,8 @@ class Ranking:
                 yield face.node
 
     def measure(self, node: Node) -> Any:
-        """What the sequencer says of a node now (the root: nothing)."""
-        return self._fresh()[node].measure
+        """What the sequencer knows of a node now: its own state (the root: none)."""
+        return self._fresh()[node].state
 
     # ------------------------------------------------------------------ views
 
@@ -172,47 +159,40 @@ class Ranking:
         return view
 
     def _grow(self, view: _View, node: Node) -> Face:
-        """A face for a node that the view does not know yet, and for those above it; they are stale."""
+        """The face of a node that the view may not know yet, made with those above it; it is stale."""
         face = view.get(node)
         if face is None:
             parent = self._grow(view, node.parent) if node.parent is not None else None
-            face = view[node] = Face(node, parent, self.sequencer.sums())
-            while parent is not None and not face.is_stale:
-                face.is_stale = True
-                parent.stale.append(face)
-                face, parent = parent, parent.parent
-            face = view[node]
+            face = view[node] = Face(node, parent, self.sequencer.state())
+            self._mark(face)
         return face
 
-    def _refresh(self, face: Face, saturated: int) -> None:
-        """Measure a node's stale children again."""
-        for child in face.stale:
-            child.is_stale = False
-            self._renew(face, child, saturated)
-        face.stale.clear()
+    @staticmethod
+    def _mark(face: Face) -> None:
+        """A node and those above it are to be measured again."""
+        parent = face.parent
+        while parent is not None and not face.is_stale:
+            face.is_stale = True
+            parent.stale.append(face)
+            face, parent = parent, parent.parent
 
-    def _renew(self, parent: Face, face: Face, saturated: int) -> None:
-        """Measure a node again and put it where it belongs among its siblings."""
-        node, sequencer = face.node, self.sequencer
-        if face.stale:
-            self._refresh(face, saturated)
-        if node.children:
-            measure = sequencer.inner(node, face, saturated)
-            face.turn = face.order[0].face.turn if face.order else None
-        else:
-            measure = sequencer.leaf(node, saturated)
-            face.turn = node
-        if parent.parent is not None:  # nobody asks for the root's own measure
-            sequencer.change(parent.sums, face.measure, measure)
-        face.measure = measure
-        key = sequencer.key(node, face)
-        old, order = face.placed, parent.order
-        if old is not None:
-            if old.key == key:
-                return
-            del order[bisect_left(order, old)]
-        if key is None:
-            face.placed = None
-        else:
-            face.placed = placed = Placed(key, node.path, face)
-            insort(order, placed)
+    def _refresh(self, parent: Face, saturated: int) -> None:
+        """Measure a node's stale children again, and put them where they belong among their siblings."""
+        order, place = parent.order, self.sequencer.place
+        for face in parent.stale:
+            face.is_stale = False
+            if face.stale:
+                self._refresh(face, saturated)
+            face.turn = face.node
+            if face.node.children:
+                face.turn = face.order[0][-1].turn if face.order else None
+            placed = face.placed
+            if placed is not None:
+                del order[0 if order[0] is placed else bisect_left(order, placed)]
+            key = place(face, saturated)
+            if key is None:
+                face.placed = None
+            else:
+                face.placed = placed = (*key, face.node.path, face)
+                insort(order, placed)
+        parent.stale.clear()

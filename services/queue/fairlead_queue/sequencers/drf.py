@@ -10,52 +10,43 @@ Rescaling alone would let a newcomer with one small job make all that its siblin
 stands before others with less than it really has of what its next job needs. While shares are filled from nothing the
 two are the same.
 
-Exact for leaves: shares are integers over one common denominator, `Drf.whole`, and equal fractions are equal integers
-for weights up to 2**20. Rescaling rounds down at 2**-60 of a share, the same way everywhere.
+All in integers over one common denominator, `Drf.whole`: of leaves, equal shares per weight are equal integers and
+different ones different (weights up to 2**20). A rescaled share is rounded down once to that denominator.
 """
 
 from bisect import bisect_left, insort
 from math import lcm
 
-import msgspec
-
-from fairlead_queue.ordering import Face
+from fairlead_queue.ordering import Face, Key
 from fairlead_queue.past_use import PastUse
 from fairlead_queue.tree import Node, Tree
 
 #: Two different shares over weights of up to 2**20 differ by at least 1 in units that are finer by their product.
 _FINE = 40
-_DIRECTION = 60
-#: In and over its guarantee: the guaranteed come first.
-WITHIN, OVER = 0, 1
-
-type Key = tuple[int, ...]
-
-
-class Share(msgspec.Struct, gc=False):
-    """What DRF says of a node. A share of 1 is `Drf.whole`."""
-
-    #: Nobody goes before those who can use something now; the others are looked ahead to.
-    blocked: bool
-    #: charged/capacity by resource, rescaled in inner nodes.
-    vector: list[int]
-    dominant: int
-    #: dominant / weight
-    weighted: int
-    #: weight * vector / dominant * 2**60; nothing for a node that counts as it is.
-    direction: list[int] | None
+#: Shares are at most 2**8 and a node has at most 2**16 children, for rescaling to be exact.
+_SLACK = 32
+#: In a node's rank, added to its priority (which is higher for a smaller number, and less than both).
+OVER, BLOCKED = 1 << 20, 1 << 21
 
 
-class Sums:
-    """Over the children of a node."""
+class Share:
+    """What DRF knows of one node, in one view. A share of 1 is `Drf.whole`."""
 
-    __slots__ = ("as_is", "directions", "shares")
+    __slots__ = ("as_is", "blocked", "direction", "directions", "dominant", "shares", "vector", "weighted")
 
     def __init__(self, width: int) -> None:
-        #: The vectors of those that count as they are, added up.
-        self.as_is = [0] * width
-        #: Those that are scaled: their directions added up, and their weighted shares, rising.
-        self.directions = [0] * width
+        #: Nobody goes before those who can use something now; the others are looked ahead to.
+        self.blocked = True
+        #: charged/capacity by resource; of an inner node, its children's after rescaling.
+        self.vector: list[int] = [0] * width
+        #: The largest of the vector that counts, and that per weight.
+        self.dominant = self.weighted = 0
+        #: weight * vector / dominant, in fine units; empty for a node that counts in its parent as it is.
+        self.direction: list[int] = []
+        #: Of the children that count as they are: their vectors added up.
+        self.as_is: list[int] = [0] * width
+        #: Of the children that are rescaled: their directions added up, and their weighted shares, rising.
+        self.directions: list[int] = [0] * width
         self.shares: list[int] = []
 
 
@@ -74,94 +65,60 @@ class Drf:
         self._capacity: list[int] = []
         #: What one of each resource counts for.
         self._units: list[int] = []
+        #: Binary places of a direction: its rounding up, times any share, stays below 1.
+        self._fine = 0
+        self._range = range(tree.width)
 
-    def leaf(self, node: Node, saturated: int) -> Share:
-        """By what is charged to it."""
-        blocked = node.closed or not node.wants
-        if saturated and not blocked:
-            blocked = all(mask & saturated for mask in node.wants)
-        return self._share(node, blocked, self._vector(node), saturated)
+    # ------------------------------------------------------------------ ordering.Sequencer
 
-    def inner(self, node: Node, face: Face, saturated: int) -> Share:
-        """By its children, rescaled."""
-        sums: Sums = face.sums
-        vector = sums.as_is
-        if sums.shares:
-            least = sums.shares[0]
-            vector = [
-                part + (direction * least >> _DIRECTION)
-                for part, direction in zip(vector, sums.directions, strict=False)
-            ]
-        blocked = not face.order or face.order[0].key[0]
-        return self._share(node, blocked, vector, saturated)
-
-    def key(self, node: Node, face: Face) -> Key | None:
-        """Those who can use something, those within their guarantee, then by the queue's priority and the share."""
-        leaf = face.turn
-        if leaf is None or leaf.closed or not leaf.wants:
-            return None
-        measure: Share = face.measure
-        share = measure.weighted
-        if leaf is not node and not measure.blocked:
-            share = max(share, self._held(node, leaf))
-        within = WITHIN if node.promised and is_within(node, leaf) else OVER
-        if self.percent < 100:
-            return (measure.blocked, within, -node.priority, share)
-        now = max(used * unit for used, unit in zip(node.usage, self._units, strict=True))
-        return (measure.blocked, within, -node.priority, share, now // node.weight)
-
-    def sums(self) -> Sums:
-        """None yet."""
-        return Sums(self.tree.width)
-
-    def change(self, sums: Sums, old: Share | None, new: Share | None) -> None:
-        """A child's vector changes: as it is, or as a direction to be scaled."""
-        if old is not None:
-            self._count(sums, old, -1)
-        if new is not None:
-            self._count(sums, new, 1)
-
-    @staticmethod
-    def _count(sums: Sums, share: Share, sign: int) -> None:
-        into, parts = sums.as_is, share.vector
-        if share.direction is not None:
-            into, parts = sums.directions, share.direction
-            if sign > 0:
-                insort(sums.shares, share.weighted)
-            else:
-                del sums.shares[bisect_left(sums.shares, share.weighted)]
-        for at, part in enumerate(parts):
-            into[at] += sign * part
-
-    @staticmethod
-    def _share(node: Node, blocked: bool, vector: list[int], saturated: int) -> Share:
-        if blocked or not saturated:
-            dominant = max(vector)
-        else:
-            dominant = max((part for at, part in enumerate(vector) if not saturated >> at & 1), default=0)
-        direction = None
-        if dominant and not blocked:
-            whole = node.weight << _DIRECTION
-            direction = [part * whole // dominant for part in vector]
-        return Share(blocked, vector, dominant, dominant // node.weight, direction)
-
-    def _vector(self, node: Node) -> list[int]:
-        """What is charged to a node (and was), as shares."""
+    def state(self) -> Share:
+        """Of a node without a share."""
         if self._capacity != self.tree.capacity:
             self._measure_capacity()
-        if self.past is None:
-            return [used * unit for used, unit in zip(node.usage, self._units, strict=False)]
-        now, before = 100 - self.percent, self.percent
-        past = self.past.value(node)
-        return [(now * u + before * p) * unit for u, p, unit in zip(node.usage, past, self._units, strict=True)]
+        return Share(self.tree.width)
 
-    def _held(self, node: Node, leaf: Node) -> int:
-        """The largest share per weight that an inner node has of anything that the leaf's jobs need."""
-        wanted = 0
-        for mask in leaf.wants:
-            wanted |= mask
-        vector = self._vector(node)
-        return max((part for at, part in enumerate(vector) if wanted >> at & 1), default=0) // node.weight
+    def place(self, face: Face, saturated: int) -> Key | None:
+        """Those who can use something, those within their guarantee, then by the queue's priority and the share."""
+        node, leaf, share, parent = face.node, face.turn, face.state, face.parent
+        wanted, blocked = 0, True
+        if leaf is not None and not leaf.closed:
+            for mask in leaf.wants:
+                wanted |= mask
+                if not mask & saturated:
+                    blocked = False
+        vector = self._rescaled(share) if node.children else self._shares(node)
+        dominant = max(vector) if blocked or not saturated else self._largest(vector, ~saturated)
+        weighted = dominant // node.weight
+        if parent is not None and parent.parent is not None:  # nobody asks for the root's own share
+            direction: list[int] = []
+            if dominant and not blocked:
+                scale = -((node.weight << self._fine) // -dominant)
+                direction = [part * scale for part in vector]
+            self._change(parent.state, share, vector, direction, weighted)
+            share.direction = direction
+        share.blocked, share.vector, share.dominant, share.weighted = blocked, vector, dominant, weighted
+        if leaf is None or not wanted:
+            return None
+        if node.children and not blocked:
+            held = self._held(node, wanted)
+            if held > weighted:
+                weighted = held
+        rank = -node.priority
+        if not (node.promised and is_within(node, leaf)):
+            rank += OVER
+        if blocked:
+            rank += BLOCKED
+        if self.percent < 100:
+            return (rank, weighted)
+        return (rank, weighted, self._now(node))
+
+    def leave(self, face: Face) -> None:
+        """As if it had nothing."""
+        parent, share = face.parent, face.state
+        if parent is not None and parent.parent is not None:
+            self._change(parent.state, share, [0] * self.tree.width, [], 0)
+
+    # ------------------------------------------------------------------ arithmetic
 
     def _measure_capacity(self) -> None:
         self._capacity = list(self.tree.capacity)
@@ -169,6 +126,66 @@ class Drf:
         self._units = [self.whole // amount if amount else 0 for amount in self._capacity]
         if self.past is not None:
             self.whole *= 100
+        self._fine = 2 * self.whole.bit_length() + _SLACK
+
+    def _shares(self, node: Node) -> list[int]:
+        """What is charged to a node (and was), as a share of each resource."""
+        if self.past is None:
+            usage, units = node.usage, self._units
+            return [usage[at] * units[at] for at in self._range]
+        now, before = 100 - self.percent, self.percent
+        past = self.past.value(node)
+        return [(now * u + before * p) * unit for u, p, unit in zip(node.usage, past, self._units, strict=True)]
+
+    def _now(self, node: Node) -> int:
+        """The dominant share per weight of what is charged now."""
+        return max(used * unit for used, unit in zip(node.usage, self._units, strict=True)) // node.weight
+
+    def _held(self, node: Node, wanted: int) -> int:
+        """The largest share per weight that an inner node really has of the resources whose bits are set."""
+        if self.past is not None:
+            return self._largest(self._shares(node), wanted) // node.weight
+        largest, usage, units = 0, node.usage, self._units
+        for at in self._range:
+            if wanted >> at & 1:
+                part = usage[at] * units[at]
+                if part > largest:
+                    largest = part
+        return largest // node.weight
+
+    def _largest(self, vector: list[int], among: int) -> int:
+        """Over the resources whose bits are set."""
+        largest = 0
+        for at in self._range:
+            if among >> at & 1 and vector[at] > largest:
+                largest = vector[at]
+        return largest
+
+    def _rescaled(self, share: Share) -> list[int]:
+        """The vector of an inner node: its children's, those that count as they are and those that are rescaled."""
+        if not share.shares:
+            return share.as_is.copy()
+        least, as_is, directions, fine = share.shares[0], share.as_is, share.directions, self._fine
+        return [as_is[at] + (directions[at] * least >> fine) for at in self._range]
+
+    def _change(self, above: Share, old: Share, vector: list[int], direction: list[int], weighted: int) -> None:
+        """A child's share is another: in what its parent knows, put the new in the place of the old."""
+        if old.direction and direction:
+            sums, before, after = above.directions, old.direction, direction
+            for at in self._range:
+                sums[at] += after[at] - before[at]
+        else:
+            self._add(above, old.vector, old.direction, -1)
+            self._add(above, vector, direction, 1)
+        if old.direction:
+            del above.shares[bisect_left(above.shares, old.weighted)]
+        if direction:
+            insort(above.shares, weighted)
+
+    def _add(self, above: Share, vector: list[int], direction: list[int], sign: int) -> None:
+        into, parts = (above.directions, direction) if direction else (above.as_is, vector)
+        for at in self._range:
+            into[at] += sign * parts[at]
 
 
 def is_within(node: Node, leaf: Node) -> bool:

@@ -4,9 +4,8 @@ Which job came first the owner says with the number in `Node.front`; where `newe
 numbers to newer jobs, so the order itself is the same.
 """
 
-from fairlead_queue.ordering import Face
+from fairlead_queue.ordering import Face, Key
 from fairlead_queue.past_use import PastUse
-from fairlead_queue.tree import Node
 
 
 class Fifo:
@@ -16,23 +15,16 @@ class Fifo:
     by_saturation = False
     past: PastUse | None = None
 
-    def leaf(self, node: Node, saturated: int) -> int:
-        """The place of its first job; 0 when it has nothing to offer."""
-        return 0 if node.closed else node.front
+    def state(self) -> None:
+        """Nothing to remember."""
 
-    def inner(self, node: Node, face: Face, saturated: int) -> int:
-        """The first of all that wait below."""
-        return face.order[0].key if face.order else 0
+    def place(self, face: Face, saturated: int) -> Key | None:
+        """By the first of all that wait below."""
+        leaf = face.turn
+        return (leaf.front,) if leaf is not None and leaf.front and not leaf.closed else None
 
-    def key(self, node: Node, face: Face) -> int | None:
-        """By place."""
-        return face.measure or None
-
-    def sums(self) -> None:
-        """Nothing adds up."""
-
-    def change(self, sums: None, old: int | None, new: int | None) -> None:
-        """As above."""
+    def leave(self, face: Face) -> None:
+        """Nothing to forget."""
 
 
 class Lifo(Fifo):

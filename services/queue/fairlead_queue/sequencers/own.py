@@ -11,11 +11,9 @@ it gets a name.
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from fairlead_queue.ordering import Face
+from fairlead_queue.ordering import Face, Key
 from fairlead_queue.past_use import PastUse
 from fairlead_queue.tree import Node, Tree
-
-type Key = tuple[int, ...]
 
 
 class QueueView(NamedTuple):
@@ -60,40 +58,56 @@ class Keyed:
         self.newest_first = order.newest_first
         self.past = past if order.uses_past else None
 
-    def leaf(self, node: Node, saturated: int) -> int | None:
-        """The place of its first job; None when it has nothing to offer."""
-        return node.front if node.wants and not node.closed else None
+    def state(self) -> "Places":
+        """Of a node in which nothing waits."""
+        return Places()
 
-    def inner(self, node: Node, face: Face, saturated: int) -> int | None:
-        """The first of all that wait below."""
-        fronts: list[int] = face.sums
-        return fronts[0] if fronts else None
-
-    def key(self, node: Node, face: Face) -> Key | None:
+    def place(self, face: Face, saturated: int) -> Key | None:
         """What the order says. Raises TypeError when that is no tuple of integers: others do not compare exactly."""
-        if face.measure is None:
+        node, places = face.node, face.state
+        if node.children:
+            front = places.below[0] if places.below else None
+        else:
+            front = node.front if node.wants and not node.closed else None
+        self._move(face, front)
+        if front is None:
             return None
-        past = self.past.value(node) if self.past is not None else [0] * self.tree.width
-        tree = self.tree
-        key = self.order.key(
-            QueueView(
-                node.path, tree.resources, tuple(tree.capacity), tuple(node.usage), tuple(node.guaranteed), tuple(past),
-                node.weight, node.priority, face.measure,
-            )
-        )  # fmt: skip
+        key = self.order.key(self._view(node, front))
         if type(key) is not tuple or not all(type(part) is int for part in key):
-            raise TypeError(
-                f"{type(self.order).__name__}.key gave {key!r} for queue {node.path!r}, not a tuple of integers"
-            )
-        return key
+            name = type(self.order).__name__
+            raise TypeError(f"{name}.key gave {key!r} for queue {node.path!r}, not a tuple of integers")
+        return (key,)
 
-    def sums(self) -> list[int]:
-        """The children's places, rising."""
-        return []
+    def leave(self, face: Face) -> None:
+        """As if nothing waited."""
+        self._move(face, None)
 
-    def change(self, sums: list[int], old: int | None, new: int | None) -> None:
-        """A child's place is another."""
-        if old is not None:
-            del sums[bisect_left(sums, old)]
-        if new is not None:
-            insort(sums, new)
+    @staticmethod
+    def _move(face: Face, front: int | None) -> None:
+        """The first that waits there has another place."""
+        places: Places = face.state
+        if face.parent is not None:
+            below = face.parent.state.below
+            if places.front is not None:
+                del below[bisect_left(below, places.front)]
+            if front is not None:
+                insort(below, front)
+        places.front = front
+
+    def _view(self, node: Node, front: int) -> QueueView:
+        tree = self.tree
+        past = tuple(self.past.value(node)) if self.past is not None else (0,) * tree.width
+        return QueueView(
+            node.path, tree.resources, tuple(tree.capacity), tuple(node.usage), tuple(node.guaranteed), past,
+            node.weight, node.priority, front,
+        )  # fmt: skip
+
+
+class Places:
+    """Where the first job of a node stands in the pool's line, and those of its children, rising."""
+
+    __slots__ = ("below", "front")
+
+    def __init__(self) -> None:
+        self.front: int | None = None
+        self.below: list[int] = []
