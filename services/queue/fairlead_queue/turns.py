@@ -11,7 +11,8 @@ at once, so that the next turn is that of whoever deserves it then; `undo` takes
 from bisect import insort
 from collections.abc import Iterator
 from heapq import merge
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from fairlead_queue.jobs import Array, Job
@@ -26,6 +27,7 @@ from fairlead_schemas.ids import element_id
 from fairlead_schemas.queues import DEFAULT_POOL
 
 _order = attrgetter("order")
+_place = itemgetter(0)
 
 
 class Candidate(NamedTuple):
@@ -45,13 +47,9 @@ class Closed(NamedTuple):
     queue: str = ""
 
 
-class _Front(NamedTuple):
-    """A lane's next candidate. Orders never tie."""
-
-    order: int
-    lane: Lane
-    candidate: Candidate
-    rest: Iterator[Candidate]
+#: A lane by the order of its next candidate: (order, lane, its candidates from there on; None: not begun). Orders never
+#: tie.
+type _Front = tuple[int, Lane, Iterator[Candidate] | None]
 
 
 class Turns:
@@ -73,9 +71,12 @@ class Turns:
         self._shut: set[Klass] = set()
         self._charged: list[tuple[Lane, int]] = []
         self._closed: list[Node] = []
+        #: Leaves that were met once with nothing left.
+        self._seen: set[Node] = set()
         #: Lanes of which everything has been given a turn.
         self.exhausted: set[Lane] = set()
-        self._held_back: dict[Lane, Candidate] = {}
+        #: Of lanes that have been given a turn: the candidate after the last.
+        self._next: dict[Lane, Candidate] = {}
         #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
         self.refused: dict[Node, tuple[Lane, Closed]] = {}
 
@@ -93,20 +94,26 @@ class Turns:
         return None
 
     def _find(self) -> tuple[Lane, Candidate] | None:
-        first = self.pool.ranking.first()
+        ranking, seen = self.pool.ranking, self._seen
+        first = ranking.first()
         if first is None:
             return None
         found = self._first(first.leaf)  # most often it is the first one's
         if found is not None:
             return found
         closed: list[Node] = []
-        for node in self.pool.ranking.leaves(self._is_pruned):
+        for node in ranking.leaves(self._is_pruned):
             leaf: Leaf = node.leaf
-            found = self._first(leaf)
-            if found is not None or not self._needs:
-                break
+            fronts = self._fronts.get(leaf)
+            if fronts is None or fronts:
+                found = self._first(leaf)
+                if found is not None or not self._needs:
+                    break
+            # One that has nothing is passed by; when it is met again, taking it out of the order is cheaper.
             if not self._fronts[leaf]:
-                closed.append(node)
+                if node in seen:
+                    closed.append(node)
+                seen.add(node)
         for node in closed:
             self._close(node)
         return found
@@ -120,36 +127,44 @@ class Turns:
         fronts = self._fronts.get(leaf)
         if fronts is None:
             fronts = self._fronts[leaf] = self._open_fronts(leaf)
-        at = 0
-        while at < len(fronts):
-            _, lane, candidate, rest = fronts[at]
-            if self.gate(lane) is not None:
-                self._held_back[lane] = candidate
-                if lane.klass in self._shut:
-                    at += 1  # the class may have lanes elsewhere; nothing is known of this lane
-                else:
-                    del fronts[at]
+        while fronts:
+            order, lane, rest = fronts[0]
+            if lane.klass in self._shut or self.gate(lane) is not None:
+                del fronts[0]
                 continue
-            del fronts[at]
-            following = next(rest, None)
-            if following is not None:
-                insort(fronts, _Front(following.order, lane, following, rest), key=_order)
-            else:
+            if rest is None:
+                rest = self._candidates(lane)
+            candidate = next(rest, None)
+            del fronts[0]
+            if candidate is None:
                 self.exhausted.add(lane)
-            leaf.node.front = fronts[0].order if fronts else 0
+                continue
+            if candidate.order != order:  # those before it are moved by this decision
+                insort(fronts, (candidate.order, lane, chain((candidate,), rest)), key=_place)
+                continue
+            self._follow(leaf, fronts, lane, rest)
             return lane, candidate
         return None
 
+    def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[Candidate]) -> None:
+        """The lane's next candidate stands in its place."""
+        following = next(rest, None)
+        if following is None:
+            self.exhausted.add(lane)
+        else:
+            self._next[lane] = following
+            insort(fronts, (following.order, lane, chain((following,), rest)), key=_place)
+        leaf.node.front = fronts[0][0] if fronts else 0
+
     def _open_fronts(self, leaf: Leaf) -> list[_Front]:
-        lanes = [job.lane for _, job in leaf.fronts]
-        lanes.extend(lane for lane in leaf.lanes.values() if lane in self._reopened and not lane.front)
-        fronts: list[_Front] = []
-        for lane in lanes:
-            candidates = self._candidates(lane)
-            first = next(candidates, None)
-            if first is not None:
-                fronts.append(_Front(first.order, lane, first, candidates))
-        fronts.sort(key=_order)
+        fronts: list[_Front] = [(order, job.lane, None) for order, job in leaf.fronts]
+        if self._reopened:
+            lanes = [lane for lane in leaf.lanes.values() if lane in self._reopened]
+            for lane in lanes:
+                order = min(self._reopened[lane][0].order, lane.front or self._reopened[lane][0].order)
+                fronts = [front for front in fronts if front[1] is not lane]
+                fronts.append((order, lane, None))
+            fronts.sort(key=_place)
         return fronts
 
     def _candidates(self, lane: Lane) -> Iterator[Candidate]:
@@ -177,7 +192,7 @@ class Turns:
 
     def first_of(self, lane: Lane) -> Job | None:
         """The job of a lane whose turn has not come."""
-        first = self._held_back.get(lane) or next(self._candidates(lane), None)
+        first = self._next.get(lane) or next(self._candidates(lane), None)
         return first.job if first is not None else None
 
     # ------------------------------------------------------------------ gates
