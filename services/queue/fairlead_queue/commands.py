@@ -51,7 +51,7 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
         plan.keys[command.key] = (job, command.digest)
     plan.entered.add(command.queue)
     plan.accepted.add(job)
-    request = _in_pool(plan, command)
+    request = in_pool(plan, command)
     if command.array is None and command.start_at_ns <= plan.now_ns and not command.after:
         plan.fresh.append(Fresh(_order(plan, command, number), job, command.queue, command.user, request, cause))
     return ev.JobSubmitted(
@@ -63,7 +63,7 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     )  # fmt: skip
 
 
-def _in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
+def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
     """The request, for the pool that the queue is in."""
     queue = plan.state.queues.get(command.queue)
     pool = queue.pool.name if queue is not None and plan.outlook is None else pool_name(plan.queues(), command.queue)

@@ -105,6 +105,10 @@ class Node:
         """Jobs wait in leaves."""
         return not self.children
 
+    def has_ceiling(self, at: int) -> bool:
+        """Whether the resource with this index is limited here."""
+        return self.ceiling[at] < UNLIMITED
+
     def up(self) -> "Iterator[Node]":
         """This node and all above it."""
         node: Node | None = self

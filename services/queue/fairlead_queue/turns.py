@@ -55,8 +55,12 @@ type _Front = tuple[int, Lane, Iterator[Candidate] | None]
 class Turns:
     """The turns of one pool within one decision."""
 
-    def __init__(self, state: State, pool: Pool, moved: "dict[str, str] | None" = None) -> None:
+    def __init__(
+        self, state: State, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
+    ) -> None:
         self.state, self.pool = state, pool
+        #: Whether the placer could look ahead over anything: to see who comes before whom.
+        self._unbounded = unbounded
         #: Jobs that this decision has moved already.
         self._moved = moved or {}
         #: Open offers that have been taken back for this decision, by lane.
@@ -219,7 +223,7 @@ class Turns:
 
     def _has_room(self, klass: Klass) -> bool:
         """Whether the placer may have one more offer of the class."""
-        if self._open.get(klass, klass.open) < PARKED_OFFERS_MAX:
+        if self._unbounded or self._open.get(klass, klass.open) < PARKED_OFFERS_MAX:
             return True
         if klass.parked:
             return False
