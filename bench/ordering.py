@@ -7,10 +7,10 @@ alone costs.
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heapreplace
-from itertools import cycle, islice
 from time import perf_counter
 from typing import NamedTuple
 
+from fairlead_bus.main import collect_rarely
 from fairlead_queue.ordering import Ranking
 from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.tree import Amounts, Limits, Node, Tree
@@ -91,7 +91,7 @@ def _by_heap(tree: Tree, turns: int) -> None:
     heap = [(0, node.path, node) for node in leaves]
     heapify(heap)
     drf.state()
-    units = drf._units
+    units = [drf.whole // amount for amount in tree.capacity]
     for _ in range(turns):
         _, path, node = heap[0]
         used = usage[path]
@@ -108,5 +108,6 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    for rates in islice(cycle([measure]), 3):
-        print(" · ".join(f"{name} {rate:,.0f}/s" for name, rate in rates()._asdict().items()))
+    collect_rarely()  # as the services do
+    for _ in range(3):
+        print(" · ".join(f"{name} {rate:,.0f}/s" for name, rate in measure()._asdict().items()))
