@@ -6,8 +6,9 @@ what the last one decided; whoever opened the draft takes it all back with `Stat
 
 import msgspec
 
+from fairlead_placer.entities import Node
 from fairlead_placer.evolve import REPORT_CURSOR, apply
-from fairlead_placer.state import Node, State
+from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 
 #: Rules stop here; what a rule adds for one more report still fits into COMMIT_EVENTS_MAX and COMMIT_BYTES_MAX.

@@ -7,7 +7,7 @@ so what a decision expects of its own events is what they will do.
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.state import (
+from fairlead_placer.entities import (
     CORDONED,
     DRAINED,
     DRAINING,
@@ -18,11 +18,11 @@ from fairlead_placer.state import (
     Outcome,
     Recall,
     Run,
-    State,
     Verdict,
     is_uniform,
     run_key,
 )
+from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
 from fairlead_schemas.ids import array_of

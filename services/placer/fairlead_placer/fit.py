@@ -8,7 +8,7 @@ from bisect import bisect_left
 from itertools import islice
 
 from fairlead_placer.capacity import Index, gpu_suits, gpus_of, level_of
-from fairlead_placer.state import Node
+from fairlead_placer.entities import Node
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
 
@@ -16,15 +16,15 @@ from fairlead_schemas.resources import Request
 FEW_NODES = 64
 
 
-def choose(index: Index, nodes: dict[str, Node], request: Request) -> list[Node] | None:
-    """The nodes for the request, in order of fit; None when it does not fit now."""
+def choose(index: Index, request: Request) -> list[Node] | None:
+    """The nodes of its pool for the request, in order of fit; None when it does not fit now."""
     matching = index.matching(request)
     if matching is None:
         return _walk(index, request, None)
     if len(matching) < request.nodes:
         return None
     if len(matching) <= FEW_NODES:
-        return _among([nodes[name] for name in matching], request)
+        return _among([index.members[name] for name in matching], request)
     return _walk(index, request, matching)
 
 

@@ -1,7 +1,8 @@
 """What must hold of a state at every event (ARCHITECTURE.md, Invariants; as far as
 the placer owns it). Used by tests and simulation."""
 
-from fairlead_placer.state import Node, State
+from fairlead_placer.entities import Node, pool_of_node
+from fairlead_placer.state import State
 
 
 class InvariantBroken(AssertionError):
@@ -71,11 +72,24 @@ def _check_offers(state: State) -> None:
 
 
 def _check_index(state: State) -> None:
-    names: list[str] = []
-    for level, bucket in enumerate(state.index.buckets):
-        _expect(bucket == sorted(bucket, key=lambda entry: entry[:2]), f"bucket {level} is out of order")
-        for cpu, name, node in bucket:
-            names.append(name)
-            free = node.gpus_free + 1 if node.inventory.gpus else 0
-            _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
-    _expect(sorted(names) == sorted(n.name for n in state.nodes.values() if n.open), f"index holds {sorted(names)}")
+    members: list[str] = []
+    for pool, index in state.pools.each().items():
+        _expect(bool(index.members), f"pool {pool} has no node and is still kept")
+        names = [*index.aside]
+        for level, bucket in enumerate(index.buckets):
+            _expect(bucket == sorted(bucket, key=lambda entry: entry[:2]), f"bucket {level} of {pool} is out of order")
+            for cpu, name, node in bucket:
+                names.append(name)
+                free = node.gpus_free + 1 if node.inventory.gpus else 0
+                _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
+        _expect(sorted(names) == sorted(index.members), f"index of {pool} holds {sorted(names)}")
+        members += [name for name, node in index.members.items() if _belongs(node, pool)]
+        aside = sorted(name for name, node in index.members.items() if not node.open)
+        _expect(sorted(index.aside) == aside, f"pool {pool}: expected {aside} aside, found {sorted(index.aside)}")
+    _expect(sorted(members) == sorted(state.nodes), f"pools hold {sorted(members)}")
+    closed = {name for name, node in state.nodes.items() if not node.open}
+    _expect(state.closed == closed, f"expected {sorted(closed)} closed, found {sorted(state.closed)}")
+
+
+def _belongs(node: Node, pool: str) -> bool:
+    return node.pool == pool == pool_of_node(node.inventory)

@@ -7,12 +7,12 @@ bounded by `is_news`: a full cluster where jobs come and go stays silent.
 from heapq import heapify, heappop, heapreplace
 from zlib import crc32
 
-from fairlead_placer.capacity import gpus_of, level_of
+from fairlead_placer.capacity import gpus_of
 from fairlead_placer.draft import EVENT_BYTES, Draft
+from fairlead_placer.entities import Node, Offer, OfferClass
 from fairlead_placer.evolve import NEWS_INTERVAL_NS
 from fairlead_placer.fit import choose, part_on, score_of
 from fairlead_placer.reasons import Refusal, refusal
-from fairlead_placer.state import Node, Offer, OfferClass
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import COMMIT_BYTES_MAX
 
@@ -31,7 +31,7 @@ def place(draft: Draft) -> bool:
             return False
         _, job, group = heads[0]
         offer = state.offers[job]
-        chosen = choose(state.index, state.nodes, group.request)
+        chosen = choose(state.pools.of(group.request), group.request)
         if chosen is None:
             _park(draft, group, offer)
             heappop(heads)
@@ -46,7 +46,7 @@ def place(draft: Draft) -> bool:
 
 
 def _may_fit(draft: Draft, group: OfferClass) -> bool:
-    return group.failed_at < 0 or draft.state.index.gained_since(level_of(group.request), group.failed_at)
+    return group.failed_at < 0 or draft.state.pools.gained_since(group.request, group.failed_at)
 
 
 def _placed(draft: Draft, offer: Offer, chosen: list[Node]) -> bool:
@@ -79,7 +79,7 @@ def _park(draft: Draft, group: OfferClass, offer: Offer) -> None:
     found = refusal(draft.state, group.request)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
-        group.failed_at = draft.state.index.version
+        group.failed_at = draft.state.pools.version
     else:
         draft.emit(
             ev.JobUnplaceable(

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_placer.state import Job, Node, Offer, Outcome, Recall, Run, State, Verdict
+from fairlead_placer.entities import Job, Node, Offer, Outcome, Recall, Run, Verdict
+from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Inventory, Request
 
@@ -156,4 +157,4 @@ def _hold(state: State, shot: RunShot) -> None:
             # A held GPU may have left the inventory meanwhile; what is free follows from what is held.
             node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
             node.live -= run.ended >> rank & 1
-            state.index.put(node)
+            state.pools.put(node)
