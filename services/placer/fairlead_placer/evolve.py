@@ -72,9 +72,21 @@ def _job_submitted(state: State, seq: int, index: int, at_ns: int, event: ev.Job
     state.put(state.jobs, event.job, Job(event.name, event.queue, event.user, event.grace_ns, request, spec))
 
 
+def _job_moved(state: State, seq: int, index: int, at_ns: int, event: ev.JobMoved) -> None:
+    job = state.jobs.get(event.job)
+    if job is not None:
+        state.set(job, "queue", event.queue)
+
+
 def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOffered) -> None:
+    """Offered again, an open attempt gets another rank; one that was placed meanwhile is not open any more."""
     job = state.jobs.get(array_of(event.job) or event.job)
-    if job is None:
+    placed = run_key(event.job, event.attempt) in state.runs or state.unanswered.get(event.job, 0) >= event.attempt
+    if job is None or placed:
+        return
+    offer = state.offers.get(event.job)
+    if offer is not None and offer.attempt == event.attempt:
+        state.rerank(event.job, event.rank)
         return
     state.close_offer(event.job)
     state.drop(state.recalls, event.job)
@@ -108,11 +120,17 @@ def _job_finished(
     state: State, seq: int, index: int, at_ns: int, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled
 ) -> None:
     state.drop(state.jobs, event.job)
+    state.drop(state.unanswered, event.job)
+
+
+def _job_requeued(state: State, seq: int, index: int, at_ns: int, event: ev.JobRequeued) -> None:
+    state.drop(state.unanswered, event.job)
 
 
 def _jobs_retired(state: State, seq: int, index: int, at_ns: int, event: ev.JobsRetired) -> None:
     for job in event.jobs:
         state.drop(state.jobs, job)
+        state.drop(state.unanswered, job)
 
 
 # ---------------------------------------------------------------------------- nodes
@@ -240,6 +258,7 @@ def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEn
 
 def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnded) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
+    state.put(state.unanswered, event.job, event.attempt)
     for rank in range(len(run.parts)):
         if not run.ended >> rank & 1:
             _end(state, run, rank)
@@ -288,9 +307,11 @@ def is_success(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None
 
 _HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.JobSubmitted: _job_submitted,
+    ev.JobMoved: _job_moved,
     ev.JobOffered: _job_offered,
     ev.JobRecalled: _job_recalled,
     ev.JobStopRequested: _job_stop_requested,
+    ev.JobRequeued: _job_requeued,
     ev.JobSucceeded: _job_finished,
     ev.JobFailed: _job_finished,
     ev.JobCancelled: _job_finished,

@@ -76,6 +76,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     jobs: list[JobShot]
     offers: list[Offer]
     recalls: list[Recall]
+    unanswered: dict[str, int]
     classes: list[ClassShot]
     runs: list[RunShot]
 
@@ -94,6 +95,7 @@ def dump(state: State) -> bytes:
             jobs=[_fields(JobShot, state.jobs[job], job=job) for job in sorted(state.jobs)],
             offers=[state.offers[job] for job in sorted(state.offers)],
             recalls=[state.recalls[job] for job in sorted(state.recalls)],
+            unanswered=state.unanswered,
             classes=_classes(state),
             runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
         )
@@ -129,6 +131,7 @@ def load(data: bytes) -> State:
         state.jobs[item.job] = Job(item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy())
     for offer in shot.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
+    state.unanswered = shot.unanswered
     state.recalls = {recall.job: recall for recall in shot.recalls}
     for item in shot.classes:
         state.classes[item.request].outcome = item.outcome

@@ -25,6 +25,8 @@ class State:
         self.jobs: dict[str, Job] = {}
         self.offers: dict[str, Offer] = {}
         self.recalls: dict[str, Recall] = {}
+        #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
+        self.unanswered: dict[str, int] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
         #: What is left where (derived).
@@ -158,6 +160,19 @@ class State:
         if self.journal is not None:
             self.journal.append((self._reopen, offer, group))
         return offer
+
+    def rerank(self, job: str, rank: int) -> None:
+        """An open offer has another place in the order: nothing fits that did not, and nothing is news of its class."""
+        offer = self.offers[job]
+        if self.journal is not None:
+            self.journal.append((self._rerank, offer))
+        self._rerank(offer._replace(rank=rank))
+
+    def _rerank(self, offer: Offer) -> None:
+        group = self.classes[offer.request]
+        del group.offers[bisect_left(group.offers, (self.offers[offer.job].rank, offer.job))]
+        insort(group.offers, (offer.rank, offer.job))
+        self.offers[offer.job] = offer
 
     def _open(self, offer: Offer) -> None:
         self.offers[offer.job] = offer
