@@ -117,9 +117,9 @@ def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus
     world.offer(request(1, cpu=1, memory_gib=1))
     wanted = request(gpus, cpu=cpu, memory_gib=memory)
     index = world.core.state.pools.of(wanted)
-    short = {cause: n for cause, n in _count_plain(index, wanted).items() if n}
-    assert short == _count_each(index, wanted)
-    assert sum(refusal(world.core.state, wanted).reasons.values()) + short.get("", 0) == len(nodes)
+    short = {cause: n for cause, n in _count_plain(index, wanted, "0").items() if n}
+    assert short == _count_each(index, wanted, "0")
+    assert sum(refusal(world.core.state, wanted, "0").reasons.values()) + short.get("", 0) == len(nodes)
 
 
 def test_another_cause_is_news_once() -> None:

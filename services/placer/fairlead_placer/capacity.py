@@ -76,7 +76,7 @@ class Index:
     def put(self, node: Node) -> None:
         """Bring the node to where it belongs now."""
         self._lift(node)
-        if not node.open:
+        if not node.open or node.keeper:
             self.aside[node.name] = node
             return
         size = len(node.inventory.gpus)

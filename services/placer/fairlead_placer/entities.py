@@ -16,8 +16,8 @@ class Node:
 
     __slots__ = (
         "boot_id", "by", "cause", "cpu_free_milli", "deadline_ns", "duty", "entry", "gpus_free", "held", "holders",
-        "hosts", "incarnation", "inventory", "level", "live", "lost", "memory_free_mib", "name", "pool", "reason",
-        "reported", "size", "superseded", "uniform",
+        "hosts", "incarnation", "inventory", "keeper", "level", "live", "lost", "memory_free_mib", "name", "pool",
+        "reason", "reported", "size", "superseded", "uniform",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory) -> None:
@@ -45,6 +45,8 @@ class Node:
         self.inventory = inventory
         #: As its label says.
         self.pool = pool_of_node(inventory)
+        #: The job that it is kept for: it takes no other work (derived from the reservations).
+        self.keeper = ""
         self.hosts: tuple[str, ...] = (inventory.address,)
         self.uniform = is_uniform(inventory.gpus)
         self.gpus_free = len(inventory.gpus)
@@ -108,6 +110,27 @@ class Recall(NamedTuple):
     cause: str
     #: Reason of the stop ("" for a mere recall): if the offer was placed all the same, its run is stopped.
     stop: str
+
+
+class Claim(NamedTuple):
+    """An open offer that nodes shall be kept for; not decided yet."""
+
+    job: str
+    attempt: int
+    cause: str
+
+
+class Reservation(NamedTuple):
+    """Nodes that take no other work until the job has its place or gives up its offer."""
+
+    job: str
+    attempt: int
+    cause: str
+    nodes: tuple[str, ...]
+    #: Sequence of the commit that made it: nothing of others was placed on the nodes after it.
+    since: int
+    #: True where others yield to make it; a job that merely waits long takes one of RESERVATIONS_MAX.
+    hole: bool
 
 
 class Outcome(NamedTuple):

@@ -12,26 +12,30 @@ from fairlead_placer.entities import (
     DRAINED,
     DRAINING,
     READY,
+    Claim,
     Job,
     Node,
     Offer,
     Outcome,
     Recall,
+    Reservation,
     Run,
     Verdict,
     is_uniform,
+    pool_of,
     run_key,
 )
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
-from fairlead_schemas.ids import array_of
 
 REPORT_CURSOR = "report."
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
 NEWS_INTERVAL_NS = 10 * 1_000_000_000
 #: Replaced incarnations that a node remembers, so that an older agent cannot come back as a new one.
 SUPERSEDED_MAX = 8
+#: Jobs of a pool that nodes are kept for because they have waited long: each takes nodes from all others.
+RESERVATIONS_MAX = 1
 
 
 def fold(state: State, seq: int, commit: Commit) -> None:
@@ -80,9 +84,9 @@ def _job_moved(state: State, seq: int, index: int, at_ns: int, event: ev.JobMove
 
 def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOffered) -> None:
     """Offered again, an open attempt gets another rank; one that was placed meanwhile is not open any more."""
-    job = state.jobs.get(array_of(event.job) or event.job)
+    request = state.request_of(event.job)
     placed = run_key(event.job, event.attempt) in state.runs or state.unanswered.get(event.job, 0) >= event.attempt
-    if job is None or placed:
+    if request is None or placed:
         return
     offer = state.offers.get(event.job)
     if offer is not None and offer.attempt == event.attempt:
@@ -90,7 +94,7 @@ def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOf
         return
     state.close_offer(event.job)
     state.drop(state.recalls, event.job)
-    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", job.request))
+    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request))
 
 
 def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.JobRecalled) -> None:
@@ -111,6 +115,7 @@ def _want_back(state: State, job: str, attempt: int, cause: str, reason: str) ->
     recall = state.recalls.get(job)
     if offer is not None and offer.attempt == attempt:
         state.close_offer(job)
+        state.drop(state.claims, job)
     elif recall is None or recall.attempt != attempt:
         return
     state.put(state.recalls, job, Recall(job, attempt, cause, reason or (recall.stop if recall else "")))
@@ -203,6 +208,40 @@ def _node_drained(state: State, seq: int, index: int, at_ns: int, event: ev.Node
     state.change(state.nodes[event.node], duty=DRAINED, deadline_ns=0)
 
 
+# ---------------------------------------------------------------------------- nodes that are kept for a job
+
+
+def _reservation_requested(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationRequested) -> None:
+    """Remembered until it is answered, where it needs an answer. A claim under a queue's limit (`queue`) is the
+    queue's business until the job is offered; beyond RESERVATIONS_MAX it asks again."""
+    offer = state.offers.get(event.job)
+    if event.queue or offer is None or offer.attempt != event.attempt:
+        return
+    if event.job in state.reservations or starving(state, pool_of(offer.request)) >= RESERVATIONS_MAX:
+        return
+    state.put(state.claims, event.job, Claim(event.job, event.attempt, f"{seq}.{index}"))
+    state.pools.stir_offers()
+
+
+def starving(state: State, pool: str) -> int:
+    """Jobs of the pool that nodes are, or shall be, kept for because they have waited long."""
+    jobs = [*state.claims, *(job for job, kept in state.reservations.items() if not kept.hole)]
+    return sum(pool_of(request) == pool for request in map(state.request_of, jobs) if request is not None)
+
+
+def _reservation_made(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationMade) -> None:
+    claim, kept = state.drop(state.claims, event.job), state.reservations.get(event.job)
+    hole = claim is None or claim.cause != event.cause
+    if kept is not None and kept.cause == event.cause:  # other nodes for the same wish
+        hole = kept.hole
+    state.reserve(Reservation(event.job, event.attempt, event.cause, event.nodes, seq, hole))
+
+
+def _reservation_ended(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationEnded) -> None:
+    state.drop(state.claims, event.job)
+    state.unreserve(event.job)
+
+
 # ---------------------------------------------------------------------------- offers and runs
 
 
@@ -219,6 +258,8 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
     for rank, (node, part) in enumerate(zip(nodes, event.parts, strict=True)):
         state.take(node, run.key, rank, part)
         state.touch(node.name)
+    state.drop(state.claims, event.job)
+    state.unreserve(event.job)
 
 
 def _job_unplaceable(state: State, seq: int, index: int, at_ns: int, event: ev.JobUnplaceable) -> None:
@@ -324,6 +365,9 @@ _HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.NodeUncordoned: _node_uncordoned,
     ev.NodeDraining: _node_draining,
     ev.NodeDrained: _node_drained,
+    ev.ReservationRequested: _reservation_requested,
+    ev.ReservationMade: _reservation_made,
+    ev.ReservationEnded: _reservation_ended,
     ev.JobPlaced: _job_placed,
     ev.JobUnplaceable: _job_unplaceable,
     ev.OfferReturned: _offer_returned,

@@ -2,6 +2,7 @@
 the placer owns it). Used by tests and simulation."""
 
 from fairlead_placer.entities import Node, pool_of_node
+from fairlead_placer.evolve import RESERVATIONS_MAX, starving
 from fairlead_placer.state import State
 
 
@@ -16,6 +17,7 @@ def check(state: State) -> None:
         _check_node(state, node)
     _check_runs(state)
     _check_offers(state)
+    _check_reservations(state)
     _check_index(state)
 
 
@@ -71,6 +73,25 @@ def _check_offers(state: State) -> None:
         _expect(bool(group.offers) and group.offers == sorted(group.offers), f"class out of order: {group.offers}")
 
 
+def _check_reservations(state: State) -> None:
+    """Kept for an offer that is open, or on its way back; in nobody else's hands since."""
+    for job, kept in state.reservations.items():
+        waiting = state.offers.get(job) or state.recalls.get(job)
+        found = None if waiting is None else waiting.attempt
+        _expect(found == kept.attempt, f"nodes are kept for {job}.{kept.attempt}, whose offer is not open ({found})")
+        for name in kept.nodes:
+            late = [key for key in state.nodes[name].held if state.runs[key].epoch > kept.since]
+            _expect(not late, f"{name} was kept for {job} since {kept.since}, and {late} were placed there after")
+    keepers = {name: job for job, kept in state.reservations.items() for name in kept.nodes}
+    found = {name: node.keeper for name, node in state.nodes.items() if node.keeper}
+    _expect(keepers == found, f"nodes are kept as {keepers}, and say {found}")
+    nodes = [name for kept in state.reservations.values() for name in kept.nodes]
+    _expect(len(nodes) == len(keepers), f"a node is kept twice: {sorted(nodes)}")
+    _expect(state.claims.keys() <= state.offers.keys(), f"claims without an offer: {sorted(state.claims)}")
+    for pool in state.pools.each():
+        _expect(starving(state, pool) <= RESERVATIONS_MAX, f"nodes of {pool} are kept for {starving(state, pool)} jobs")
+
+
 def _check_index(state: State) -> None:
     members: list[str] = []
     for pool, index in state.pools.each().items():
@@ -84,7 +105,7 @@ def _check_index(state: State) -> None:
                 _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
         _expect(sorted(names) == sorted(index.members), f"index of {pool} holds {sorted(names)}")
         members += [name for name, node in index.members.items() if _belongs(node, pool)]
-        aside = sorted(name for name, node in index.members.items() if not node.open)
+        aside = sorted(name for name, node in index.members.items() if not node.open or node.keeper)
         _expect(sorted(index.aside) == aside, f"pool {pool}: expected {aside} aside, found {sorted(index.aside)}")
     _expect(sorted(members) == sorted(state.nodes), f"pools hold {sorted(members)}")
     closed = {name for name, node in state.nodes.items() if not node.open}

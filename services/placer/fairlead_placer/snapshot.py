@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_placer.entities import Job, Node, Offer, Outcome, Recall, Run, Verdict
+from fairlead_placer.entities import Claim, Job, Node, Offer, Outcome, Recall, Reservation, Run, Verdict
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Inventory, Request
@@ -78,6 +78,8 @@ class Shot(_Strict, frozen=True, kw_only=True):
     recalls: list[Recall]
     unanswered: dict[str, int]
     classes: list[ClassShot]
+    claims: list[Claim]
+    reservations: list[Reservation]
     runs: list[RunShot]
 
 
@@ -97,6 +99,8 @@ def dump(state: State) -> bytes:
             recalls=[state.recalls[job] for job in sorted(state.recalls)],
             unanswered=state.unanswered,
             classes=_classes(state),
+            claims=[state.claims[job] for job in sorted(state.claims)],
+            reservations=[state.reservations[job] for job in sorted(state.reservations)],
             runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
         )
     )
@@ -137,6 +141,9 @@ def load(data: bytes) -> State:
         state.classes[item.request].outcome = item.outcome
     for item in shot.runs:
         _hold(state, item)
+    state.claims = {claim.job: claim for claim in shot.claims}
+    for kept in shot.reservations:
+        state.reserve(kept)
     return state
 
 

@@ -8,9 +8,10 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 from bisect import bisect_left, insort
 from typing import Any
 
-from fairlead_placer.entities import Job, Node, Offer, OfferClass, Recall, Run, pool_of_node
+from fairlead_placer.entities import Claim, Job, Node, Offer, OfferClass, Recall, Reservation, Run, pool_of_node
 from fairlead_placer.pools import Pools
 from fairlead_schemas.events import Part
+from fairlead_schemas.ids import array_of
 from fairlead_schemas.resources import Request
 
 
@@ -25,6 +26,8 @@ class State:
         self.jobs: dict[str, Job] = {}
         self.offers: dict[str, Offer] = {}
         self.recalls: dict[str, Recall] = {}
+        self.claims: dict[str, Claim] = {}
+        self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}
         self.classes: dict[Request, OfferClass] = {}
@@ -39,6 +42,11 @@ class State:
         self.touched: set[str] = set()
         self.advanced: set[str] = set()
         self._requests: dict[Request, Request] = {}
+
+    def request_of(self, job: str) -> Request | None:
+        """What a kept job, or an element of a kept array, asks for."""
+        kept = self.jobs.get(array_of(job) or job)
+        return None if kept is None else kept.request
 
     # -- one change each, with its inverse
 
@@ -193,6 +201,36 @@ class State:
     def _reopen(self, offer: Offer, group: OfferClass) -> None:
         self.classes[offer.request] = group
         self._open(offer)
+
+    def reserve(self, kept: Reservation) -> None:
+        """Keep these nodes, and no others, for the job."""
+        if self.journal is not None:
+            self.journal.append((self._keep, kept.job, self.reservations.get(kept.job)))
+        self._keep(kept.job, kept)
+
+    def unreserve(self, job: str) -> None:
+        """Keep nothing for the job: its nodes take any work again."""
+        kept = self.reservations.get(job)
+        if kept is None:
+            return
+        if self.journal is not None:
+            self.journal.append((self._keep, job, kept))
+        self._keep(job, None)
+
+    def _keep(self, job: str, kept: Reservation | None) -> None:
+        before = self.reservations.pop(job, None)
+        for name in before.nodes if before is not None else ():
+            node = self.nodes[name]
+            node.keeper = ""
+            self.pools.put(node)
+            self.pools.gained(node)
+        if kept is None:
+            return
+        self.reservations[job] = kept
+        for name in kept.nodes:
+            node = self.nodes[name]
+            node.keeper = job
+            self.pools.put(node)
 
     # -- marks for those who act; a decision that is only tried leaves none
 
