@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_bus.core import Decision, Input
-from fairlead_placer import nodes, parking, reports, reservations
+from fairlead_placer import nodes, parking, preemption, reports, reservations
 from fairlead_placer.draft import Draft
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -29,14 +29,14 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = 
         nodes.fence_lost(draft)
         for item in inputs:
             _take(draft, item)
-        tended = reservations.tend(draft)
-        if tended:  # an offer goes back after what was kept for it
-            _return_offers(draft)
+        reservations.end(draft)
+        _return_offers(draft)
         nodes.fence_lost(draft)
         nodes.drains(draft)
-        # Nodes are kept for whom there is no place even so.
-        answered = parking.place(draft) and reservations.answer(draft)
-        more = draft.full or not (tended and answered)
+        placed_all = reservations.mend(draft) and parking.place(draft)
+        # Others yield to, and nodes are kept for, those who find no place even so.
+        answered = placed_all and preemption.answer(draft) and reservations.answer(draft)
+        more = draft.full or not answered
     finally:
         state.undo()
     return Drawn(Decision(draft.events, draft.cursors), more, draft.crowded)

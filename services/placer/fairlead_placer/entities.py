@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.events import Part, RunOutcome
+from fairlead_schemas.events import Part, RunOutcome, Victim
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
@@ -120,6 +120,23 @@ class Claim(NamedTuple):
     cause: str
 
 
+class Plea(NamedTuple):
+    """A job for which others may be asked to yield; not decided yet."""
+
+    job: str
+    attempt: int
+    #: The event that asked: sequence and index.
+    asked: tuple[int, int]
+    victims: tuple[Victim, ...]
+    #: What must come free before the job may be offered; nothing: it is offered, and lacks a place.
+    amounts: dict[str, int]
+
+    @property
+    def cause(self) -> str:
+        """The event's id."""
+        return f"{self.asked[0]}.{self.asked[1]}"
+
+
 class Reservation(NamedTuple):
     """Nodes that take no other work until the job has its place or gives up its offer."""
 
@@ -189,7 +206,7 @@ class Run:
         self.started = 0
         self.ended = 0
         self.released = 0
-        #: Why its orders say stop: cancelled | time_limit | drained | "".
+        #: Why its orders say stop: cancelled | time_limit | drained | preempted | "".
         self.stop = ""
         #: The first rank's end that was no success; it decides the outcome and stops the others.
         self.verdict: Verdict | None = None

@@ -17,6 +17,7 @@ from fairlead_placer.entities import (
     Node,
     Offer,
     Outcome,
+    Plea,
     Recall,
     Reservation,
     Run,
@@ -36,6 +37,8 @@ NEWS_INTERVAL_NS = 10 * 1_000_000_000
 SUPERSEDED_MAX = 8
 #: Jobs of a pool that nodes are kept for because they have waited long: each takes nodes from all others.
 RESERVATIONS_MAX = 1
+#: Runs that one plea may name; the rest is not looked at.
+VICTIMS_MAX = 256
 
 
 def fold(state: State, seq: int, commit: Commit) -> None:
@@ -116,6 +119,7 @@ def _want_back(state: State, job: str, attempt: int, cause: str, reason: str) ->
     if offer is not None and offer.attempt == attempt:
         state.close_offer(job)
         state.drop(state.claims, job)
+        state.drop(state.pleas, job)
     elif recall is None or recall.attempt != attempt:
         return
     state.put(state.recalls, job, Recall(job, attempt, cause, reason or (recall.stop if recall else "")))
@@ -126,6 +130,7 @@ def _job_finished(
 ) -> None:
     state.drop(state.jobs, event.job)
     state.drop(state.unanswered, event.job)
+    state.drop(state.pleas, event.job)
 
 
 def _job_requeued(state: State, seq: int, index: int, at_ns: int, event: ev.JobRequeued) -> None:
@@ -231,6 +236,7 @@ def starving(state: State, pool: str) -> int:
 
 def _reservation_made(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationMade) -> None:
     claim, kept = state.drop(state.claims, event.job), state.reservations.get(event.job)
+    _answered(state, event.job, event.cause)
     hole = claim is None or claim.cause != event.cause
     if kept is not None and kept.cause == event.cause:  # other nodes for the same wish
         hole = kept.hole
@@ -240,6 +246,35 @@ def _reservation_made(state: State, seq: int, index: int, at_ns: int, event: ev.
 def _reservation_ended(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationEnded) -> None:
     state.drop(state.claims, event.job)
     state.unreserve(event.job)
+
+
+# ---------------------------------------------------------------------------- runs that yield
+
+
+def _preemption_requested(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionRequested) -> None:
+    """Remembered until it is answered. A job that lacks a place only, and has no open offer, lacks none any more."""
+    offer = state.offers.get(event.job)
+    if not event.amounts and (offer is None or offer.attempt != event.attempt):
+        return
+    victims = event.victims[:VICTIMS_MAX]
+    state.put(state.pleas, event.job, Plea(event.job, event.attempt, (seq, index), victims, event.amounts))
+    state.pools.stir_offers()
+
+
+def _answered(state: State, job: str, cause: str) -> None:
+    """The plea is decided, unless the queue has put another in its place meanwhile."""
+    plea = state.pleas.get(job)
+    if plea is not None and plea.cause == cause:
+        state.drop(state.pleas, job)
+
+
+def _preemption_started(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionStarted) -> None:
+    _answered(state, event.beneficiary, event.cause)
+    stop(state, state.runs[run_key(event.job, event.attempt)], "preempted")
+
+
+def _preemption_declined(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionDeclined) -> None:
+    _answered(state, event.job, event.cause)
 
 
 # ---------------------------------------------------------------------------- offers and runs
@@ -259,6 +294,7 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
         state.take(node, run.key, rank, part)
         state.touch(node.name)
     state.drop(state.claims, event.job)
+    state.drop(state.pleas, event.job)
     state.unreserve(event.job)
 
 
@@ -329,8 +365,9 @@ def _release(state: State, run: Run, rank: int) -> None:
 
 
 def stop(state: State, run: Run, reason: str) -> None:
-    """Mark the orders of a run's living ranks. A person's stop outranks a drain's: it is not requeued."""
-    if run.stop in ("", "drained"):
+    """Mark the orders of a run's living ranks. What the queue asks for (a person's stop, a limit) outranks a drain's
+    stop and one for another job: the job is then not requeued."""
+    if run.stop in ("", "drained", "preempted"):
         state.set(run, "stop", reason)
         _touch_live(state, run)
 
@@ -368,6 +405,9 @@ _HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.ReservationRequested: _reservation_requested,
     ev.ReservationMade: _reservation_made,
     ev.ReservationEnded: _reservation_ended,
+    ev.PreemptionRequested: _preemption_requested,
+    ev.PreemptionStarted: _preemption_started,
+    ev.PreemptionDeclined: _preemption_declined,
     ev.JobPlaced: _job_placed,
     ev.JobUnplaceable: _job_unplaceable,
     ev.OfferReturned: _offer_returned,

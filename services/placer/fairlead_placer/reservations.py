@@ -8,33 +8,40 @@ from heapq import nsmallest
 
 from fairlead_placer.capacity import gpus_of, node_suits
 from fairlead_placer.draft import EVENT_BYTES, Draft
-from fairlead_placer.entities import Node, Offer, Reservation, pool_of
+from fairlead_placer.entities import Node, Offer, pool_of
 from fairlead_placer.fit import suitable_gpus_free
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Request
 
 
-def tend(draft: Draft) -> bool:
-    """End what is kept for an offer that is open no more, and choose anew where a node has gone. False when the
-    commit was full before the end."""
+def end(draft: Draft) -> None:
+    """End what is kept for an offer that is open no more: before the offer goes back."""
     state = draft.state
     for kept in [state.reservations[job] for job in sorted(state.reservations)]:
         if draft.full:
-            return False
+            return
         offer = state.offers.get(kept.job)
         if offer is None or offer.attempt != kept.attempt:
             recall = state.recalls.get(kept.job)
-            _end(draft, kept, recall.cause if recall is not None else kept.cause)
+            cause = recall.cause if recall is not None else kept.cause
+            draft.emit(ev.ReservationEnded(cause=cause, job=kept.job, attempt=kept.attempt))
+
+
+def mend(draft: Draft) -> bool:
+    """Choose anew where a node that is kept has gone. False when the commit was full before the end."""
+    state = draft.state
+    for kept in [state.reservations[job] for job in sorted(state.reservations)]:
+        offer = state.offers.get(kept.job)
+        if offer is None or all(serves(state.nodes[name], offer.request, kept.job) for name in kept.nodes):
             continue
-        served = all(serves(state.nodes[name], offer.request, kept.job) for name in kept.nodes)
-        if not served and not _keep(draft, offer, kept.cause):
+        if draft.full or not _keep(draft, offer, kept.cause):
             return False
     return True
 
 
 def answer(draft: Draft) -> bool:
-    """Decide the claims, in the order of their offers. False as for `tend`."""
+    """Decide the claims, in the order of their offers. False as for `mend`."""
     state = draft.state
     for offer in sorted((state.offers[job] for job in state.claims), key=lambda offer: (offer.rank, offer.job)):
         if draft.full or not _keep(draft, offer, state.claims[offer.job].cause):
@@ -47,21 +54,22 @@ def _keep(draft: Draft, offer: Offer, cause: str) -> bool:
     if nodes is None:
         draft.emit(ev.ReservationEnded(cause=cause, job=offer.job, attempt=offer.attempt))
         return True
-    return made(draft, offer, nodes, cause)
-
-
-def made(draft: Draft, offer: Offer, nodes: list[str], cause: str) -> bool:
-    """Keep these nodes, and no others, for the offer. False when the event has no room left."""
-    size = EVENT_BYTES + sum(len(name) + 3 for name in nodes)
-    if not draft.has_room(size):
+    if not draft.has_room(made_bytes(nodes)):
         return False
-    names = tuple(sorted(nodes))
-    draft.emit(ev.ReservationMade(cause=cause, job=offer.job, attempt=offer.attempt, nodes=names), size)
+    make(draft, offer, nodes, cause)
     return True
 
 
-def _end(draft: Draft, kept: Reservation, cause: str) -> None:
-    draft.emit(ev.ReservationEnded(cause=cause, job=kept.job, attempt=kept.attempt))
+def made_bytes(nodes: list[str]) -> int:
+    """What the event takes that names these nodes."""
+    return EVENT_BYTES + sum(len(name) + 3 for name in nodes)
+
+
+def make(draft: Draft, offer: Offer, nodes: list[str], cause: str) -> None:
+    """Keep these nodes, and no others, for the offer."""
+    names = tuple(sorted(nodes))
+    event = ev.ReservationMade(cause=cause, job=offer.job, attempt=offer.attempt, nodes=names)
+    draft.emit(event, made_bytes(nodes))
 
 
 def nodes_for(state: State, request: Request, job: str) -> list[str] | None:

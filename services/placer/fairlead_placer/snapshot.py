@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_placer.entities import Claim, Job, Node, Offer, Outcome, Recall, Reservation, Run, Verdict
+from fairlead_placer.entities import Claim, Job, Node, Offer, Outcome, Plea, Recall, Reservation, Run, Verdict
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Inventory, Request
@@ -79,6 +79,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     unanswered: dict[str, int]
     classes: list[ClassShot]
     claims: list[Claim]
+    pleas: list[Plea]
     reservations: list[Reservation]
     runs: list[RunShot]
 
@@ -100,6 +101,7 @@ def dump(state: State) -> bytes:
             unanswered=state.unanswered,
             classes=_classes(state),
             claims=[state.claims[job] for job in sorted(state.claims)],
+            pleas=[state.pleas[job] for job in sorted(state.pleas)],
             reservations=[state.reservations[job] for job in sorted(state.reservations)],
             runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
         )
@@ -142,6 +144,7 @@ def load(data: bytes) -> State:
     for item in shot.runs:
         _hold(state, item)
     state.claims = {claim.job: claim for claim in shot.claims}
+    state.pleas = {plea.job: plea for plea in shot.pleas}
     for kept in shot.reservations:
         state.reserve(kept)
     return state

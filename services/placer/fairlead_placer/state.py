@@ -8,7 +8,7 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 from bisect import bisect_left, insort
 from typing import Any
 
-from fairlead_placer.entities import Claim, Job, Node, Offer, OfferClass, Recall, Reservation, Run, pool_of_node
+from fairlead_placer.entities import Claim, Job, Node, Offer, OfferClass, Plea, Recall, Reservation, Run, pool_of_node
 from fairlead_placer.pools import Pools
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
@@ -27,6 +27,7 @@ class State:
         self.offers: dict[str, Offer] = {}
         self.recalls: dict[str, Recall] = {}
         self.claims: dict[str, Claim] = {}
+        self.pleas: dict[str, Plea] = {}
         self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}
