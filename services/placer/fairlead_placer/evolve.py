@@ -7,31 +7,38 @@ so what a decision expects of its own events is what they will do.
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.state import (
+from fairlead_placer.entities import (
     CORDONED,
     DRAINED,
     DRAINING,
     READY,
+    Claim,
     Job,
     Node,
     Offer,
     Outcome,
+    Plea,
     Recall,
+    Reservation,
     Run,
-    State,
     Verdict,
     is_uniform,
+    pool_of,
     run_key,
 )
+from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
-from fairlead_schemas.ids import array_of
 
 REPORT_CURSOR = "report."
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
 NEWS_INTERVAL_NS = 10 * 1_000_000_000
 #: Replaced incarnations that a node remembers, so that an older agent cannot come back as a new one.
 SUPERSEDED_MAX = 8
+#: Jobs of a pool that nodes are kept for because they have waited long: each takes nodes from all others.
+RESERVATIONS_MAX = 1
+#: Runs that one plea may name; the rest is not looked at.
+VICTIMS_MAX = 256
 
 
 def fold(state: State, seq: int, commit: Commit) -> None:
@@ -72,13 +79,25 @@ def _job_submitted(state: State, seq: int, index: int, at_ns: int, event: ev.Job
     state.put(state.jobs, event.job, Job(event.name, event.queue, event.user, event.grace_ns, request, spec))
 
 
+def _job_moved(state: State, seq: int, index: int, at_ns: int, event: ev.JobMoved) -> None:
+    job = state.jobs.get(event.job)
+    if job is not None:
+        state.set(job, "queue", event.queue)
+
+
 def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOffered) -> None:
-    job = state.jobs.get(array_of(event.job) or event.job)
-    if job is None:
+    """Offered again, an open attempt gets another rank; one that was placed meanwhile is not open any more."""
+    request = state.request_of(event.job)
+    placed = run_key(event.job, event.attempt) in state.runs or state.unanswered.get(event.job, 0) >= event.attempt
+    if request is None or placed:
+        return
+    offer = state.offers.get(event.job)
+    if offer is not None and offer.attempt == event.attempt:
+        state.rerank(event.job, event.rank)
         return
     state.close_offer(event.job)
     state.drop(state.recalls, event.job)
-    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", job.request))
+    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request))
 
 
 def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.JobRecalled) -> None:
@@ -99,6 +118,8 @@ def _want_back(state: State, job: str, attempt: int, cause: str, reason: str) ->
     recall = state.recalls.get(job)
     if offer is not None and offer.attempt == attempt:
         state.close_offer(job)
+        state.drop(state.claims, job)
+        state.drop(state.pleas, job)
     elif recall is None or recall.attempt != attempt:
         return
     state.put(state.recalls, job, Recall(job, attempt, cause, reason or (recall.stop if recall else "")))
@@ -108,11 +129,18 @@ def _job_finished(
     state: State, seq: int, index: int, at_ns: int, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled
 ) -> None:
     state.drop(state.jobs, event.job)
+    state.drop(state.unanswered, event.job)
+    state.drop(state.pleas, event.job)
+
+
+def _job_requeued(state: State, seq: int, index: int, at_ns: int, event: ev.JobRequeued) -> None:
+    state.drop(state.unanswered, event.job)
 
 
 def _jobs_retired(state: State, seq: int, index: int, at_ns: int, event: ev.JobsRetired) -> None:
     for job in event.jobs:
         state.drop(state.jobs, job)
+        state.drop(state.unanswered, job)
 
 
 # ---------------------------------------------------------------------------- nodes
@@ -185,6 +213,70 @@ def _node_drained(state: State, seq: int, index: int, at_ns: int, event: ev.Node
     state.change(state.nodes[event.node], duty=DRAINED, deadline_ns=0)
 
 
+# ---------------------------------------------------------------------------- nodes that are kept for a job
+
+
+def _reservation_requested(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationRequested) -> None:
+    """Remembered until it is answered, where it needs an answer. A claim under a queue's limit (`queue`) is the
+    queue's business until the job is offered; beyond RESERVATIONS_MAX it asks again."""
+    offer = state.offers.get(event.job)
+    if event.queue or offer is None or offer.attempt != event.attempt:
+        return
+    if event.job in state.reservations or starving(state, pool_of(offer.request)) >= RESERVATIONS_MAX:
+        return
+    state.put(state.claims, event.job, Claim(event.job, event.attempt, f"{seq}.{index}"))
+    state.pools.stir_offers()
+
+
+def starving(state: State, pool: str) -> int:
+    """Jobs of the pool that nodes are, or shall be, kept for because they have waited long."""
+    jobs = [*state.claims, *(job for job, kept in state.reservations.items() if not kept.hole)]
+    return sum(pool_of(request) == pool for request in map(state.request_of, jobs) if request is not None)
+
+
+def _reservation_made(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationMade) -> None:
+    claim, kept = state.drop(state.claims, event.job), state.reservations.get(event.job)
+    _answered(state, event.job, event.cause)
+    hole = claim is None or claim.cause != event.cause
+    if kept is not None and kept.cause == event.cause:  # other nodes for the same wish
+        hole = kept.hole
+    state.reserve(Reservation(event.job, event.attempt, event.cause, event.nodes, seq, hole))
+
+
+def _reservation_ended(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationEnded) -> None:
+    state.drop(state.claims, event.job)
+    state.unreserve(event.job)
+
+
+# ---------------------------------------------------------------------------- runs that yield
+
+
+def _preemption_requested(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionRequested) -> None:
+    """Remembered until it is answered. A job that lacks a place only, and has no open offer, lacks none any more."""
+    offer = state.offers.get(event.job)
+    if not event.amounts and (offer is None or offer.attempt != event.attempt):
+        return
+    victims = event.victims[:VICTIMS_MAX]
+    state.put(state.pleas, event.job, Plea(event.job, event.attempt, (seq, index), victims, event.amounts))
+    state.pools.stir_offers()
+
+
+def _answered(state: State, job: str, cause: str) -> None:
+    """The plea is decided, unless the queue has put another in its place meanwhile."""
+    plea = state.pleas.get(job)
+    if plea is not None and plea.cause == cause:
+        state.drop(state.pleas, job)
+
+
+def _preemption_started(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionStarted) -> None:
+    _answered(state, event.beneficiary, event.cause)
+    stop(state, state.runs[run_key(event.job, event.attempt)], "preempted")
+
+
+def _preemption_declined(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionDeclined) -> None:
+    _answered(state, event.job, event.cause)
+
+
 # ---------------------------------------------------------------------------- offers and runs
 
 
@@ -201,6 +293,9 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
     for rank, (node, part) in enumerate(zip(nodes, event.parts, strict=True)):
         state.take(node, run.key, rank, part)
         state.touch(node.name)
+    state.drop(state.claims, event.job)
+    state.drop(state.pleas, event.job)
+    state.unreserve(event.job)
 
 
 def _job_unplaceable(state: State, seq: int, index: int, at_ns: int, event: ev.JobUnplaceable) -> None:
@@ -240,6 +335,7 @@ def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEn
 
 def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnded) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
+    state.put(state.unanswered, event.job, event.attempt)
     for rank in range(len(run.parts)):
         if not run.ended >> rank & 1:
             _end(state, run, rank)
@@ -269,8 +365,9 @@ def _release(state: State, run: Run, rank: int) -> None:
 
 
 def stop(state: State, run: Run, reason: str) -> None:
-    """Mark the orders of a run's living ranks. A person's stop outranks a drain's: it is not requeued."""
-    if run.stop in ("", "drained"):
+    """Mark the orders of a run's living ranks. What the queue asks for (a person's stop, a limit) outranks a drain's
+    stop and one for another job: the job is then not requeued."""
+    if run.stop in ("", "drained", "preempted"):
         state.set(run, "stop", reason)
         _touch_live(state, run)
 
@@ -288,9 +385,11 @@ def is_success(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None
 
 _HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.JobSubmitted: _job_submitted,
+    ev.JobMoved: _job_moved,
     ev.JobOffered: _job_offered,
     ev.JobRecalled: _job_recalled,
     ev.JobStopRequested: _job_stop_requested,
+    ev.JobRequeued: _job_requeued,
     ev.JobSucceeded: _job_finished,
     ev.JobFailed: _job_finished,
     ev.JobCancelled: _job_finished,
@@ -303,6 +402,12 @@ _HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.NodeUncordoned: _node_uncordoned,
     ev.NodeDraining: _node_draining,
     ev.NodeDrained: _node_drained,
+    ev.ReservationRequested: _reservation_requested,
+    ev.ReservationMade: _reservation_made,
+    ev.ReservationEnded: _reservation_ended,
+    ev.PreemptionRequested: _preemption_requested,
+    ev.PreemptionStarted: _preemption_started,
+    ev.PreemptionDeclined: _preemption_declined,
     ev.JobPlaced: _job_placed,
     ev.JobUnplaceable: _job_unplaceable,
     ev.OfferReturned: _offer_returned,
