@@ -173,8 +173,9 @@ def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str,
 def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
     state.next_rank = max(state.next_rank, event.rank + RANK_STEP)
     job = state.jobs.get(event.job)
-    if job is not None and job.open:
-        job.rank = event.rank
+    if job is not None and (job.open or job.state in ("placed", "running")):
+        if job.open:  # else it was placed before its new rank was seen
+            job.rank = event.rank
         return
     if job is None:
         job = _born(state, event.job)
@@ -274,6 +275,8 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, at_ns
     if event.reason not in GOES_ON:
         job.used_ns = 0
+    if job.deadline_ns:
+        state.set_alarm(job)
     if event.reason == "retry":
         job.failures += 1
     elif event.reason == "start_failed":

@@ -29,6 +29,8 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     state.close_offer(job)
     shaping.give_up(state, job)
     job.lane.running[job.id] = job
+    if job.deadline_ns:
+        state.set_alarm(job)
     job.price = _price(state, job, event.parts)
     for account in shaping.accounts_of(state, job.lane.leaf.queue.path):
         account.settle(at_ns)

@@ -47,7 +47,7 @@ def _problem(state: State, job: Job) -> str:
         return f"timer {job.timer_ns} is not among the timers"
     if job.state == "queued" and not job.wait and not (isinstance(job, Array) and not job.unborn):
         return "nothing will ever move it"
-    if job.state == "scheduled" and job.wait != "timer":
+    if job.state == "scheduled" and job.wait not in ("timer", "jobs", "owed"):
         return "nothing will ever queue it"
     return ""
 

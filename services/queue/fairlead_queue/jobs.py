@@ -38,7 +38,7 @@ class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "after", "aged", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
+        "after", "aged", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
         "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_to",
@@ -65,7 +65,8 @@ class Job:
         #: Jobs it waits for: {job: how it must end}.
         self.after: dict[str, str] | None = None
         self.wait = ""
-        self.timer_ns = 0
+        #: When it stops waiting by the clock or its run is over; when its deadline is missed.
+        self.timer_ns = self.alarm_ns = 0
         #: True while the placer holds an offer of it; the rank of that, and since when.
         self.open = False
         self.rank = self.offered_ns = 0

@@ -43,31 +43,44 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
     """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
     turns.reopen(stuck)
     room = plan.room()
-    picks: list[Candidate] = []
+    picks: list[tuple[Lane, Candidate]] = []
     while len(picks) < room + len(stuck):
         turn = turns.next()
         if turn is None:
             break
-        picks.append(turn[1])
-    picked = {candidate.id for candidate in picks}
-    for job in sorted((job for job in stuck if job.id not in picked), key=lambda job: -job.rank):
+        picks.append(turn)
+    picked = {candidate.id for _, candidate in picks}
+    back = sorted((job for job in stuck if job.id not in picked), key=lambda job: -job.rank)
+    for job in back:
         if plan.room() <= 0:
             plan.full = True
             return
         closed = turns.gate(job.lane)
         recall(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
-    for candidate, rank in _ranked(plan, picks):
+    if back:
+        picks = _within_limits(turns, picks, back)
+    for candidate, rank in _ranked(plan, [candidate for _, candidate in picks]):
         if plan.room() <= 0:
             plan.full = True
             return
         plan.emit(JobOffered(cause=candidate.job.cause, job=candidate.id, attempt=candidate.attempt, rank=rank))
 
 
+def _within_limits(turns: Turns, picks: list[tuple[Lane, Candidate]], back: list[Job]) -> list[tuple[Lane, Candidate]]:
+    """Those that fit while what is asked back is still charged; the others get their turn when it has come back."""
+    new = [lane for lane, candidate in picks if not is_open(candidate)]
+    turns.recharge([job.lane for job in back], new)
+    return [(lane, candidate) for lane, candidate in picks if is_open(candidate) or turns.regive(lane)]
+
+
+def is_open(candidate: Candidate) -> bool:
+    """Whether the placer has an offer of it."""
+    return candidate.job.open and candidate.job.id == candidate.id
+
+
 def _ranked(plan: Plan, picks: list[Candidate]) -> list[tuple[Candidate, int]]:
     """Those that get another rank (or their first), so that all are in order; as many as can keep theirs."""
-    ranks = [
-        candidate.job.rank if candidate.job.open and candidate.job.id == candidate.id else 0 for candidate in picks
-    ]
+    ranks = [candidate.job.rank if is_open(candidate) else 0 for candidate in picks]
     kept = _longest_rising(ranks)
     given: list[tuple[Candidate, int]] = []
     run: list[Candidate] = []

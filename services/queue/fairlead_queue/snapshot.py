@@ -284,8 +284,6 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
     if isinstance(parent, Array):
         job.parent = parent
         parent.live[job.id] = job
-    if row.deadline_ns:
-        state.set_deadline(job, row.deadline_ns)
     if row.open is not None:
         state.open_offer(job, row.open[0])
         job.offered_ns, job.recall = row.open[1], row.recall
@@ -293,6 +291,8 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
         lane.klass.pool.charge(lane, 1)
     if row.running:
         lane.running[job.id] = job
+    if row.deadline_ns:
+        state.set_deadline(job, row.deadline_ns)
     if row.wait == "line":
         state.wait_in_line(job)
     elif row.wait == "returned":

@@ -253,12 +253,24 @@ class State:
             job.timer_ns = 0
 
     def set_deadline(self, job: Job, deadline_ns: int) -> None:
-        """When it shall have ended (0: never mind); the moment from which it cannot is among `deadlines`."""
-        if job.deadline_ns:
-            del self.deadlines[bisect_left(self.deadlines, (latest_start(job), job.id))]
+        """When it shall have ended (0: never mind)."""
+        self._drop_alarm(job)
         job.deadline_ns = deadline_ns
-        if deadline_ns:
-            insort(self.deadlines, (latest_start(job), job.id))
+        self.set_alarm(job)
+
+    def set_alarm(self, job: Job) -> None:
+        """From when on its deadline is missed: while it waits, when too little time is left to run; else at the deadline
+        itself. To be called when that has changed."""
+        self._drop_alarm(job)
+        if job.deadline_ns:
+            has_place = job.id in job.lane.running
+            job.alarm_ns = job.deadline_ns if has_place else job.deadline_ns - max(0, job.total_ns - job.used_ns)
+            insort(self.deadlines, (job.alarm_ns, job.id))
+
+    def _drop_alarm(self, job: Job) -> None:
+        if job.alarm_ns:
+            del self.deadlines[bisect_left(self.deadlines, (job.alarm_ns, job.id))]
+            job.alarm_ns = 0
 
     # -- offers and capacity
 
@@ -311,7 +323,8 @@ class State:
     def uncharge(self, job: Job) -> None:
         """What it held counts against its queue no longer."""
         job.lane.klass.pool.charge(job.lane, -1)
-        job.lane.running.pop(job.id, None)
+        if job.lane.running.pop(job.id, None) is not None and job.deadline_ns:
+            self.set_alarm(job)
 
     def park(self, klass: Klass) -> None:
         """The class was refused."""
@@ -348,8 +361,3 @@ class State:
 def user_limits(settings: QueueSettings, user: str) -> Limits:
     """What one user may hold in a queue that limits users."""
     return Limits(maximum=settings.users.get(user, settings.users.get(ANY_USER, {})))
-
-
-def latest_start(job: Job) -> int:
-    """The last moment at which it could go on and still meet its deadline; without a time limit, the deadline."""
-    return job.deadline_ns - max(0, job.total_ns - job.used_ns)

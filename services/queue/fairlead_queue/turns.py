@@ -276,6 +276,20 @@ class Turns:
                 lane.leaf.node.wants[lane.klass.mask] = lane.leaf.node.wants.get(lane.klass.mask, 0) + 1
                 self.pool.ranking.touch(lane.leaf.node)
 
+    def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
+        """Of these lanes one job each is charged again; of those given a turn one each is not."""
+        for lane, times in [*((lane, 1) for lane in lanes), *((lane, -1) for lane in given)]:
+            self.pool.charge(lane, times)
+            self._charged.append((lane, times))
+
+    def regive(self, lane: Lane) -> bool:
+        """Charge a job that was given a turn, if the limits still allow it."""
+        if self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim) is not None:
+            return False
+        self.pool.charge(lane, 1)
+        self._charged.append((lane, 1))
+        return True
+
     def _close(self, node: Node) -> None:
         node.closed = True
         self.pool.ranking.touch(node)
