@@ -24,9 +24,10 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
     for rank, (node, part) in enumerate(zip(nodes, event.parts, strict=True)):
         state.take(node, run.key, rank, part)
         state.touch(node.name)
-    state.drop(state.claims, event.job)
-    state.drop(state.pleas, event.job)
-    state.unreserve(event.job)
+    if state.claims or state.pleas or state.reservations:
+        state.drop(state.claims, event.job)
+        state.drop(state.pleas, event.job)
+        state.unreserve(event.job)
 
 
 def _job_unplaceable(state: State, seq: int, index: int, at_ns: int, event: ev.JobUnplaceable) -> None:
