@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_placer import preemption
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.evolve import VICTIMS_MAX
+from fairlead_placer.evolve_kept import VICTIMS_MAX
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode, DrainNode
 from fairlead_schemas.queues import POOL_LABEL

@@ -6,7 +6,7 @@ k GPUs free; inside a bucket nodes stand by CPU left, then by name, so that hist
 
 from bisect import bisect_left, insort
 
-from fairlead_placer.entities import Node
+from fairlead_placer.entities import READY, Node
 from fairlead_schemas.resources import Gpu, Request
 
 type Entry = tuple[int, str, Node]
@@ -68,17 +68,22 @@ class Index:
 
     def discard(self, node: Node) -> None:
         """The node belongs elsewhere."""
-        self._lift(node)
+        if node.entry is not None:
+            self._lift(node)
+        self.aside.pop(node.name, None)
         del self.members[node.name]
         for _, found in self._matches.values():
             found.discard(node.name)
 
     def put(self, node: Node) -> None:
         """Bring the node to where it belongs now."""
-        self._lift(node)
-        if not node.open or node.keeper:
+        if node.entry is not None:
+            self._lift(node)
+        if node.lost or node.keeper or node.duty != READY:
             self.aside[node.name] = node
             return
+        if node.name in self.aside:
+            del self.aside[node.name]
         size = len(node.inventory.gpus)
         level = node.gpus_free + 1 if size else 0
         self._reach(max(level, size) + 1)
@@ -89,9 +94,7 @@ class Index:
         self.sizes[size] += 1
 
     def _lift(self, node: Node) -> None:
-        if node.entry is None:
-            self.aside.pop(node.name, None)
-            return
+        assert node.entry is not None
         bucket = self.buckets[node.level]
         del bucket[bisect_left(bucket, node.entry)]
         self.sizes[node.size] -= 1

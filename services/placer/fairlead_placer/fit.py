@@ -21,7 +21,11 @@ FEW_NODES = 64
 
 def choose(index: Index, request: Request) -> list[Node] | None:
     """The nodes of its pool for the request, in order of fit; None when it does not fit now."""
-    chosen = list(islice(fitting(index, request), request.nodes))
+    nodes = fitting(index, request)
+    if request.nodes == 1:
+        node = next(nodes, None)
+        return None if node is None else [node]
+    chosen = list(islice(nodes, request.nodes))
     return chosen if len(chosen) == request.nodes else None
 
 

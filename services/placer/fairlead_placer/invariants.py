@@ -2,7 +2,7 @@
 the placer owns it). Used by tests and simulation."""
 
 from fairlead_placer.entities import Node, pool_of_node
-from fairlead_placer.evolve import RESERVATIONS_MAX, starving
+from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
 from fairlead_placer.state import State
 
 

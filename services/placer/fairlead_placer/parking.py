@@ -10,7 +10,7 @@ from zlib import crc32
 from fairlead_placer.capacity import gpus_of
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node, Offer, OfferClass
-from fairlead_placer.evolve import NEWS_INTERVAL_NS
+from fairlead_placer.evolve_runs import NEWS_INTERVAL_NS
 from fairlead_placer.fit import choose, choose_kept, part_on, score_of
 from fairlead_placer.reasons import Refusal, refusal
 from fairlead_placer.state import State

@@ -7,7 +7,7 @@ until AllocationReleased.
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node, Run, Verdict
-from fairlead_placer.evolve import is_success
+from fairlead_placer.evolve_runs import is_success
 from fairlead_schemas import events as ev
 
 
