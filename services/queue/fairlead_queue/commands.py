@@ -52,7 +52,7 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     plan.entered.add(command.queue)
     plan.accepted.add(job)
     request = in_pool(plan, command)
-    if command.array is None and command.start_at_ns <= plan.now_ns and not command.after:
+    if command.array is None and command.start_at_ns <= plan.commit_ns and not command.after:
         plan.fresh.append(Fresh(_order(plan, command, number), job, command.queue, command.user, request, cause))
     return ev.JobSubmitted(
         cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,

@@ -28,7 +28,7 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
         job.limit = event.array_limit
     job.user = event.user
     job.retries, job.total_ns, job.start_at_ns = event.retries, event.total_ns, event.start_at_ns
-    job.slice_ns, job.since_ns = event.slice_ns, at_ns
+    job.slice_ns, job.since_ns = event.slice_ns, state.at_ns
     job.after = _pending(state, event.after) if event.after else None
     state.add(job)
     if event.deadline_ns:
@@ -110,7 +110,7 @@ def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
 def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    job.state, job.cause, job.end, job.since_ns = "queued", id_, None, at_ns
+    job.state, job.cause, job.end, job.since_ns = "queued", id_, None, state.at_ns
     state.wait_in_line(job)
 
 
@@ -145,7 +145,7 @@ def _number(id_: str) -> int:
 def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
     lane = state.jobs[event.job].lane
     if lane.front:
-        lane.deferral = Deferral(event.reason, event.queue, event.resource, at_ns)
+        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns)
         state.unexplained.pop(lane, None)
 
 
@@ -165,7 +165,7 @@ def _reservation_requested(state: State, event: ev.ReservationRequested, id_: st
 
 def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    job.asked, job.asked_ns = "asked", at_ns
+    job.asked, job.asked_ns = "asked", state.at_ns
     if event.queue and job.wait == "line":
         shaping.put_claim(job.lane.klass.pool.tree.nodes[event.queue], job)
 
@@ -235,7 +235,7 @@ def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
 
 def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    job.state, job.cause, job.since_ns = "queued", id_, at_ns
+    job.state, job.cause, job.since_ns = "queued", id_, state.at_ns
     _wait(state, job, id_, at_ns)
 
 
@@ -272,7 +272,7 @@ def _stopped_one(state: State, array: Array) -> None:
 def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, at_ns
+    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
