@@ -13,7 +13,7 @@ from bisect import bisect_left
 
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.lanes import Lane
-from fairlead_queue.limits import ASK_AGAIN_NS, NEWS_MAX, NEWS_NS, REVIEW_NS, STARVING_MAX
+from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, NEWS_MAX, NEWS_NS, REVIEW_NS, STARVING_MAX
 from fairlead_queue.order import RANK_STEP
 from fairlead_queue.plan import Plan
 from fairlead_queue.pools import Pool
@@ -196,10 +196,13 @@ def _starving(plan: Plan, turns: Turns) -> list[Starving]:
 
 def _help(plan: Plan, pool: Pool, starving: Starving, *, is_first: bool) -> int | None:
     job = starving.job
-    if job.asked == "asked" or job.yielders:
+    claim = starving.under.claim
+    if job.asked == "asked" or job.yielders or (claim is not None and claim.holder != job.id):
         return None
-    again_ns = job.asked_ns + ASK_AGAIN_NS if job.asked == "declined" else 0
-    next_ns: int | None = again_ns or None
+    again_ns = job.since_ns + ASK_AFTER_NS
+    if job.asked == "declined":
+        again_ns = max(again_ns, job.asked_ns + ASK_AGAIN_NS)
+    next_ns: int | None = again_ns
     if again_ns <= plan.now_ns:
         found = Search(pool, starving, plan.now_ns).find()
         next_ns = found.next_ns

@@ -54,6 +54,8 @@ class Drf:
     """Implements `ordering.Sequencer`. `past_percent` of every share are of past use, the rest of what is charged."""
 
     newest_first = False
+    by_order = False
+    stretch = 0
     by_saturation = True
 
     def __init__(self, tree: Tree, past: PastUse | None = None, past_percent: int = 0) -> None:
