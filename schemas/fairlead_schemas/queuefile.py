@@ -143,16 +143,22 @@ class _Tree:
 
 
 def queue_file(pools: Mapping[str, PoolSettings], queues: Mapping[str, QueueSettings]) -> dict[str, Any]:
-    """The file that says this: the inverse of `read_queue_file`. A queue stands below its parent where that is there."""
-    document: dict[str, Any] = {"pools": {name: pool_words(settings) for name, settings in sorted(pools.items())}}
+    """The file that says this: the inverse of `read_queue_file`."""
+    return words_file(
+        {name: pool_words(settings) for name, settings in pools.items()},
+        {path: queue_words(settings) for path, settings in queues.items()},
+    )
+
+
+def words_file(pools: Mapping[str, dict[str, Any]], queues: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """A file of settings that are words already; a queue stands below its parent where that is there."""
     tops: dict[str, Any] = {}
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(queues, key=lambda path: path.split("/")):
-        words = found[path] = queue_words(queues[path])
+        words = found[path] = dict(queues[path])
         above, _, name = path.rpartition("/")
         if above in found:
             found[above].setdefault("queues", {})[name] = words
         else:
             tops[path] = words
-    document["queues"] = tops
-    return {part: entries for part, entries in document.items() if entries}
+    return {part: entries for part, entries in (("pools", dict(sorted(pools.items()))), ("queues", tops)) if entries}
