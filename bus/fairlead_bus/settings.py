@@ -5,6 +5,8 @@ An empty value counts as not given. Which settings there are stands with those w
 
 from collections.abc import Mapping, Sequence
 
+from fairlead_schemas.ids import is_token
+
 
 class BadSetting(ValueError):
     """A setting is out of its range; the message names it, what was expected and what was found."""
@@ -16,6 +18,16 @@ def one_of(env: Mapping[str, str], name: str, allowed: Sequence[str], default: s
     if text.lower() not in allowed:
         raise BadSetting(f'{name}: expected one of {", ".join(allowed)}, found "{text}"')
     return text.lower()
+
+
+def token(env: Mapping[str, str], name: str, default: str = "") -> str:
+    """A word that may be part of a subject or a file name. Raises BadSetting."""
+    text = env.get(name)
+    if not text:
+        return default
+    if not is_token(text):
+        raise BadSetting(f'{name}: expected 1 to 63 of a-z 0-9 _ -, found "{text}"')
+    return text
 
 
 def number(env: Mapping[str, str], name: str, default: float, *, unit: str, below: float = 1e6) -> float:

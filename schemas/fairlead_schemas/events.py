@@ -18,14 +18,18 @@ JobKind = Literal["batch", "session", "service"]
 #: Why an attempt's run came to its end.
 RunOutcome = Literal[
     "exited",  # the process ended by itself; exit_code and signal say how
-    "stopped",  # it was asked to stop (cancel, time limit, drain) and has ended
+    "stopped",  # it was asked to stop (cancel, time limit, drain, preemption) and has ended
     "start_failed",  # the runtime could not start it; message says why
     "node_lost",  # a node of the run was lost and has fenced itself
     "node_rebooted",  # a node of the run booted anew under it
     "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
 ]
 StopReason = Literal["cancelled", "time_limit"]
-RecallReason = Literal["hold", "quota"]
+RecallReason = Literal[
+    "hold",  # a person holds the job
+    "quota",  # others could use what it is charged for, and the placer has refused it
+    "order",  # others go before it now, and the placer has as many offers as it looks ahead over
+]
 RequeueReason = Literal["retry", "node_lost", "node_rebooted", "drained", "preempted", "start_failed", "exit_unknown"]
 FailReason = Literal["exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency"]
 
@@ -84,7 +88,7 @@ class EventBase(
 
 
 class QueuesApplied(EventBase, tag=True, frozen=True, kw_only=True):
-    """A change of queues and pools was accepted as a whole; what it changed stands in this commit's next events."""
+    """A change of queues and pools was accepted as a whole; what it changed stands in events of the same commit."""
 
     command: str
     configured: int = 0
@@ -120,9 +124,10 @@ class QueueConfigured(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class QueueRemoved(EventBase, tag=True, frozen=True, kw_only=True):
-    """A queue is gone; it was empty, or its jobs were moved before."""
+    """A queue is gone; the jobs that waited in it, if any, wait in another from here on."""
 
     path: str
+    move_to: str = ""
     by: str = ""
 
 
@@ -254,10 +259,10 @@ class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class BudgetReached(EventBase, tag=True, frozen=True, kw_only=True):
-    """A queue has used so much of its budget of this period."""
+    """A queue has used so much of its budget of this period, or (0) a new period has begun."""
 
     queue: str
-    percent: int  # 80 or 100
+    percent: int  # 0, 80 or 100
     #: milli-GPU-seconds, weighted by model.
     spent: int
     budget: int
@@ -459,11 +464,11 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     attempt: int
     #: Nodes by what kept each from taking part: {"free_gpus": 38, "cordoned": 1}.
     reasons: dict[str, int]
-    nodes: int  # how many there are
+    nodes: int  # how many the request's pool has; no other pool's count in anything here
     #: Nodes that could take a part, where a gang wants more of them.
     fitting: int = 0
-    gpu_milli_free: int = 0  # over all nodes
-    gpu_milli_total: int = 0  # of the cluster, busy or not
+    gpu_milli_free: int = 0  # on the pool's nodes that take this work
+    gpu_milli_total: int = 0  # of the pool, busy or not
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
@@ -476,15 +481,18 @@ class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class PreemptionDeclined(EventBase, tag=True, frozen=True, kw_only=True):
-    """None of those named would make room for the job; nobody is asked to yield."""
+    """Nobody is asked to yield: all of those named would not make room for the job, or not free its amounts; or what
+    they free already, because they are stopping, has the amounts."""
 
     job: str  # who asked
     attempt: int
-    reasons: dict[str, int] = {}  # nodes, by what would still keep each from taking part
+    #: Nodes, by what would still keep each from taking part; none where amounts were asked for.
+    reasons: dict[str, int] = {}
 
 
 class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
-    """These nodes take no other work until the job has its place or gives it up."""
+    """These nodes take no other work until the job has its place, here or elsewhere (JobPlaced ends it), or until
+    ReservationEnded. Said again, it names the nodes that are kept from there on."""
 
     job: str
     attempt: int
@@ -492,7 +500,7 @@ class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class ReservationEnded(EventBase, tag=True, frozen=True, kw_only=True):
-    """The nodes that were kept for a job take any work again."""
+    """The nodes that were kept for a job take any work again, and it has no place; or there are none to be kept."""
 
     job: str
     attempt: int

@@ -51,8 +51,9 @@ class Preemption(_Setting, frozen=True, kw_only=True):
 
     #: From other queues: what they use over their guarantee, when this one is within its own.
     reclaim: Reclaim = "any"
-    #: From other queues that are over their fair share, when this one is below its own.
-    rebalance: bool = True
+    #: From other queues whose share would still not be the smaller one, whatever is guaranteed. Runs of people who
+    #: did nothing wrong end by it, so it must be asked for.
+    rebalance: bool = False
     #: In this queue: jobs of lower priority.
     lower_priority: bool = True
     #: A run is not asked to yield before it has lasted so long.

@@ -15,6 +15,7 @@ from fairlead_agent.settings import Settings, from_environment
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
+from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, OutputWanted, StartSeen, encode
 from fairlead_schemas.samples import decode_samples
 from tests.agent.placer_script import PlacerScript, order
@@ -208,6 +209,23 @@ async def test_a_journal_that_fails_ends_the_agent(world: World, monkeypatch: py
     _, task = world.agents.pop()
     assert await asyncio.wait_for(task, 10) == 1
     assert world.placer.of(StartSeen) == []
+
+
+async def test_a_nodes_pool_is_a_label_of_its_inventory(world: World) -> None:
+    """As the setting says; without one there is no label."""
+    assert POOL_LABEL not in world.placer.of(InventorySeen)[0].inventory.labels
+    await world.stop()
+    await world.start(pool="big")
+    await world.placer.until(lambda: len(world.placer.of(InventorySeen)) == 2)
+    assert world.placer.of(InventorySeen)[1].inventory.labels[POOL_LABEL] == "big"
+
+
+def test_the_pool_is_a_setting() -> None:
+    """A name like any other; the default pool needs none."""
+    assert from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_POOL": "big"}).pool == "big"
+    assert from_environment({"FAIRLEAD_NODE": "n1"}).pool == ""
+    with pytest.raises(BadSetting, match="FAIRLEAD_POOL"):
+        from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_POOL": "Big One"})
 
 
 def test_bad_settings_are_named() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from fairlead_agent.hollow.commands import played
 from fairlead_agent.hollow.fleet import HollowFleet
-from fairlead_agent.hollow.shapes import alike, read_shapes
+from fairlead_agent.hollow.shapes import alike, inventory, read_shapes
 from fairlead_agent.launch import Program
 from fairlead_bus.memory import MemoryHub
+from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
 
@@ -88,6 +89,13 @@ async def test_reports_survive_a_silent_placer(played_world: tuple[PlacerScript,
     placer.silent = False
     await placer.until(lambda: bool(placer.of(ExitSeen, "7")))
     assert len(placer.of(StartSeen, "7")) == 1
+
+
+def test_hollow_nodes_have_a_pool_too() -> None:
+    """The label of their shape's pool, and none for the default pool."""
+    [shape] = alike(1, 8, "hollow")
+    assert POOL_LABEL not in inventory(shape).labels
+    assert inventory(shape._replace(pool="big")).labels[POOL_LABEL] == "big"
 
 
 def test_shapes_follow_a_node_list(tmp_path: Path) -> None:

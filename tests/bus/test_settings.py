@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fairlead_bus.settings import BadSetting, number, one_of, seconds, whole
+from fairlead_bus.settings import BadSetting, number, one_of, seconds, token, whole
 from fairlead_bus.streams import LOG_BYTES_DEFAULT, log_cap
 
 
@@ -25,11 +25,13 @@ def test_what_is_not_given_or_empty_takes_the_default() -> None:
         assert one_of(env, "X", ("a", "b"), "b") == "b"
         assert seconds(env, "X", 2.5) == 2.5
         assert whole(env, "X", 3, unit="servers", least=1, most=5) == 3
+        assert token(env, "X") == ""
         assert log_cap(env) == LOG_BYTES_DEFAULT
 
 
 def test_what_fits_is_taken() -> None:
-    """Words in any case; numbers up to their bounds."""
+    """Words in any case; numbers up to their bounds; names as they are."""
+    assert token({"X": "big-memory"}, "X") == "big-memory"
     assert one_of({"X": "Warning"}, "X", ("info", "warning"), "info") == "warning"
     assert number({"X": "0.5"}, "X", 7, unit="days") == 0.5
     assert whole({"X": "5"}, "X", 1, unit="servers", least=1, most=5) == 5
@@ -47,6 +49,13 @@ def test_a_whole_number_out_of_range_is_refused(found: str) -> None:
     """Both bounds belong to the range."""
     with pytest.raises(BadSetting, match=f'^X: expected a whole number of servers from 1 to 5, found "{found}"$'):
         whole({"X": found}, "X", 1, unit="servers", least=1, most=5)
+
+
+@pytest.mark.parametrize("found", ["Big", "a b", "a/b", "-a", "x" * 64])
+def test_a_name_that_fits_no_subject_is_refused(found: str) -> None:
+    """It would become part of a subject or of a file's name."""
+    with pytest.raises(BadSetting, match=f'^X: expected 1 to 63 of a-z 0-9 _ -, found "{found}"$'):
+        token({"X": found}, "X")
 
 
 def test_an_unknown_log_level_ends_the_process() -> None:

@@ -12,7 +12,7 @@ from tests.placer.world import World, cluster, inventory, names, placed, request
 
 
 def chosen(world: World, wanted: Request) -> list[str] | None:
-    nodes = choose(world.core.state.index, world.core.state.nodes, wanted)
+    nodes = choose(world.core.state.pools.of(wanted), wanted)
     return None if nodes is None else [node.name for node in nodes]
 
 

@@ -1,4 +1,5 @@
-"""A random cluster against its invariants: nodes, offers, reports (doubled, missing, false), loss, return, drains.
+"""A random cluster against its invariants: nodes, pools, offers, nodes that are kept, runs that yield, reports
+(doubled, missing, false), loss, return, drains.
 
 After every step the invariants hold, deciding has left the state as it was (see `World.decide`), and the snapshot
 restores to itself. At the end everything heals and every job that fits has run.
@@ -16,11 +17,19 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.invariants import check
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode
+from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.resources import Inventory
 from tests.placer.world import SECOND, World, inventory, request
 
 NODES = ("a", "b", "c", "d")
 node_names = st.sampled_from(NODES)
+pools = st.sampled_from(["", "", "", "big"])
+
+
+def stock(node: str, gpus: int, pool: str) -> Inventory:
+    """A small machine of a pool."""
+    return inventory(node, gpus, cpu=8, memory_gib=8, labels={POOL_LABEL: pool} if pool else {})
 
 
 class Agent:
@@ -53,6 +62,11 @@ class PlacerMachine(RuleBasedStateMachine):
         self.incarnations = 0
         self.starts: set[tuple[str, int]] = set()
         self.ended: set[tuple[str, int]] = set()
+        #: Jobs whose end the queue has answered: it offers them no more.
+        self.settled: set[str] = set()
+        for node in NODES[: seed % 4]:  # a full little cluster, in which others wait
+            self.new_journal(node, 2, "", False)
+            self.offer(1 + seed % 2, 1 + seed % 3 // 2, 1, "")
 
     def absorb(self, events: list[ev.Event]) -> None:
         """I4: an attempt is authorised once and ends once. The agents learn what is placed on them."""
@@ -68,6 +82,9 @@ class PlacerMachine(RuleBasedStateMachine):
                 key = (event.job, event.attempt)
                 assert key not in self.ended, f"{key} ended twice"
                 self.ended.add(key)
+            elif isinstance(event, ev.PreemptionStarted):
+                key = (event.job, event.attempt)
+                assert key in self.starts - self.ended, f"{key} is asked to yield, and does not run"
 
     def send(self, node: str, count: int = 1000) -> None:
         agent = self.agents[node]
@@ -75,17 +92,17 @@ class PlacerMachine(RuleBasedStateMachine):
         first = known.reported if known is not None and known.incarnation == agent.incarnation else 0
         self.absorb(self.world.step(agent.message(node, first, count)))
 
-    @rule(node=node_names, gpus=st.sampled_from([0, 1, 2, 8]), rebooted=st.booleans())
-    def new_journal(self, node: str, gpus: int, rebooted: bool) -> None:
+    @rule(node=node_names, gpus=st.sampled_from([0, 1, 2, 8]), pool=pools, rebooted=st.booleans())
+    def new_journal(self, node: str, gpus: int, pool: str, rebooted: bool) -> None:
         self.incarnations += 1
         boot = f"boot-{self.incarnations}" if rebooted else "boot-0"
         agent = self.agents[node] = Agent(f"{node}-{self.incarnations}", boot, gpus)
-        agent.add(InventorySeen(n=0, boot_id=boot, inventory=inventory(node, gpus, cpu=8, memory_gib=8)))
+        agent.add(InventorySeen(n=0, boot_id=boot, inventory=stock(node, gpus, pool)))
         self.send(node)
 
     @precondition(lambda self: self.agents)
-    @rule(data=st.data(), rebooted=st.booleans(), gpus=st.sampled_from([0, 2, 8]))
-    def restart(self, data: st.DataObject, rebooted: bool, gpus: int) -> None:
+    @rule(data=st.data(), rebooted=st.booleans(), gpus=st.sampled_from([0, 2, 8]), pool=pools)
+    def restart(self, data: st.DataObject, rebooted: bool, gpus: int, pool: str) -> None:
         node = data.draw(st.sampled_from(sorted(self.agents)))
         agent = self.agents[node]
         if rebooted:
@@ -94,12 +111,62 @@ class PlacerMachine(RuleBasedStateMachine):
             agent.running.clear()
             agent.dirty.clear()
         agent.gpus = gpus
-        agent.add(InventorySeen(n=0, boot_id=agent.boot, inventory=inventory(node, gpus, cpu=8, memory_gib=8)))
+        agent.add(InventorySeen(n=0, boot_id=agent.boot, inventory=stock(node, gpus, pool)))
         self.send(node)
 
-    @rule(gpus=st.integers(0, 8), nodes=st.integers(1, 3), cpu=st.integers(0, 4))
-    def offer(self, gpus: int, nodes: int, cpu: int) -> None:
-        self.absorb(self.world.offer(request(gpus, nodes=nodes, cpu=cpu)))
+    @rule(gpus=st.sampled_from([0, 1, 1, 2, 2, 2, 5, 8]), nodes=st.integers(1, 3), cpu=st.integers(0, 4), pool=pools)
+    def offer(self, gpus: int, nodes: int, cpu: int, pool: str) -> None:
+        self.absorb(self.world.offer(request(gpus, nodes=nodes, cpu=cpu, pool=pool)))
+
+    @rule(data=st.data())
+    def queue_asks(self, data: st.DataObject) -> None:
+        """Another rank, nodes to be kept, runs that may yield; for a job of any state, as a late word may be."""
+        self.absorb(self.world.queue(*self._asked(data)))
+
+    @rule(data=st.data(), loose=st.booleans())
+    def queue_asks_meanwhile(self, data: st.DataObject, loose: bool) -> None:
+        """The queue's words come between a decision of the placer and its commit."""
+        self.world.fold("queue", [*self._asked(data), *self.world.submitted(request(1, cpu=1))])
+        decision = self.world.decide()
+        self.world.fold("queue", self._asked(data) + self._taken_back(data, loose))
+        if decision.events:
+            self.world.fold("placer", decision.events, decision.cursors)
+        self.absorb(decision.events + self.world.step())
+
+    def _asked(self, data: st.DataObject) -> list[ev.Event]:
+        state = self.world.core.state
+        job = str(data.draw(st.integers(1, max(1, self.world.jobs))))
+        if state.offers and data.draw(st.booleans()):
+            job = data.draw(st.sampled_from(sorted(state.offers)))
+        kind = data.draw(st.sampled_from(["rank", "claim", "plea", "amounts"]))
+        if kind == "rank":
+            known = job not in self.settled and job not in state.recalls
+            offered = ev.JobOffered(cause="clock", job=job, attempt=1, rank=data.draw(st.integers(1, 99)))
+            return [offered] if known else []
+        if kind == "claim":
+            return [ev.ReservationRequested(cause="clock", job=job, attempt=1, waited_ns=1)]
+        runs = [state.runs[key] for key in data.draw(st.permutations(sorted(state.runs)))]
+        victims = tuple(
+            ev.Victim(job=run.job, attempt=run.attempt, rule="lower_priority", gpu_s=int(run.job) % 3) for run in runs
+        )
+        amounts = {"gpu": 2000, "cpu": 1000} if kind == "amounts" else {}
+        return [ev.PreemptionRequested(cause="clock", job=job, attempt=1, victims=victims, amounts=amounts)]
+
+    def _taken_back(self, data: st.DataObject, loose: bool) -> list[ev.Event]:
+        offers = sorted(self.world.core.state.offers)
+        if not loose or not offers:
+            return []
+        job = data.draw(st.sampled_from(offers))
+        return [ev.JobRecalled(cause="cmd:r", job=job, attempt=1, reason="hold")]
+
+    @precondition(lambda self: self.world.core.state.unanswered)
+    @rule()
+    def queue_answers(self) -> None:
+        """The ends that the queue has seen."""
+        jobs = sorted(self.world.core.state.unanswered)
+        self.settled.update(jobs)
+        self.absorb(self.world.queue(*(ev.JobSucceeded(cause="clock", job=job) for job in jobs)))
+        assert self.world.core.state.unanswered == {}
 
     @precondition(lambda self: self.world.core.state.offers)
     @rule(data=st.data(), recall=st.booleans())
@@ -218,6 +285,8 @@ class PlacerMachine(RuleBasedStateMachine):
                 self.send(node)
         assert self.world.core.state.runs == {}
         assert self.starts == self.ended
+        state = self.world.core.state
+        assert (state.reservations, state.claims, state.pleas) == ({}, {}, {}), "what is kept is given at last"
         for group in self.world.core.state.classes.values():
             assert group.outcome is not None, "an offer waits, and nothing was said about it"
         fresh = PlacerCore()

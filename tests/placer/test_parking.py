@@ -49,7 +49,7 @@ def test_a_parked_class_is_tried_again_only_when_a_node_it_could_use_gains(monke
     world.offer(request(8))
     tried: list[int] = []
     choose = parking.choose
-    monkeypatch.setattr(parking, "choose", lambda index, nodes, wanted: tried.append(1) or choose(index, nodes, wanted))
+    monkeypatch.setattr(parking, "choose", lambda index, wanted: tried.append(1) or choose(index, wanted))
     world.exit("n1", "1")
     assert tried == []
     assert placed(world.exit("n1", "2")) == {"3": ["n1"]}
@@ -116,9 +116,10 @@ def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus
             world.command(CordonNode(id=str(i), node=f"n{i}"))
     world.offer(request(1, cpu=1, memory_gib=1))
     wanted = request(gpus, cpu=cpu, memory_gib=memory)
-    short = {cause: n for cause, n in _count_plain(world.core.state, wanted).items() if n}
-    assert short == _count_each(world.core.state, wanted)
-    assert sum(refusal(world.core.state, wanted).reasons.values()) + short.get("", 0) == len(nodes)
+    index = world.core.state.pools.of(wanted)
+    short = {cause: n for cause, n in _count_plain(index, wanted, "0").items() if n}
+    assert short == _count_each(index, wanted, "0")
+    assert sum(refusal(world.core.state, wanted, "0").reasons.values()) + short.get("", 0) == len(nodes)
 
 
 def test_another_cause_is_news_once() -> None:

@@ -10,7 +10,7 @@ from fairlead_placer.invariants import check
 from fairlead_placer.orders import OrderBook
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import GENESIS, VERSION, Commit, decode_commit, encode_commit
-from fairlead_schemas.desired import decode_desired
+from fairlead_schemas.desired import RunOrder, decode_desired
 from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
@@ -143,11 +143,15 @@ class World:
     def clean(self, node: str, job: str, rank: int = 0, attempt: int = 1) -> list[ev.Event]:
         return self.report(node, CleanSeen(n=0, job=job, attempt=attempt, rank=rank))
 
-    def stops(self, node: str) -> dict[str, str]:
-        """{run: stop} of the orders that the node should have."""
+    def orders(self, node: str) -> dict[str, RunOrder]:
+        """{run: order} that the node should have."""
         state = self.core.state
         desired = decode_desired(OrderBook().desired(state, state.nodes[node]))
-        return {f"{order.job}.{order.attempt}": order.stop for order in desired.runs}
+        return {f"{order.job}.{order.attempt}": order for order in desired.runs}
+
+    def stops(self, node: str) -> dict[str, str]:
+        """{run: stop} of the orders that the node should have."""
+        return {run: order.stop for run, order in self.orders(node).items()}
 
     def silent(self, node: str) -> list[ev.Event]:
         return self.step(Input("silent", 0, (node, 120 * SECOND)))

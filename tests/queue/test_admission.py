@@ -7,6 +7,7 @@ import pytest
 from fairlead_queue.limits import FINISHED_JOBS_MAX, KEYS_MAX, RETIRE_CHUNK, UNDECODABLE_CHARS_MAX
 from fairlead_schemas import commands as cmd
 from fairlead_schemas import events as ev
+from fairlead_schemas.queues import QueueEntry, QueueSettings
 from fairlead_schemas.resources import Request
 from tests.queue.world import World, kinds, request
 
@@ -32,8 +33,9 @@ def test_an_unknown_queue_is_refused_with_the_known_ones() -> None:
 def test_a_queue_can_be_used_by_the_next_command_of_the_message() -> None:
     """Configured and submitted to in one message; the offer follows one cycle later."""
     world = World()
-    configure = cmd.ConfigureQueue(id="a", path="new", gpu_quota_milli=1000)
-    assert kinds(world.ask(configure, world.submission(queue="new"))) == ["QueueConfigured", "JobSubmitted"]
+    configure = cmd.ApplyQueues(id="a", queues=(QueueEntry(path="new", settings=QueueSettings()),))
+    decided = world.ask(configure, world.submission(queue="new"))
+    assert kinds(decided) == ["QueueConfigured", "QueuesApplied", "JobSubmitted"]
     assert kinds(world.settle()) == ["JobOffered"]
 
 

@@ -91,7 +91,7 @@ def test_cancelling_an_array_stops_what_lives_and_forgets_the_rest() -> None:
     # Its cause is the end of the last of its elements.
     assert world.settle()[-1] == ev.JobCancelled(cause=f"{len(world.log) - 1}.2", job=array, by="bob")
     assert world.state.jobs == {}
-    assert world.state.queues["small"].charged == 0
+    assert world.charged("small") == 0
 
 
 def test_nothing_of_a_stopping_array_is_tried_again() -> None:

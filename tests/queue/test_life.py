@@ -318,9 +318,9 @@ def test_a_late_event_about_an_earlier_attempt_moves_nothing() -> None:
     world.run(job)
     world.end(job, 1)
     world.settle()
-    capacity = world.state.capacity
+    capacity = world.state.pools["default"].capacity_count
     world.says(ev.AllocationReleased(cause="report:n1:4", job=job, attempt=1, node="n1"))
-    assert (world.of(job), world.state.capacity) == ("offered", capacity + 1)
+    assert (world.of(job), world.state.pools["default"].capacity_count) == ("offered", capacity + 1)
 
 
 def test_refusals_name_what_stands_against_them() -> None:

@@ -54,8 +54,9 @@ class QueueMachine(RuleBasedStateMachine):
         match event:
             case ev.JobSubmitted():
                 self.accepted.add(event.job)
+            case ev.JobOffered() if event.job in self.open:
+                assert self.open[event.job] == event.attempt
             case ev.JobOffered():
-                assert event.job not in self.open
                 assert event.job not in self.runs
                 assert (event.job, event.attempt) not in self.placed_attempts, "offered again after it was placed"
                 self.accepted.add(event.job)
@@ -196,8 +197,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def quota_is_never_exceeded(self) -> None:
         for path, quota in QUOTAS.items():
-            queue = self.world.state.queues[path]
-            assert quota is None or queue.charged <= quota
+            assert quota is None or self.world.charged(path) <= quota
 
     @invariant()
     def every_accepted_job_is_live_or_has_ended_once(self) -> None:
@@ -230,9 +230,9 @@ class QueueMachine(RuleBasedStateMachine):
                 break
         stuck = {job.id: job for job in self.world.state.jobs.values()}
         for job in stuck.values():
-            quota = job.lane.queue.quota
+            quota = QUOTAS[job.lane.leaf.queue.path]
             assert quota is not None, f"{job.id} is stuck as {job.state}"
-            assert job.lane.klass.need > quota, f"{job.id} is stuck as {job.state}"
+            assert job.lane.klass.need[0] > quota, f"{job.id} is stuck as {job.state}"
 
 
 assert PARKED_OFFERS_MAX < 30, "an array of 30 is to meet the bound of a parked class"

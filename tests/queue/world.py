@@ -27,6 +27,7 @@ from fairlead_schemas.commit import (
     encode_commit,
 )
 from fairlead_schemas.lifecycle import MOVES, next_state
+from fairlead_schemas.queues import QueueEntry, QueueSettings
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
 SECOND = 1_000_000_000
@@ -62,7 +63,7 @@ def _checked(kind: type[ev.EventBase], handler: Any) -> Any:
         if handler is not None:
             handler(state, event, id_, at_ns)
         after = state_of(state, event.job)
-        scheduled = name == "JobSubmitted" and event.start_at_ns > at_ns
+        scheduled = name == "JobSubmitted" and (event.start_at_ns > at_ns or after == "scheduled")
         assert after == ("scheduled" if scheduled else next_state(before, name)), (
             f"{event} led from {before} to {after}"
         )
@@ -130,16 +131,26 @@ class World:
         return events
 
     def settle(self, cycles_max: int = 1000) -> list[Any]:
-        """Cycles until nothing more is decided now."""
+        """Cycles until nothing more is decided now; what was decided, without the news of those who wait."""
         decided: list[Any] = []
         for _ in range(cycles_max):
             events = self.step()
             if not events:
                 wake_at = self.core.wake_at()
                 assert wake_at is None or wake_at > self.now
-                return decided
+                return [event for event in decided if not isinstance(event, ev.JobDeferred)]
             decided.extend(events)
         raise AssertionError(f"still deciding after {cycles_max} cycles: {decided[-3:]}")
+
+    def pass_time(self, seconds: float = 1) -> list[Any]:
+        """Let time pass, so that the order is looked at again; what was decided."""
+        self.now += int(seconds * SECOND)
+        return self.settle()
+
+    def charged(self, path: str, resource: str = "gpu") -> int:
+        """What is charged to a queue."""
+        queue = self.state.queues[path]
+        return queue.node.usage[queue.pool.resources.index(resource)]
 
     # -- people
 
@@ -178,8 +189,20 @@ class World:
         return self.one(cmd.ReleaseJob(id=self._id(), user="bob", job=job))
 
     def quota(self, path: str, gpus: int | None) -> Any:
-        quota = None if gpus is None else gpus * 1000
-        return self.one(cmd.ConfigureQueue(id=self._id(), user="bob", path=path, gpu_quota_milli=quota))
+        """A queue's maximum of GPUs."""
+        return self.configure(path, maximum={} if gpus is None else {"gpu": gpus * 1000})
+
+    def configure(self, path: str, **settings: Any) -> Any:
+        """A queue's settings."""
+        entry = QueueEntry(path=path, settings=QueueSettings(**settings))
+        return self.apply(queues=(entry,))
+
+    def apply(self, **change: Any) -> Any:
+        """A change of queues and pools; its answer."""
+        command = cmd.ApplyQueues(id=self._id(), user="bob", **change)
+        answers = [e for e in self.ask(command) if isinstance(e, ev.QueuesApplied | ev.CommandRejected)]
+        assert len(answers) == 1
+        return answers[0]
 
     # -- the placer, as it is told
 
@@ -238,7 +261,7 @@ class World:
         return state_of(self.state, job)
 
     def offered(self) -> list[str]:
-        """Jobs with an open offer, in rank order."""
+        """Jobs with an open offer, in the order in which the placer takes them."""
         return [job.id for job in sorted(self.state.jobs.values(), key=lambda job: job.rank) if job.open]
 
 

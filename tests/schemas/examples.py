@@ -30,7 +30,7 @@ QUEUE = queues.QueueSettings(
     priority=1,
     users={"*": {"gpu": 8000}, "ada": {"gpu": 16000}},
     budget=queues.Budget(gpu_milli_s=1000 * queues.GPU_HOUR, period="week", when_spent="demote"),
-    preemption=queues.Preemption(reclaim="lower_priority", rebalance=False, lower_priority=False, protect_ns=10**9),
+    preemption=queues.Preemption(reclaim="lower_priority", rebalance=True, lower_priority=False, protect_ns=10**9),
 )
 POOL = queues.PoolSettings(
     sequencer="fairshare",
@@ -71,7 +71,7 @@ EVENTS: list[events.EventBase] = [
     events.PoolConfigured(cause=SUBMIT, pool="a100", settings=POOL, by="ada"),
     events.PoolRemoved(cause=SUBMIT, pool="old", by="ada"),
     events.QueueConfigured(cause=SUBMIT, path="research/vision", settings=QUEUE, gpu_quota_milli=16000, by="ada"),
-    events.QueueRemoved(cause=SUBMIT, path="research/old", by="ada"),
+    events.QueueRemoved(cause=SUBMIT, path="research/old", move_to="research/vision", by="ada"),
     events.JobSubmitted(
         cause=SUBMIT,
         job="812",

@@ -15,7 +15,7 @@ from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
 from fairlead_placer.act import Actor
 from fairlead_placer.draft import Draft
-from fairlead_placer.state import Run, Verdict
+from fairlead_placer.entities import Run, Verdict
 from fairlead_queue.core import QueueCore
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus

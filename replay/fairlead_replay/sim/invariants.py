@@ -4,9 +4,12 @@ It folds with the services' cores, follows jobs by the table of moves, and keeps
 and gangs, which share no code with what they check. `Observer.take` is called for every commit.
 """
 
+from collections.abc import Callable
+
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Stored
 from fairlead_placer import invariants as placer_invariants
+from fairlead_queue import invariants as queue_invariants
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, Cluster, state_hash
 from fairlead_schemas import subjects
@@ -17,17 +20,22 @@ from fairlead_schemas.events import (
     Event,
     JobCancelled,
     JobFailed,
+    JobMoved,
     JobOffered,
     JobPlaced,
     JobRejected,
     JobSubmitted,
     JobSucceeded,
+    NodeChanged,
     NodeCommandRejected,
+    NodeJoined,
     OfferReturned,
     QueueConfigured,
+    QueuesApplied,
     RunEnded,
 )
 from fairlead_schemas.ids import array_of
+from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL, QueueSettings
 from fairlead_schemas.resources import Request
 
 
@@ -36,46 +44,92 @@ class Violation(AssertionError):
 
 
 class Books:
-    """Quota (I5) and gangs (I6), by the events alone."""
+    """Limits of queues (I5), gangs (I6) and pools, by the events alone."""
 
     def __init__(self) -> None:
-        self.quotas: dict[str, int | None] = {}
-        self.requests: dict[str, tuple[str, Request]] = {}  # {job or array: (queue, request)}
-        self.charged: dict[str, dict[str, int]] = {}  # {queue: {job: milli-GPU}}
+        self.settings: dict[str, QueueSettings] = {}
+        self.requests: dict[str, tuple[str, str, Request]] = {}  # {job or array: (queue, user, request)}
+        self.charged: dict[str, tuple[str, str, Request]] = {}  # {job: the same}
+        self.pools: dict[str, str] = {}  # {node: pool}
 
     def take(self, event: Event) -> str:
         """Book one event; returns what is wrong with it, "" if nothing is."""
         match event:
             case QueueConfigured():
-                self.quotas[event.path] = event.gpu_quota_milli
+                self.settings[event.path] = event.settings or QueueSettings()
             case JobSubmitted():
-                self.requests[event.job] = (event.queue, event.request)
+                self.requests[event.job] = (event.queue, event.user, event.request)
+            case JobMoved():
+                _, user, request = self.requests[event.job]
+                self.requests[event.job] = (event.queue, user, request)
             case JobOffered():
                 return self._charge(event.job)
+            case NodeJoined() | NodeChanged():
+                self.pools[event.node] = event.inventory.labels.get(POOL_LABEL, DEFAULT_POOL)
             case JobPlaced():
                 return self._whole(event)
             case OfferReturned() | RunEnded() | JobCancelled() | JobFailed() | JobSucceeded():
-                queue, _ = self.asked(event.job)
-                self.charged.get(queue, {}).pop(event.job, None)
+                self.charged.pop(event.job, None)
             case _:
                 pass
         return ""
 
-    def asked(self, job: str) -> tuple[str, Request]:
-        """(queue, request) of a job or an array's element."""
+    def asked(self, job: str) -> tuple[str, str, Request]:
+        """(queue, user, request) of a job or an array's element."""
         return self.requests[array_of(job) or job]
 
+    def exceeds(self, job: str) -> bool:
+        """Whether the job alone is more than some limit above it allows."""
+        queue, user, request = self.asked(job)
+        needs = {"gpu": request.gpu_milli_total, "cpu": request.nodes * request.cpu_milli}
+        path, limits = queue, [self.settings[queue].users.get(user, self.settings[queue].users.get("*", {}))]
+        while path:
+            limits.append(self.settings[path].maximum)
+            path = path.rpartition("/")[0]
+        return any(needs[name] > most.get(name, needs[name]) for most in limits for name in needs)
+
     def _charge(self, job: str) -> str:
-        queue, request = self.asked(job)
-        charged = self.charged.setdefault(queue, {})
-        charged[job] = request.gpu_milli_total
-        quota, used = self.quotas[queue], sum(charged.values())
-        if quota is not None and used > quota and request.gpu_milli_total:
-            return f"I5: queue {queue} has a quota of {quota}, offered {job} with {used} charged: {charged}"
+        """No queue on the way up, and no user, may hold more than the limits say."""
+        again = job in self.charged
+        self.charged[job] = queue, user, _ = self.asked(job)
+        if again:  # another rank
+            return ""
+        path = queue
+        while path:
+            wrong = self._over(path, self.settings[path])
+            if wrong:
+                return f"I5: offered {job}: {wrong}"
+            path = path.rpartition("/")[0]
+        limits = self.settings[queue].users
+        most = limits.get(user, limits.get("*"))
+        if most is not None:
+            held = self._held(lambda where, who: where == queue and who == user)
+            if any(held[name] > amount for name, amount in most.items()):
+                return f"I5: offered {job}: user {user} holds {held} in {queue}, may hold {most}"
         return ""
 
+    def _over(self, path: str, settings: QueueSettings) -> str:
+        held = self._held(lambda where, who: where == path or where.startswith(f"{path}/"))
+        for name, amount in held.items():
+            most = settings.maximum.get(name)
+            borrowing = settings.borrowing.get(name)
+            if borrowing is not None:
+                most = min(most if most is not None else amount, settings.guaranteed.get(name, 0) + borrowing)
+            if most is not None and amount > most:
+                return f"queue {path} holds {amount} of {name}, may hold {most}"
+        return ""
+
+    def _held(self, counts: Callable[[str, str], bool]) -> dict[str, int]:
+        held = {"gpu": 0, "cpu": 0, "memory": 0}
+        for queue, user, request in self.charged.values():
+            if counts(queue, user):
+                held["gpu"] += request.nodes * request.gpu_milli
+                held["cpu"] += request.nodes * request.cpu_milli
+                held["memory"] += request.nodes * request.memory_mib
+        return held
+
     def _whole(self, event: JobPlaced) -> str:
-        _, request = self.asked(event.job)
+        _, _, request = self.asked(event.job)
         if len(event.parts) != request.nodes:
             return f"I6: job {event.job} asks for {request.nodes} nodes, placed on {len(event.parts)}"
         for part in event.parts:
@@ -83,6 +137,8 @@ class Books:
                 request.gpu_milli, request.cpu_milli, request.memory_mib
             ):  # fmt: skip
                 return f"I6: job {event.job} asks for {request}, got {part} on {part.node}"
+            if self.pools[part.node] != (request.pool or DEFAULT_POOL):
+                return f"job {event.job} is of pool {request.pool!r}, placed on {part.node} of {self.pools[part.node]}"
         return ""
 
 
@@ -108,6 +164,7 @@ class Observer:
         try:
             self.cluster.evolve(folded.seq, commit)
             placer_invariants.check(self.cluster.placer.state)
+            queue_invariants.check(self.cluster.queue.state)
         except placer_invariants.InvariantBroken as error:
             raise Violation(f"sequence {folded.seq}: {error}") from error
         except Exception as error:
@@ -151,7 +208,8 @@ class Observer:
 
 
 FINAL_ANSWERS = frozenset(
-    kind.__name__ for kind in (JobSubmitted, JobRejected, CommandRejected, CommandRepeated, NodeCommandRejected)
+    kind.__name__
+    for kind in (JobSubmitted, JobRejected, CommandRejected, CommandRepeated, NodeCommandRejected, QueuesApplied)
 )
 
 

@@ -16,11 +16,12 @@ from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import Work
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import (
+    ApplyQueues,
     CancelJob,
-    ConfigureQueue,
     CordonNode,
     DrainNode,
     HoldJob,
+    MoveJob,
     PlacerCommand,
     QueueCommand,
     ReleaseJob,
@@ -28,10 +29,29 @@ from fairlead_schemas.commands import (
     UncordonNode,
     encode_commands,
 )
+from fairlead_schemas.events import Dependency
+from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.resources import Request
 
 SECOND_NS = 1_000_000_000
-QUEUES: tuple[tuple[str, int | None], ...] = (("free", None), ("lab/small", 3000), ("lab/wide", 8000))
+#: Queues of every kind: free, limited, guaranteed (so that others yield), limited by user, and of people who share.
+QUEUES: tuple[QueueEntry, ...] = (
+    QueueEntry(path="free", settings=QueueSettings()),
+    QueueEntry(path="lab", settings=QueueSettings(maximum={"gpu": 9000}, weight=2)),
+    QueueEntry(path="lab/small", settings=QueueSettings(maximum={"gpu": 3000})),
+    QueueEntry(
+        path="lab/wide",
+        settings=QueueSettings(
+            guaranteed={"gpu": 4000}, maximum={"gpu": 8000}, preemption=Preemption(protect_ns=SECOND_NS)
+        ),
+    ),
+    QueueEntry(
+        path="shared",
+        settings=QueueSettings(users={"*": {"gpu": 4000}}, preemption=Preemption(rebalance=True, protect_ns=SECOND_NS)),
+    ),
+)
+LEAVES = ("free", "lab/small", "lab/wide", "shared")
+POOLS = (PoolEntry(pool="default", settings=PoolSettings(patience_ns=20 * SECOND_NS)),)
 
 
 class Sent(NamedTuple):
@@ -52,7 +72,7 @@ class People:
 
     async def configure(self) -> None:
         """The queues must be there before jobs are."""
-        await self.send("queue", [ConfigureQueue(id=self.new_id(), path=p, gpu_quota_milli=q) for p, q in QUEUES])
+        await self.send("queue", [ApplyQueues(id=self.new_id(), pools=POOLS, queues=QUEUES)])
 
     async def work(self, commands: int, until_s: float) -> None:
         """Send so many messages over a time."""
@@ -111,10 +131,13 @@ class People:
             stubborn=rng.random() < 0.1,
         )  # fmt: skip
         number = self.new_id()
+        # Nothing simulated saves its work, so a slice is long enough for all of it: else nothing would ever end.
         return SubmitJob(
-            id=number, name=f"job-{number}", queue=rng.choice(QUEUES)[0], request=request, user=rng.choice("ab"),
+            id=number, name=f"job-{number}", queue=rng.choice(LEAVES), request=request, user=rng.choice("ab"),
             spec=msgspec.Raw(msgspec.json.encode(work)), priority=rng.choice((50, 50, 50, 90)),
-            array=(0, rng.randint(1, 4)) if not gang and rng.random() < 0.12 else None, retries=rng.choice((0, 0, 2)),
+            array=(0, rng.randint(1, 4)) if not gang and rng.random() < 0.12 else None, array_limit=rng.choice((0, 2)),
+            retries=rng.choice((0, 0, 2)), slice_ns=rng.choice((0, 0, work.run_ms * 1_200_000)), after=self._after(),
+            deadline_ns=0 if rng.random() < 0.9 else self._soon_ns() + 30 * SECOND_NS,
             total_ns=rng.choice((0, 0, 0, 2 * SECOND_NS)), grace_ns=rng.choice((0, SECOND_NS, 3 * SECOND_NS)),
             start_at_ns=0 if rng.random() < 0.9 else self._soon_ns(), key=f"key-{number}", digest="same",
         )  # fmt: skip
@@ -122,9 +145,18 @@ class People:
     def _soon_ns(self) -> int:
         return EPOCH_NS + int((asyncio.get_running_loop().time() + self.rng.uniform(1, 15)) * SECOND_NS)
 
+    def _after(self) -> tuple[Dependency, ...]:
+        known = [job for job in self.jobs() if "_" not in job]
+        if not known or self.rng.random() < 0.9:
+            return ()
+        return (Dependency(job=self.rng.choice(known), state=self.rng.choice(("succeeded", "ended", "failed"))),)
+
     async def _interfere(self) -> None:
         jobs = list(self.jobs())
         job = self.rng.choice(jobs) if jobs and self.rng.random() < 0.95 else "999999"
+        if self.rng.random() < 0.1:
+            await self.send("queue", [MoveJob(id=self.new_id(), job=job, queue=self.rng.choice(LEAVES))])
+            return
         kind = self.rng.choice((CancelJob, CancelJob, HoldJob, HoldJob, ReleaseJob))
         await self.send("queue", [kind(id=self.new_id(), job=job, user="a")])
 

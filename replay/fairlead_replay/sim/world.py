@@ -183,10 +183,9 @@ class World:
         """A job that is larger than the whole cluster waits for ever, as it should: somebody cancels it."""
         sizes = sorted((len(node.machine.inventory.gpus) * 1000 for node in self.nodes), reverse=True)
         for job in self.observer.lives.waiting_for():
-            queue, request = self.observer.books.asked(job)
-            quota = self.observer.books.quotas[queue]
+            _, _, request = self.observer.books.asked(job)
             fits = sum(size >= request.gpu_milli for size in sizes) >= request.nodes
-            if not fits or (quota is not None and request.gpu_milli_total > quota):
+            if not fits or self.observer.books.exceeds(job):
                 await self.people.send("queue", [CancelJob(id=self.people.new_id(), job=job)])
 
     def _calm(self) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from fairlead_agent import machine
+from fairlead_agent.devices.labels import pool_labels
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.journal import Journal
 from fairlead_agent.launch import Place, Program, Unlaunchable, plan, read_program
@@ -391,7 +392,7 @@ class Agent:
     def _inventory(self) -> Inventory:
         played = getattr(self.devices, "profile", None)  # a played machine has the profile's CPUs and memory
         labels = {
-            **self.devices.labels(), "fairlead/runtime": self.runtime.name, "fairlead/devices": self.devices.name,
+            **self.devices.labels(), **pool_labels(self.settings.pool), "fairlead/runtime": self.runtime.name, "fairlead/devices": self.devices.name,
             "kubernetes.io/hostname": machine.hostname(),
         }  # fmt: skip
         return Inventory(

@@ -7,6 +7,7 @@ FAIRLEAD_GPU_FREE_MIB  memory that may be in use on a free GPU (default 64; more
 FAIRLEAD_PROFILE    the machine to play with simulated devices (default dgx-a100)
 FAIRLEAD_DATA       directory of the journal and of the runs' files (default ./.fairlead)
 FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0.1)
+FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
 FAIRLEAD_BEAT_S     seconds between beats (default 2)
 FAIRLEAD_SAMPLE_S   seconds between samples (default 2)
 FAIRLEAD_SELF_FENCE_S  silence of the placer after which everything here is stopped (default 60)
@@ -21,7 +22,7 @@ from typing import Literal, cast
 import msgspec
 
 from fairlead_agent.reconcile import SECOND_NS
-from fairlead_bus.settings import BadSetting, one_of, seconds, whole
+from fairlead_bus.settings import BadSetting, one_of, seconds, token, whole
 from fairlead_schemas.ids import is_token
 
 RuntimeName = Literal["process", "docker"]
@@ -38,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gpu_free_mib: int = 64
     data: Path = Path(".fairlead")
     address: str = "127.0.0.1"
+    pool: str = ""
     beat_s: float = 2.0
     sample_s: float = 2.0
     desired_s: float = 5.0
@@ -62,6 +64,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         gpu_free_mib=whole(env, "FAIRLEAD_GPU_FREE_MIB", 64, unit="MiB", least=1, most=2**20),
         data=Path(env.get("FAIRLEAD_DATA") or ".fairlead").absolute(),
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
+        pool=token(env, "FAIRLEAD_POOL"),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
         sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 2.0),
         fence_ns=int(seconds(env, "FAIRLEAD_SELF_FENCE_S", 60.0) * SECOND_NS),

@@ -13,8 +13,8 @@ import structlog
 
 from fairlead_bus.port import Bus, TooLarge, Unavailable
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.entities import Node
 from fairlead_placer.orders import OrderBook
-from fairlead_placer.state import Node
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import Beat, Confirm, encode
 

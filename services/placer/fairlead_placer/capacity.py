@@ -1,21 +1,18 @@
-"""Which node has how much left, kept sorted: so that a placement finds its node without looking at the others.
+"""Which node of a pool has how much left, kept sorted: so that a placement finds its node without looking at others.
 
 Derived from the nodes alone; never in a snapshot. Bucket 0 holds nodes without GPUs, bucket k + 1 nodes with
 k GPUs free; inside a bucket nodes stand by CPU left, then by name, so that history leaves no trace in the order.
 """
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING
 
+from fairlead_placer.entities import READY, Node
 from fairlead_schemas.resources import Gpu, Request
 
-if TYPE_CHECKING:
-    from fairlead_placer.state import Node
-
-type Entry = "tuple[int, str, Node]"
+type Entry = tuple[int, str, Node]
 type Constraint = tuple[int, tuple[str, ...], int, int]
 
-#: Distinct constraints whose nodes are remembered at once.
+#: Distinct constraints whose nodes are remembered at once, of each pool.
 MATCHES_MAX = 1024
 
 
@@ -45,27 +42,48 @@ def selector_suits(labels: dict[str, str], selector: tuple[str, ...]) -> bool:
 
 
 class Index:
-    """Buckets of the nodes that take work, and when capacity last grew."""
+    """One pool's nodes: buckets of those that take work, and when each bucket last gained."""
 
-    def __init__(self, nodes: "dict[str, Node]") -> None:
-        self._nodes = nodes
+    def __init__(self) -> None:
+        #: Every node of the pool, and those of them that stand in no bucket (few).
+        self.members: dict[str, Node] = {}
+        self.aside: dict[str, Node] = {}
         self.buckets: list[list[Entry]] = [[]]
-        #: [total GPUs]: how many nodes that take work have that many.
+        #: [total GPUs]: how many nodes in the buckets have that many.
         self.sizes: list[int] = [0]
-        #: Rises with everything that could make a placement possible that was not.
-        self.version = 0
         #: [bucket]: the version at which a node there last gained something.
         self._gains: list[int] = [0]
-        self._stirred = 0
+        #: The version at which a node last came, went or changed.
+        self.stirred = 0
         #: {constraint: (a request that states it, names of the nodes that suit)}
         self._matches: dict[Constraint, tuple[Request, set[str]]] = {}
 
-    def put(self, node: "Node") -> None:
+    def add(self, node: Node) -> None:
+        """A node that is new here."""
+        self.members[node.name] = node
+        for request, found in self._matches.values():
+            if node_suits(node, request):
+                found.add(node.name)
+        self.put(node)
+
+    def discard(self, node: Node) -> None:
+        """The node belongs elsewhere."""
+        if node.entry is not None:
+            self._lift(node)
+        self.aside.pop(node.name, None)
+        del self.members[node.name]
+        for _, found in self._matches.values():
+            found.discard(node.name)
+
+    def put(self, node: Node) -> None:
         """Bring the node to where it belongs now."""
         if node.entry is not None:
-            self.remove(node)
-        if node.lost or node.duty != "ready":
+            self._lift(node)
+        if node.lost or node.keeper or node.duty != READY:
+            self.aside[node.name] = node
             return
+        if node.name in self.aside:
+            del self.aside[node.name]
         size = len(node.inventory.gpus)
         level = node.gpus_free + 1 if size else 0
         self._reach(max(level, size) + 1)
@@ -75,10 +93,8 @@ class Index:
         insort(self.buckets[level], node.entry)
         self.sizes[size] += 1
 
-    def remove(self, node: "Node") -> None:
-        """Take the node out of the index, if it is in it."""
-        if node.entry is None:
-            return
+    def _lift(self, node: Node) -> None:
+        assert node.entry is not None
         bucket = self.buckets[node.level]
         del bucket[bisect_left(bucket, node.entry)]
         self.sizes[node.size] -= 1
@@ -90,25 +106,13 @@ class Index:
             self.sizes.append(0)
             self._gains.append(0)
 
-    def gained(self, node: "Node") -> None:
-        """The node has more than before."""
-        self.version += 1
-        self._gains[node.level] = self.version
-
-    def stir(self) -> None:
-        """A node came, went or changed: every class looks again (its reasons may be others, too)."""
-        self.version += 1
-        self._stirred = self.version
-
-    def stir_offers(self) -> None:
-        """There is an offer more; capacity is what it was."""
-        self.version += 1
+    def gained(self, node: Node, version: int) -> None:
+        """A node that stands in a bucket has more than before."""
+        self._gains[node.level] = version
 
     def gained_since(self, level: int, version: int) -> bool:
         """True when a node with at least that bucket's GPUs free has gained since `version`."""
-        return self._stirred > version or max(self._gains[level:], default=0) > version
-
-    # -- constraints beyond amounts
+        return self.stirred > version or max(self._gains[level:], default=0) > version
 
     def matching(self, request: Request) -> set[str] | None:
         """Nodes whose labels and GPUs suit the request, whatever is free; None when it asks for nothing special."""
@@ -119,22 +123,12 @@ class Index:
         if known is None:
             if len(self._matches) >= MATCHES_MAX:
                 self._matches.clear()
-            found = {name for name, node in self._nodes.items() if node_suits(node, request)}
+            found = {name for name, node in self.members.items() if node_suits(node, request)}
             known = self._matches[key] = (request, found)
         return known[1]
 
-    def match(self, node: "Node") -> None:
-        """The node's labels or GPUs are others."""
-        for request, found in self._matches.values():
-            (found.add if node_suits(node, request) else found.discard)(node.name)
 
-    def unmatch(self, node: "Node") -> None:
-        """The node is no longer known."""
-        for _, found in self._matches.values():
-            found.discard(node.name)
-
-
-def node_suits(node: "Node", request: Request) -> bool:
+def node_suits(node: Node, request: Request) -> bool:
     """True when an empty node of these labels and GPUs would do, as far as labels and GPUs go."""
     inventory = node.inventory
     return selector_suits(inventory.labels, request.selector) and (

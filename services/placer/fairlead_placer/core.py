@@ -6,8 +6,9 @@ from typing import Self
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_placer import reports, snapshot
 from fairlead_placer.decide import decide
+from fairlead_placer.entities import DRAINING
 from fairlead_placer.evolve import fold
-from fairlead_placer.state import DRAINING, State
+from fairlead_placer.state import State
 from fairlead_schemas.commit import Commit
 
 
@@ -30,11 +31,11 @@ class PlacerCore:
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """What to commit now; the state is as it was."""
         state = self.state
-        if not inputs and state.index.version == self._quiet_at and not state.recalls and not self._due(now_ns):
+        if not inputs and state.pools.version == self._quiet_at and not state.recalls and not self._due(now_ns):
             return NOTHING
         decision, self._more, self._crowded = decide(state, inputs, now_ns, roomy=self._crowded)
         quiet = not decision.events and not self._more
-        self._quiet_at = state.index.version if quiet else -1
+        self._quiet_at = state.pools.version if quiet else -1
         return decision
 
     def split(self, item: Input) -> list[Input]:

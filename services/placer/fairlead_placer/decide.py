@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_bus.core import Decision, Input
-from fairlead_placer import nodes, parking, reports
+from fairlead_placer import nodes, parking, preemption, reports, reservations
 from fairlead_placer.draft import Draft
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -29,11 +29,14 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = 
         nodes.fence_lost(draft)
         for item in inputs:
             _take(draft, item)
+        reservations.end(draft)
         _return_offers(draft)
         nodes.fence_lost(draft)
         nodes.drains(draft)
-        placed_all = parking.place(draft)
-        more = draft.full or not placed_all
+        placed_all = reservations.mend(draft) and parking.place(draft)
+        # Others yield to, and nodes are kept for, those who find no place even so.
+        answered = placed_all and preemption.answer(draft) and reservations.answer(draft)
+        more = draft.full or not answered
     finally:
         state.undo()
     return Drawn(Decision(draft.events, draft.cursors), more, draft.crowded)

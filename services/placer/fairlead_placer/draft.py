@@ -6,9 +6,11 @@ what the last one decided; whoever opened the draft takes it all back with `Stat
 
 import msgspec
 
+from fairlead_placer.entities import Node
 from fairlead_placer.evolve import REPORT_CURSOR, apply
-from fairlead_placer.state import Node, State
+from fairlead_placer.state import State
 from fairlead_schemas import events as ev
+from fairlead_schemas.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX
 
 #: Rules stop here; what a rule adds for one more report still fits into COMMIT_EVENTS_MAX and COMMIT_BYTES_MAX.
 EVENTS_SOFT_MAX = 900
@@ -43,6 +45,15 @@ class Draft:
         apply(self.state, 0, len(self.events), self.now_ns, event)
         self.events.append(event)
         self.bytes += size
+
+    def has_room(self, size: int, events: int = 1) -> bool:
+        """Whether so many events of `size` bytes together may still be emitted. An empty draft takes whatever there
+        is: a gang of thousands of GPUs fills a commit alone."""
+        full = self.bytes + size > COMMIT_BYTES_MAX or len(self.events) + events > COMMIT_EVENTS_MAX
+        if self.events and full:
+            self.crowded = True
+            return False
+        return True
 
     def consume(self, node: Node, number: int) -> None:
         """A report counts as taken up once this is in the log."""

@@ -5,10 +5,13 @@ to those with the fewest free. A gang takes its nodes in the same order, all or 
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from itertools import islice
 
+import msgspec
+
 from fairlead_placer.capacity import Index, gpu_suits, gpus_of, level_of
-from fairlead_placer.state import Node
+from fairlead_placer.entities import Node
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
 
@@ -16,22 +19,37 @@ from fairlead_schemas.resources import Request
 FEW_NODES = 64
 
 
-def choose(index: Index, nodes: dict[str, Node], request: Request) -> list[Node] | None:
-    """The nodes for the request, in order of fit; None when it does not fit now."""
+def choose(index: Index, request: Request) -> list[Node] | None:
+    """The nodes of its pool for the request, in order of fit; None when it does not fit now."""
+    nodes = fitting(index, request)
+    if request.nodes == 1:
+        node = next(nodes, None)
+        return None if node is None else [node]
+    chosen = list(islice(nodes, request.nodes))
+    return chosen if len(chosen) == request.nodes else None
+
+
+def choose_kept(index: Index, kept: list[Node], request: Request) -> list[Node] | None:
+    """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
+    too, where they have none at all: then its turn is that of its class."""
+    own = sorted((node for node in kept if has_room(node, request)), key=_tightness)[: request.nodes]
+    if len(own) == request.nodes or not own:
+        return own or None
+    others = choose(index, msgspec.structs.replace(request, nodes=request.nodes - len(own)))
+    return None if others is None else own + others
+
+
+def fitting(index: Index, request: Request) -> Iterator[Node]:
+    """Nodes that take work and have room for one part, in order of fit."""
     matching = index.matching(request)
-    if matching is None:
-        return _walk(index, request, None)
-    if len(matching) < request.nodes:
-        return None
-    if len(matching) <= FEW_NODES:
-        return _among([nodes[name] for name in matching], request)
+    if matching is not None and len(matching) <= FEW_NODES:
+        nodes = (index.members[name] for name in matching)
+        return iter(sorted((node for node in nodes if fits(node, request)), key=_tightness))
     return _walk(index, request, matching)
 
 
-def _walk(index: Index, request: Request, matching: set[str] | None) -> list[Node] | None:
-    chosen: list[Node] = []
-    memory, wanted = request.memory_mib, request.nodes
-    least = (request.cpu_milli,)
+def _walk(index: Index, request: Request, matching: set[str] | None) -> Iterator[Node]:
+    memory, least = request.memory_mib, (request.cpu_milli,)
     for bucket in islice(index.buckets, level_of(request), None):
         if not bucket:
             continue
@@ -39,27 +57,23 @@ def _walk(index: Index, request: Request, matching: set[str] | None) -> list[Nod
             node = entry[2]
             if node.memory_free_mib < memory:
                 continue
-            if matching is not None and not (node.name in matching and _enough_gpus(node, request)):
-                continue
-            chosen.append(node)
-            if len(chosen) == wanted:
-                return chosen
-    return None
+            if matching is None or (node.name in matching and _enough_gpus(node, request)):
+                yield node
 
 
-def _among(nodes: list[Node], request: Request) -> list[Node] | None:
-    fitting = [node for node in nodes if fits(node, request)]
-    if len(fitting) < request.nodes:
-        return None
-    fitting.sort(key=lambda node: (node.level, node.cpu_free_milli, node.name))
-    return fitting[: request.nodes]
+def _tightness(node: Node) -> tuple[int, int, str]:
+    return (node.gpus_free if node.inventory.gpus else -1, node.cpu_free_milli, node.name)
 
 
 def fits(node: Node, request: Request) -> bool:
     """True when a node that suits the request has room for one part of it now."""
+    return node.entry is not None and has_room(node, request)
+
+
+def has_room(node: Node, request: Request) -> bool:
+    """The same, whether the node takes work or not."""
     return (
-        node.entry is not None
-        and node.gpus_free >= gpus_of(request)
+        node.gpus_free >= gpus_of(request)
         and node.cpu_free_milli >= request.cpu_milli
         and node.memory_free_mib >= request.memory_mib
         and _enough_gpus(node, request)

@@ -1,7 +1,9 @@
 """What must hold of a state at every event (ARCHITECTURE.md, Invariants; as far as
 the placer owns it). Used by tests and simulation."""
 
-from fairlead_placer.state import Node, State
+from fairlead_placer.entities import Node, pool_of_node
+from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
+from fairlead_placer.state import State
 
 
 class InvariantBroken(AssertionError):
@@ -15,6 +17,7 @@ def check(state: State) -> None:
         _check_node(state, node)
     _check_runs(state)
     _check_offers(state)
+    _check_reservations(state)
     _check_index(state)
 
 
@@ -70,12 +73,46 @@ def _check_offers(state: State) -> None:
         _expect(bool(group.offers) and group.offers == sorted(group.offers), f"class out of order: {group.offers}")
 
 
+def _check_reservations(state: State) -> None:
+    """Kept for an offer that is open, or on its way back; in nobody else's hands since."""
+    for job, kept in state.reservations.items():
+        waiting = state.offers.get(job) or state.recalls.get(job)
+        found = None if waiting is None else waiting.attempt
+        _expect(found == kept.attempt, f"nodes are kept for {job}.{kept.attempt}, whose offer is not open ({found})")
+        for name in kept.nodes:
+            late = [key for key in state.nodes[name].held if state.runs[key].epoch > kept.since]
+            _expect(not late, f"{name} was kept for {job} since {kept.since}, and {late} were placed there after")
+    keepers = {name: job for job, kept in state.reservations.items() for name in kept.nodes}
+    found = {name: node.keeper for name, node in state.nodes.items() if node.keeper}
+    _expect(keepers == found, f"nodes are kept as {keepers}, and say {found}")
+    nodes = [name for kept in state.reservations.values() for name in kept.nodes]
+    _expect(len(nodes) == len(keepers), f"a node is kept twice: {sorted(nodes)}")
+    _expect(state.claims.keys() <= state.offers.keys(), f"claims without an offer: {sorted(state.claims)}")
+    lacking = {job for job, plea in state.pleas.items() if not plea.amounts}
+    _expect(lacking <= state.offers.keys(), f"pleas for a place without an offer: {sorted(lacking)}")
+    for pool in state.pools.each():
+        _expect(starving(state, pool) <= RESERVATIONS_MAX, f"nodes of {pool} are kept for {starving(state, pool)} jobs")
+
+
 def _check_index(state: State) -> None:
-    names: list[str] = []
-    for level, bucket in enumerate(state.index.buckets):
-        _expect(bucket == sorted(bucket, key=lambda entry: entry[:2]), f"bucket {level} is out of order")
-        for cpu, name, node in bucket:
-            names.append(name)
-            free = node.gpus_free + 1 if node.inventory.gpus else 0
-            _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
-    _expect(sorted(names) == sorted(n.name for n in state.nodes.values() if n.open), f"index holds {sorted(names)}")
+    members: list[str] = []
+    for pool, index in state.pools.each().items():
+        _expect(bool(index.members), f"pool {pool} has no node and is still kept")
+        names = [*index.aside]
+        for level, bucket in enumerate(index.buckets):
+            _expect(bucket == sorted(bucket, key=lambda entry: entry[:2]), f"bucket {level} of {pool} is out of order")
+            for cpu, name, node in bucket:
+                names.append(name)
+                free = node.gpus_free + 1 if node.inventory.gpus else 0
+                _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
+        _expect(sorted(names) == sorted(index.members), f"index of {pool} holds {sorted(names)}")
+        members += [name for name, node in index.members.items() if _belongs(node, pool)]
+        aside = sorted(name for name, node in index.members.items() if not node.open or node.keeper)
+        _expect(sorted(index.aside) == aside, f"pool {pool}: expected {aside} aside, found {sorted(index.aside)}")
+    _expect(sorted(members) == sorted(state.nodes), f"pools hold {sorted(members)}")
+    closed = {name for name, node in state.nodes.items() if not node.open}
+    _expect(state.closed == closed, f"expected {sorted(closed)} closed, found {sorted(state.closed)}")
+
+
+def _belongs(node: Node, pool: str) -> bool:
+    return node.pool == pool == pool_of_node(node.inventory)

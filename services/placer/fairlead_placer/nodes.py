@@ -5,8 +5,8 @@ from typing import assert_never
 import msgspec
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
+from fairlead_placer.entities import DRAINING, Node
 from fairlead_placer.runs import end_all
-from fairlead_placer.state import DRAINING, Node
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode, DrainNode, PlacerCommand, UncordonNode, Undecodable
 from fairlead_schemas.quantities import DURATION_NS_MAX

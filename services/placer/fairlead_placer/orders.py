@@ -10,8 +10,9 @@ import hashlib
 import msgspec
 
 from fairlead_placer.capacity import gpus_of
+from fairlead_placer.entities import Job, Node, Run
 from fairlead_placer.parking import master_port
-from fairlead_placer.state import Job, Node, Run, State
+from fairlead_placer.state import State
 from fairlead_schemas.desired import DesiredRaw, RunOrder, encode_desired, encode_order
 from fairlead_schemas.ids import array_of
 

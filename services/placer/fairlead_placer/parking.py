@@ -7,54 +7,74 @@ bounded by `is_news`: a full cluster where jobs come and go stays silent.
 from heapq import heapify, heappop, heapreplace
 from zlib import crc32
 
-from fairlead_placer.capacity import gpus_of, level_of
+from fairlead_placer.capacity import gpus_of
 from fairlead_placer.draft import EVENT_BYTES, Draft
-from fairlead_placer.evolve import NEWS_INTERVAL_NS
-from fairlead_placer.fit import choose, part_on, score_of
+from fairlead_placer.entities import Node, Offer, OfferClass
+from fairlead_placer.evolve_runs import NEWS_INTERVAL_NS
+from fairlead_placer.fit import choose, choose_kept, part_on, score_of
 from fairlead_placer.reasons import Refusal, refusal
-from fairlead_placer.state import Node, Offer, OfferClass
+from fairlead_placer.state import State
 from fairlead_schemas import events as ev
-from fairlead_schemas.commit import COMMIT_BYTES_MAX
 
 MASTER_PORT_FIRST, MASTER_PORTS = 20000, 10000
 GPU_BYTES, PART_BYTES = 44, 90
+_KEPT, _CLASS = 0, 1
 
 
 def place(draft: Draft) -> bool:
     """Place what fits, in order. False when the commit was full before the end."""
     state = draft.state
-    # Heads of the classes that may fit; ranks differ, so the comparison never reaches the class.
-    heads = [(*group.offers[0], group) for group in state.classes.values() if _may_fit(draft, group)]
+    # Heads of the classes that may fit, and each job that nodes are kept for, which goes before its class: no two
+    # entries agree in rank, job and turn, so the comparison never reaches the class.
+    heads = [(*group.offers[0], _CLASS, group) for group in state.classes.values() if _may_fit(draft, group)]
+    heads += [(offer.rank, offer.job, _KEPT, state.classes[offer.request]) for offer in _kept(state)]
     heapify(heads)
     while heads:
         if draft.full:
             return False
-        _, job, group = heads[0]
-        offer = state.offers[job]
-        chosen = choose(state.index, state.nodes, group.request)
-        if chosen is None:
-            _park(draft, group, offer)
+        _, job, turn, group = heads[0]
+        offer = state.offers.get(job)
+        if turn == _KEPT:
             heappop(heads)
+            if offer is not None and not _place_kept(draft, offer):
+                return False
             continue
-        if not _placed(draft, offer, chosen):
-            return False
+        if offer is not None:  # else it has its place, on nodes that were kept for it
+            chosen = choose(state.pools.of(group.request), group.request)
+            if chosen is None:
+                _park(draft, group, offer)
+                heappop(heads)
+                continue
+            if not _placed(draft, offer, chosen):
+                return False
         if group.offers:
-            heapreplace(heads, (*group.offers[0], group))
+            heapreplace(heads, (*group.offers[0], _CLASS, group))
         else:
             heappop(heads)
     return True
 
 
+def _kept(state: State) -> list[Offer]:
+    return [offer for offer in map(state.offers.get, state.reservations) if offer is not None]
+
+
+def _place_kept(draft: Draft, offer: Offer) -> bool:
+    """Place a job on nodes that are kept for it, if they have room by now. False as for `_placed`."""
+    state = draft.state
+    nodes = [state.nodes[name] for name in state.reservations[offer.job].nodes]
+    chosen = choose_kept(state.pools.of(offer.request), nodes, offer.request)
+    return chosen is None or _placed(draft, offer, chosen)
+
+
 def _may_fit(draft: Draft, group: OfferClass) -> bool:
-    return group.failed_at < 0 or draft.state.index.gained_since(level_of(group.request), group.failed_at)
+    return group.failed_at < 0 or draft.state.pools.gained_since(group.request, group.failed_at)
 
 
 def _placed(draft: Draft, offer: Offer, chosen: list[Node]) -> bool:
     """Place the offer. False when its event has no room left: a gang of thousands of GPUs fills a commit alone."""
     request = offer.request
     size = EVENT_BYTES + request.nodes * (PART_BYTES + GPU_BYTES * gpus_of(request))
-    if draft.events and draft.bytes + size > COMMIT_BYTES_MAX:
-        draft.crowded = True
+    if not draft.has_room(size):
         return False
     score = score_of(chosen, request)
     address, port = "", 0
@@ -76,10 +96,10 @@ def master_port(job: str, attempt: int) -> int:
 
 
 def _park(draft: Draft, group: OfferClass, offer: Offer) -> None:
-    found = refusal(draft.state, group.request)
+    found = refusal(draft.state, group.request, offer.job)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
-        group.failed_at = draft.state.index.version
+        group.failed_at = draft.state.pools.version
     else:
         draft.emit(
             ev.JobUnplaceable(

@@ -1,4 +1,4 @@
-"""Why a request fits nowhere now: one dominant cause per node, counted. The decision's own output.
+"""Why a request fits nowhere now: one dominant cause per node of its pool, counted. The decision's own output.
 
 A node's cause is the first that holds, in the order of `CAUSES`: what waiting cannot mend stands before what
 it can. Nodes that would take a part are counted as fitting (a gang wants more of them).
@@ -7,9 +7,10 @@ it can. Nodes that would take a part are counted as fitting (a gang wants more o
 from bisect import bisect_left
 from typing import NamedTuple
 
-from fairlead_placer.capacity import gpu_suits, gpus_of, level_of, selector_suits
+from fairlead_placer.capacity import Index, gpu_suits, gpus_of, level_of, selector_suits
+from fairlead_placer.entities import CORDONED, Node
 from fairlead_placer.fit import suitable_gpus_free
-from fairlead_placer.state import CORDONED, Node, State
+from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
 
 CAUSES: dict[str, str] = {
@@ -20,6 +21,7 @@ CAUSES: dict[str, str] = {
     "gpu_memory": "too few of the node's GPUs have the memory",
     "compute_capability": "too few of the node's GPUs have the compute capability",
     "gpus": "the node has too few GPUs in all",
+    "reserved": "the node is kept for another job",
     "free_gpus": "too few GPUs are free",
     "free_cpu": "too little CPU is free",
     "free_memory": "too little memory is free",
@@ -36,8 +38,8 @@ class Refusal(NamedTuple):
     gpu_milli_total: int
 
 
-def cause_of(node: Node, request: Request) -> str:
-    """What keeps the node from taking a part, "" when nothing does."""
+def cause_of(node: Node, request: Request, job: str) -> str:
+    """What keeps the node from taking a part of the job, "" when nothing does."""
     if not node.open:
         return _closed(node)
     inventory, gpus = node.inventory, gpus_of(request)
@@ -50,6 +52,8 @@ def cause_of(node: Node, request: Request) -> str:
             return "compute_capability"
     if len(inventory.gpus) < gpus:
         return "gpus"
+    if node.keeper not in ("", job):
+        return "reserved"
     if node.gpus_free < gpus or (not node.uniform and suitable_gpus_free(node, request) < gpus):
         return "free_gpus"
     return _amounts(node, request)
@@ -67,36 +71,41 @@ def _amounts(node: Node, request: Request) -> str:
     return "free_memory" if node.memory_free_mib < request.memory_mib else ""
 
 
-def refusal(state: State, request: Request) -> Refusal:
-    """The causes counted over all nodes, and what is free on those that take work."""
-    plain = state.index.matching(request) is None
-    counts = _count_plain(state, request) if plain else _count_each(state, request)
+def refusal(state: State, request: Request, job: str) -> Refusal:
+    """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job."""
+    index = state.pools.of(request)
+    plain = index.matching(request) is None
+    counts = _count_plain(index, request, job) if plain else _count_each(index, request, job)
     fitting = counts.pop("", 0)
     return Refusal(
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
-        nodes=len(state.nodes), fitting=fitting,
-        gpu_milli_free=1000 * sum((level - 1) * len(b) for level, b in enumerate(state.index.buckets) if level),
-        gpu_milli_total=1000 * _gpus_total(state),
+        nodes=len(index.members), fitting=fitting,
+        gpu_milli_free=1000 * _gpus_free(index, job),
+        gpu_milli_total=1000 * _gpus_total(index),
     )  # fmt: skip
 
 
-def _gpus_total(state: State) -> int:
-    taking = sum(size * count for size, count in enumerate(state.index.sizes))
-    return taking + sum(len(state.nodes[name].inventory.gpus) for name in state.closed)
+def _gpus_free(index: Index, job: str) -> int:
+    kept = sum(node.gpus_free for node in index.aside.values() if node.open and node.keeper == job)
+    return kept + sum((level - 1) * len(bucket) for level, bucket in enumerate(index.buckets) if level)
 
 
-def _count_each(state: State, request: Request) -> dict[str, int]:
+def _gpus_total(index: Index) -> int:
+    taking = sum(size * count for size, count in enumerate(index.sizes))
+    return taking + sum(len(node.inventory.gpus) for node in index.aside.values())
+
+
+def _count_each(index: Index, request: Request, job: str) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for node in state.nodes.values():
-        cause = cause_of(node, request)
+    for node in index.members.values():
+        cause = cause_of(node, request, job)
         counts[cause] = counts.get(cause, 0) + 1
     return counts
 
 
-def _count_plain(state: State, request: Request) -> dict[str, int]:
+def _count_plain(index: Index, request: Request, job: str) -> dict[str, int]:
     """The same for a request without constraints, from the buckets: on a full cluster few nodes are looked at."""
-    index, gpus = state.index, gpus_of(request)
-    level = level_of(request)
+    gpus, level = gpus_of(request), level_of(request)
     too_small = sum(index.sizes[:gpus])
     counts = {"gpus": too_small, "free_gpus": sum(len(bucket) for bucket in index.buckets[:level]) - too_small}
     for bucket in index.buckets[level:]:
@@ -105,7 +114,7 @@ def _count_plain(state: State, request: Request) -> dict[str, int]:
         for _, _, node in bucket[poor:]:
             cause = "" if node.memory_free_mib >= request.memory_mib else "free_memory"
             counts[cause] = counts.get(cause, 0) + 1
-    for name in state.closed:
-        cause = _closed(state.nodes[name])
+    for node in index.aside.values():
+        cause = cause_of(node, request, job)
         counts[cause] = counts.get(cause, 0) + 1
     return counts

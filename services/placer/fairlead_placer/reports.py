@@ -11,9 +11,10 @@ import msgspec
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_placer import nodes, runs
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
+from fairlead_placer.entities import Node, Run, Verdict, run_key
 from fairlead_placer.evolve import REPORT_CURSOR
 from fairlead_placer.nodes import MESSAGE_CHARS_MAX
-from fairlead_placer.state import Node, Run, State, Verdict, run_key
+from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import digest_of
 from fairlead_schemas.ids import is_token

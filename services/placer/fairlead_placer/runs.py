@@ -6,8 +6,8 @@ until AllocationReleased.
 """
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
-from fairlead_placer.evolve import is_success
-from fairlead_placer.state import Node, Run, Verdict
+from fairlead_placer.entities import Node, Run, Verdict
+from fairlead_placer.evolve_runs import is_success
 from fairlead_schemas import events as ev
 
 
@@ -50,6 +50,7 @@ def _run_ended(run: Run, last: Verdict, clean: bool, cause: str) -> ev.RunEnded:
         cause=cause, job=run.job, attempt=run.attempt, outcome=verdict.outcome, exit_code=verdict.exit_code,
         signal=verdict.signal, rank=verdict.rank, message=verdict.message,
         drained=run.stop == "drained" and verdict.outcome == "stopped",
+        preempted=run.stop == "preempted" and verdict.outcome == "stopped",
         released=(run.parts[last.rank].node,) if clean else (),
     )  # fmt: skip
 

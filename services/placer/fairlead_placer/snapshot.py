@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_placer.state import Job, Node, Offer, Outcome, Recall, Run, State, Verdict
+from fairlead_placer.entities import Claim, Job, Node, Offer, Outcome, Plea, Recall, Reservation, Run, Verdict
+from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Inventory, Request
 
@@ -75,7 +76,11 @@ class Shot(_Strict, frozen=True, kw_only=True):
     jobs: list[JobShot]
     offers: list[Offer]
     recalls: list[Recall]
+    unanswered: dict[str, int]
     classes: list[ClassShot]
+    claims: list[Claim]
+    pleas: list[Plea]
+    reservations: list[Reservation]
     runs: list[RunShot]
 
 
@@ -93,7 +98,11 @@ def dump(state: State) -> bytes:
             jobs=[_fields(JobShot, state.jobs[job], job=job) for job in sorted(state.jobs)],
             offers=[state.offers[job] for job in sorted(state.offers)],
             recalls=[state.recalls[job] for job in sorted(state.recalls)],
+            unanswered=state.unanswered,
             classes=_classes(state),
+            claims=[state.claims[job] for job in sorted(state.claims)],
+            pleas=[state.pleas[job] for job in sorted(state.pleas)],
+            reservations=[state.reservations[job] for job in sorted(state.reservations)],
             runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
         )
     )
@@ -128,11 +137,16 @@ def load(data: bytes) -> State:
         state.jobs[item.job] = Job(item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy())
     for offer in shot.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
+    state.unanswered = shot.unanswered
     state.recalls = {recall.job: recall for recall in shot.recalls}
     for item in shot.classes:
         state.classes[item.request].outcome = item.outcome
     for item in shot.runs:
         _hold(state, item)
+    state.claims = {claim.job: claim for claim in shot.claims}
+    state.pleas = {plea.job: plea for plea in shot.pleas}
+    for kept in shot.reservations:
+        state.reserve(kept)
     return state
 
 
@@ -156,4 +170,4 @@ def _hold(state: State, shot: RunShot) -> None:
             # A held GPU may have left the inventory meanwhile; what is free follows from what is held.
             node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
             node.live -= run.ended >> rank & 1
-            state.index.put(node)
+            state.pools.put(node)

@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+from fairlead_queue.configuration import pool_name
 from fairlead_queue.plan import Plan
+from fairlead_queue.pools import model_of
 from fairlead_queue.state import Shape
 from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, NODES_MAX, PRIORITY_MAX, RETRIES_MAX
-from fairlead_schemas.quantities import format_memory, format_milli
+from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, NODES_MAX, PRIORITY_MAX, RETRIES_MAX
+from fairlead_schemas.quantities import format_duration, format_memory, format_milli
+from fairlead_schemas.queues import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings
 from fairlead_schemas.resources import Request
 
 #: Queues named in a refusal.
@@ -34,7 +37,16 @@ class Refusal(NamedTuple):
 
 def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
     """Why this submit cannot enter, or None."""
-    return _invalid(command) or _unknown_queue(plan, command.queue) or _too_large(plan.state.shapes, command.request)
+    return (
+        _invalid(command)
+        or _late(plan, command)
+        or unknown_queue(plan, command.queue)
+        or _not_allowed(plan, command)
+        or _unnamed_model(plan, command)
+        or _too_large(plan, command)
+        or _spent(plan, command.queue)
+        or _unknown_dependency(plan, command)
+    )
 
 
 def _invalid(command: SubmitJob) -> Refusal | None:
@@ -63,6 +75,10 @@ def _invalid(command: SubmitJob) -> Refusal | None:
         return Refusal(
             "invalid", f"expected 0 to {TIME_MAX_NS} ns", "time.total" if command.start_at_ns == 0 else "startAt"
         )
+    if not 0 <= command.slice_ns <= TIME_MAX_NS:
+        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.slice_ns}", "time.slice")
+    if len(command.after) > DEPENDENCIES_MAX:
+        return Refusal("invalid", f"expected at most {DEPENDENCIES_MAX} jobs, found {len(command.after)}", "dependsOn")
     if command.array is not None:
         first, last = command.array
         if first < 0 or not 0 <= last - first < ARRAY_ELEMENTS_MAX:
@@ -79,19 +95,122 @@ def placement_bytes(request: Request) -> int:
     return request.nodes * (NODE_BYTES + GPU_BYTES * -(-request.gpu_milli // 1000))
 
 
-def _unknown_queue(plan: Plan, path: str) -> Refusal | None:
-    if path in plan.state.queues or path in plan.configured:
+def _late(plan: Plan, command: SubmitJob) -> Refusal | None:
+    if not command.deadline_ns:
         return None
-    known = sorted(plan.state.queues.keys() | plan.configured.keys())
+    if not 0 <= command.deadline_ns <= TIME_MAX_NS:
+        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns", "deadline")
+    earliest = max(plan.now_ns, command.start_at_ns) + command.total_ns
+    if earliest > command.deadline_ns:
+        short = format_duration(earliest - command.deadline_ns)
+        return Refusal(
+            "deadline", f"cannot be met: {short} too little time until then; move it or shorten time.total", "deadline"
+        )
+    return None
+
+
+def unknown_queue(plan: Plan, path: str) -> Refusal | None:
+    """Why no job can enter this queue by its name: it is not there, or others are below it."""
+    if plan.settings_of(path) is not None:
+        below = [] if plan.outlook is None and not _is_inner(plan, path) else _below(plan, path)
+        if not below:
+            return None
+        return Refusal(
+            "not_a_leaf", f"queue {path[:80]} has queues below it; expected one of: {_named(below)}", "queue"
+        )
+    known = sorted(path for path in plan.queues() if not _below(plan, path))
+    return Refusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}', "queue")
+
+
+def _is_inner(plan: Plan, path: str) -> bool:
+    queue = plan.state.queues[path]
+    return bool(queue.node.children) and not queue.settings.users
+
+
+def _below(plan: Plan, path: str) -> list[str]:
+    return sorted(other for other in plan.queues() if other.startswith(f"{path}/"))
+
+
+def _named(known: list[str]) -> str:
     named = known[:NAMED_QUEUES_MAX]
     while len(", ".join(named)) > NAMED_CHARS_MAX:
         named.pop()
-    names = ", ".join(named) + (f" and {len(known) - len(named)} more" if len(known) > len(named) else "")
-    return Refusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {names}', "queue")
+    return ", ".join(named) + (f" and {len(known) - len(named)} more" if len(known) > len(named) else "")
 
 
-def _too_large(shapes: list[Shape], request: Request) -> Refusal | None:
-    """Per node more than any node known has. Without any node known, everything is accepted."""
+def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """A pool may be for some users and projects only."""
+    name = pool_name(plan.queues() if plan.outlook is not None else _top(plan, command.queue), command.queue)
+    settings = plan.pool_settings(name)
+    if not settings.users and not settings.projects:
+        return None
+    if command.user in settings.users or command.project in settings.projects:
+        return None
+    who = f"user {command.user[:40] or '(nobody)'}" + (
+        f" and project {command.project[:40]}" if command.project else ""
+    )
+    return Refusal(
+        "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
+    )
+
+
+def _top(plan: Plan, path: str) -> dict[str, QueueSettings]:
+    top = path.partition("/")[0]
+    return {top: plan.state.queues[top].settings} if top in plan.state.queues else {}
+
+
+def _unnamed_model(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """Where GPUs are limited by model, a job must say which it means: nobody could count it otherwise."""
+    if not command.request.gpu_milli or model_of(command.request):
+        return None
+    path = command.queue
+    while path:
+        settings = plan.settings_of(path)
+        if settings is not None:
+            limited = _models(settings)
+            if limited:
+                field = f"nodeSelector.{MODEL_LABEL}"
+                return Refusal(
+                    "model_needed",
+                    f"queue {path[:80]} counts GPUs by model; expected one such as {limited[0][:60]}",
+                    field,
+                )
+        path = path.rpartition("/")[0]
+    return None
+
+
+def _models(settings: QueueSettings) -> list[str]:
+    amounts = (settings.guaranteed, settings.maximum, settings.borrowing, settings.lending, *settings.users.values())
+    prefix = GPU_CLASS_PREFIX
+    return sorted({name.removeprefix(prefix) for each in amounts for name in each if name.startswith(prefix)})
+
+
+def _spent(plan: Plan, path: str) -> Refusal | None:
+    """A budget above the queue (or its own) that is spent and refuses."""
+    while path:
+        account = plan.state.accounts.get(path)
+        if account is not None and account.reached >= 100 and account.budget.when_spent == "refuse":
+            return Refusal(
+                "budget", f"the budget of queue {path[:80]} is spent for this {account.budget.period}", "queue"
+            )
+        path = path.rpartition("/")[0]
+    return None
+
+
+def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:
+    state = plan.state
+    for at, each in enumerate(command.after):
+        if each.job in state.jobs or each.job in state.finished or each.job in plan.accepted:
+            continue
+        message = f'no job "{each.job[:40]}" is known here; it may have ended long ago'
+        return Refusal("unknown_job", message, f"dependsOn[{at}]")
+    return None
+
+
+def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """Per node more than any known node of the pool has. Without any node known, everything is accepted."""
+    pool = pool_name(plan.queues() if plan.outlook is not None else _top(plan, command.queue), command.queue)
+    shapes, request = plan.state.shapes.get(pool), command.request
     if not shapes:
         return None
     for shape in shapes:
@@ -106,7 +225,8 @@ def _too_large(shapes: list[Shape], request: Request) -> Refusal | None:
 
 def _largest_words(shapes: list[Shape], request: Request) -> tuple[str, str]:
     """(message, field) for a request that no node can hold."""
-    gpu, cpu, memory = (max(amounts) for amounts in zip(*shapes, strict=True))
+    gpu = max(shape.gpu_milli for shape in shapes)
+    cpu, memory = max(shape.cpu_milli for shape in shapes), max(shape.memory_mib for shape in shapes)
     if request.gpu_milli > gpu:
         found = format_milli(request.gpu_milli)
         return f"asks for {found} GPUs per node; the largest node has {format_milli(gpu)}", "resources.nvidia.com/gpu"

@@ -8,15 +8,21 @@ being cannot be named yet.
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_queue.admission import AMOUNT_MAX, refusal
+import msgspec
+
+from fairlead_queue import configuration
+from fairlead_queue.admission import refusal, unknown_queue
+from fairlead_queue.configuration import pool_name
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
+from fairlead_queue.order import order_of
 from fairlead_queue.plan import Fresh, Plan
-from fairlead_queue.ranks import rank_of
 from fairlead_schemas import commands as cmd
 from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of, is_queue_path
+from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.queues import DEFAULT_POOL
+from fairlead_schemas.resources import Request
 
 #: Characters of a digest that stand for an id where a command has none.
 DIGEST_CHARS = 16
@@ -43,14 +49,32 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     job = str(number)
     if command.key:
         plan.keys[command.key] = (job, command.digest)
-    if command.array is None and command.start_at_ns <= plan.now_ns:
-        plan.fresh.append(Fresh(rank_of(command.priority, number), job, command.queue, command.request, cause))
+    plan.entered.add(command.queue)
+    plan.accepted.add(job)
+    request = in_pool(plan, command)
+    if command.array is None and command.start_at_ns <= plan.now_ns and not command.after:
+        plan.fresh.append(Fresh(_order(plan, command, number), job, command.queue, command.user, request, cause))
     return ev.JobSubmitted(
-        cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=command.request,
+        cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,
         spec=command.spec, project=command.project, kind=command.kind, priority=command.priority, array=command.array,
-        retries=command.retries, total_ns=command.total_ns, grace_ns=command.grace_ns,
-        start_at_ns=command.start_at_ns, key=command.key, digest=command.digest,
+        retries=command.retries, total_ns=command.total_ns, grace_ns=command.grace_ns, start_at_ns=command.start_at_ns,
+        deadline_ns=command.deadline_ns, slice_ns=command.slice_ns, after=command.after,
+        array_limit=command.array_limit, key=command.key, digest=command.digest,
     )  # fmt: skip
+
+
+def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
+    """The request, for the pool that the queue is in."""
+    queue = plan.state.queues.get(command.queue)
+    pool = queue.pool.name if queue is not None and plan.outlook is None else pool_name(plan.queues(), command.queue)
+    wanted = "" if pool == DEFAULT_POOL else pool
+    return command.request if command.request.pool == wanted else msgspec.structs.replace(command.request, pool=wanted)
+
+
+def _order(plan: Plan, command: cmd.SubmitJob, number: int) -> int:
+    queue = plan.state.queues.get(command.queue)
+    newest_first = queue is not None and queue.pool.sequencer.newest_first
+    return order_of(command.priority, number, 0, command.deadline_ns, newest_first=newest_first)
 
 
 def _repeated(command: cmd.SubmitJob, cause: str, job: str, digest: str) -> ev.QueueEvent:
@@ -113,17 +137,51 @@ def _release(plan: Plan, command: cmd.ReleaseJob, cause: str) -> ev.QueueEvent:
     return _conflict(command.id, cause, f"job {job.id} is {state}, not held")
 
 
-def _configure(plan: Plan, command: cmd.ConfigureQueue, cause: str) -> ev.QueueEvent:
-    if not is_queue_path(command.path):
-        message = f'expected names of a-z 0-9 _ - joined by "/", found "{command.path[:80]}"'
+def _move(plan: Plan, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
+    job, state = _find(plan, command.job)
+    if job is None:
+        return _unknown(plan, command.id, command.job, state, cause)
+    if state not in ("scheduled", "queued", "held") or job.wait == "owed":
+        return _conflict(command.id, cause, f"job {job.id} is {state}; only a job that waits can be moved")
+    if job.parent is not None or (isinstance(job, Array) and job.live):
+        return _conflict(command.id, cause, f"job {job.id} belongs to an array that has begun; it stays in its queue")
+    refused = unknown_queue(plan, command.queue)
+    if refused is not None:
+        return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
+    pool = pool_name(plan.queues(), command.queue)
+    if pool != job.lane.klass.pool.name:
+        message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it anew"
+        return _conflict(command.id, cause, message)
+    plan.states[job.id] = state
+    plan.entered.add(command.queue)
+    return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
+
+
+def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
+    state = plan.state
+    before = plan.outlook or configuration.now(state)
+    after = configuration.outlook(before, command)
+    message = configuration.refusal(state, command, after) or _in_use(plan, after)
+    changed = configuration.changes(before, after) if not message else []
+    if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
+        message = "too many changes at once; send it again"
+    if message:
         return ev.CommandRejected(cause=cause, command=command.id, code="invalid", message=message)
-    quota = command.gpu_quota_milli
-    if quota is not None and not 0 <= quota <= AMOUNT_MAX:
-        message = f"expected a quota of 0 to {AMOUNT_MAX} milli-GPU, found {quota}"
-        return ev.CommandRejected(cause=cause, command=command.id, code="invalid", message=message)
-    event = ev.QueueConfigured(cause=cause, path=command.path, gpu_quota_milli=quota, by=command.user)
-    plan.configured[command.path] = event
-    return event
+    for event in configuration.events(changed, after, cause, command.user):
+        plan.emit(event, len(msgspec.json.encode(event)))
+    plan.outlook = after
+    return ev.QueuesApplied(
+        cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
+        unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user,
+    )  # fmt: skip
+
+
+def _in_use(plan: Plan, after: configuration.Outlook) -> str:
+    """A queue that jobs enter by this very decision and that is none for jobs afterwards."""
+    for path in sorted(plan.entered):
+        if path not in after.queues or any(other.startswith(f"{path}/") for other in after.queues):
+            return f"queues.{path}: jobs are entering it at this moment; send it again"
+    return ""
 
 
 def _undecodable(plan: Plan, command: cmd.Undecodable, cause: str) -> ev.QueueEvent:
@@ -167,6 +225,7 @@ HANDLERS: dict[type[Any], Callable[[Plan, Any, str], ev.QueueEvent]] = {
     cmd.CancelJob: _cancel,
     cmd.HoldJob: _hold,
     cmd.ReleaseJob: _release,
-    cmd.ConfigureQueue: _configure,
+    cmd.MoveJob: _move,
+    cmd.ApplyQueues: _apply,
     cmd.Undecodable: _undecodable,
 }

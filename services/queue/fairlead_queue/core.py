@@ -5,9 +5,11 @@ from typing import Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_queue import snapshot
-from fairlead_queue.decide import decide
+from fairlead_queue.decide import Decided, decide
 from fairlead_queue.evolve import evolve
+from fairlead_queue.limits import REVIEW_NS
 from fairlead_queue.state import State
+from fairlead_queue.timing import next_time
 from fairlead_schemas.commit import Commit
 
 
@@ -18,9 +20,10 @@ class QueueCore:
 
     def __init__(self) -> None:
         self.state = State()
-        # Memo, not state: deciding twice upon the same state and time is known to bring nothing.
+        # Memos, not state: deciding again upon the same state is known to bring nothing before this time.
         self._folded = 0
         self._quiet_at = -1
+        self._quiet_until: int | None = None
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit of any writer."""
@@ -31,11 +34,12 @@ class QueueCore:
         """What to commit now. Inputs are CMD messages: lists of queue commands and `Undecodable`."""
         if not inputs and self._quiet_at == self._folded and not self._is_due(now_ns):
             return NOTHING
-        events, full = decide(self.state, inputs, now_ns)
-        if not inputs and not events and not full:
+        decided = decide(self.state, inputs, now_ns)
+        if not inputs and not decided.events and not decided.full:
             self._quiet_at = self._folded
+            self._quiet_until = self._next_time(decided)
         cursors = {each.source: each.position for each in inputs}
-        return Decision(list(events), cursors)
+        return Decision(list(decided.events), cursors)
 
     def split(self, item: Input) -> list[Input]:
         """There are no inputs but commands."""
@@ -46,15 +50,19 @@ class QueueCore:
         return NOTHING
 
     def wake_at(self) -> int | None:
-        """0 until a decision upon the state as it is has brought nothing; then the next timer."""
-        if self._quiet_at != self._folded:
-            return 0
-        timers = self.state.timers
-        return timers[0][0] if timers else None
+        """0 until a decision upon the state as it is has brought nothing; then when time alone may bring something."""
+        return self._quiet_until if self._quiet_at == self._folded else 0
+
+    def _next_time(self, decided: Decided) -> int | None:
+        state = self.state
+        review_at = decided.review_at
+        if not decided.reviewed and (state.open or state.in_line):
+            review_at = (state.at_ns // REVIEW_NS + 1) * REVIEW_NS
+        times = [at_ns for at_ns in (review_at, next_time(state)) if at_ns is not None]
+        return min(times, default=None)
 
     def _is_due(self, now_ns: int) -> bool:
-        timers = self.state.timers
-        return bool(timers) and timers[0][0] <= now_ns
+        return self._quiet_until is not None and self._quiet_until <= now_ns
 
     def snapshot(self) -> bytes:
         """Canonical bytes of the state."""
@@ -72,6 +80,6 @@ class QueueCore:
         state = self.state
         return {
             "queues": len(state.queues), "classes": len(state.classes), "live": len(state.jobs),
-            "in_line": state.in_line, "open": state.open, "parked_open": state.parked_open,
+            "pools": len(state.pools), "in_line": state.in_line, "open": state.open, "parked_open": state.parked_open,
             "finished": len(state.finished), "keys": len(state.keys), "timers": len(state.timers),
         }  # fmt: skip

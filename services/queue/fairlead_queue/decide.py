@@ -5,22 +5,37 @@ and offers take what room is left; so a full commit delays offers, never answers
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fairlead_bus.core import Input
+from fairlead_queue import configuration
 from fairlead_queue.commands import carry_out
 from fairlead_queue.jobs import Array
-from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK
+from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_NS
 from fairlead_queue.offers import make_offers
 from fairlead_queue.outcomes import settle
 from fairlead_queue.plan import Plan, encoded_bytes
 from fairlead_queue.state import State
-from fairlead_schemas.events import JobCancelled, JobQueued, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
+from fairlead_queue.timing import act_on_time
+from fairlead_schemas.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
+from fairlead_schemas.queues import QueueSettings
 
 DEFAULT_QUEUE = "default"
 
 
-def decide(state: State, inputs: Sequence[Input], now_ns: int) -> tuple[list[QueueEvent], bool]:
-    """(events, whether this commit's room kept something back for the next decision)."""
+class Decided(NamedTuple):
+    """What one decision comes to."""
+
+    events: list[QueueEvent]
+    #: This commit's room kept something back for the next decision.
+    full: bool
+    #: Whether the whole order was looked at, and when time alone could change what came of it (None: never).
+    reviewed: bool
+    review_at: int | None
+
+
+def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
+    """What to commit now."""
     plan = Plan(state, now_ns, sum(len(each.body) for each in inputs))
     if not state.queues:
         _configure_default(plan)
@@ -29,40 +44,22 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int) -> tuple[list[Que
     for each in inputs:
         for command in each.body:
             carry_out(plan, command)
-    if state.timers and state.timers[0][0] <= now_ns:
-        _act_on_time(plan)
+    act_on_time(plan)
     if state.stopping:
-        for array in sorted(state.stopping.values(), key=lambda array: array.rank):
+        for array in sorted(state.stopping.values(), key=lambda array: array.order):
             _stop_elements(plan, array)
     if len(state.finished) > FINISHED_JOBS_MAX:
         _retire(plan)
-    make_offers(plan)
-    return plan.events, plan.full
+    reviewed = now_ns // REVIEW_NS > state.at_ns // REVIEW_NS
+    review_at = make_offers(plan, reviewing=reviewed)
+    return Decided(plan.events, plan.full, reviewed, review_at)
 
 
 def _configure_default(plan: Plan) -> None:
-    event = QueueConfigured(cause="clock", path=DEFAULT_QUEUE)
-    plan.configured[DEFAULT_QUEUE] = event
-    plan.emit(event)
-
-
-def _act_on_time(plan: Plan) -> None:
-    """Start times and delays that are over, and running attempts whose time is up."""
-    for at_ns, id_ in plan.state.timers:
-        if at_ns > plan.now_ns:
-            return
-        if plan.room() <= 0:
-            plan.full = True
-            return
-        job = plan.state.jobs[id_]
-        if id_ in plan.states:  # moved by this very decision
-            continue
-        if job.state == "running":
-            plan.emit(JobStopRequested(cause="clock", job=id_, attempt=job.attempt, reason="time_limit"))
-            plan.states[id_] = "stopping"
-        else:
-            plan.emit(JobQueued(cause="clock", job=id_))
-            plan.states[id_] = "queued"
+    settings = QueueSettings()
+    plan.emit(QueueConfigured(cause="clock", path=DEFAULT_QUEUE))
+    before = configuration.now(plan.state)
+    plan.outlook = before._replace(queues={DEFAULT_QUEUE: settings})
 
 
 def _stop_elements(plan: Plan, array: Array) -> None:

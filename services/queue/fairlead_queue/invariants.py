@@ -1,6 +1,7 @@
 """What must be true of the queue's state after every commit; for tests, the simulator and replay."""
 
 from fairlead_queue.jobs import Array, Job
+from fairlead_queue.pools import Pool
 from fairlead_queue.state import State
 from fairlead_schemas.lifecycle import CHARGED_STATES, END_STATES
 
@@ -12,10 +13,22 @@ def check(state: State) -> None:
         if problem:
             raise AssertionError(f"job {job.id} is {job.state}, waits in {job.wait!r}: {problem}")
     _check_counts(state)
-    for queue in state.queues.values():
-        holding = sum(job.lane.klass.need for job in state.jobs.values() if job.lane.queue is queue and charged(job))
-        if holding != queue.charged:
-            raise AssertionError(f"queue {queue.path} is charged {queue.charged}, its jobs hold {holding} milli-GPU")
+    for pool in state.pools.values():
+        _check_charges(state, pool)
+
+
+def _check_charges(state: State, pool: Pool) -> None:
+    """Every node of the tree is charged what its jobs hold, and no more than its limits allow where they held."""
+    expected = {node: [0] * pool.tree.width for node in pool.tree.nodes.values()}
+    for job in state.jobs.values():
+        if charged(job) and job.lane.klass.pool is pool:
+            for node in job.lane.leaf.node.up():
+                expected[node] = [have + more for have, more in zip(expected[node], job.lane.klass.need, strict=True)]
+    for node, amounts in expected.items():
+        if node.usage != amounts:
+            raise AssertionError(f"queue {node.path!r} is charged {node.usage}, its jobs hold {amounts}")
+        if node.closed or (node.leaf is None and node.wants):
+            raise AssertionError(f"queue {node.path!r} is left as a decision tried it")
 
 
 def charged(job: Job) -> bool:
@@ -34,35 +47,40 @@ def _problem(state: State, job: Job) -> str:
         return f"timer {job.timer_ns} is not among the timers"
     if job.state == "queued" and not job.wait and not (isinstance(job, Array) and not job.unborn):
         return "nothing will ever move it"
-    if job.state == "scheduled" and job.wait != "timer":
+    if job.state == "scheduled" and job.wait not in ("timer", "jobs", "owed"):
         return "nothing will ever queue it"
     return ""
 
 
 def _check_counts(state: State) -> None:
-    lanes = [lane for queue in state.queues.values() for lane in queue.lanes.values()]
+    leaves = [leaf for queue in state.queues.values() for leaf in queue.leaves.values()]
+    lanes = [lane for leaf in leaves for lane in leaf.lanes.values()]
     lines = [line for lane in lanes for line in lane.lines.values()]
     expected = {
         "in_line": sum(job.wait == "line" for job in state.jobs.values()),
         "lines": sum(len(line) for line in lines),
         "open": sum(job.open for job in state.jobs.values()),
-        "parked_open": sum(klass.open for klass in state.classes.values() if state.parked(klass)),
-        "parked_classes": sum(state.parked(klass) for klass in state.classes.values()),
+        "parked_open": sum(klass.open for klass in state.classes.values() if klass.parked),
+        "parked_classes": sum(klass.parked for klass in state.classes.values()),
         "lane jobs": len(state.jobs),
-        "fronts": sorted((first.rank, first) for lane in lanes if (first := lane.first()) is not None),
+        "fronts": sorted(first.order for lane in lanes if (first := lane.first()) is not None),
+        "waiting": sum(1 for lane in lanes if lane.first() is not None),
+        "running": sum(1 for job in state.jobs.values() if charged(job) and not job.open),
     }
     found = {
         "in_line": state.in_line,
         "lines": state.in_line,
         "open": state.open,
         "parked_open": state.parked_open,
-        "parked_classes": state.parked_classes,
+        "parked_classes": sum(pool.parked_classes for pool in state.pools.values()),
         "lane jobs": sum(lane.jobs for lane in lanes),
-        "fronts": state.fronts,
+        "fronts": sorted(order for leaf in leaves for order, _ in leaf.fronts),
+        "waiting": sum(pool.waiting for pool in state.pools.values()),
+        "running": sum(len(lane.running) for lane in lanes),
     }
     if expected != found:
         raise AssertionError(f"counts should be {expected}, are {found}")
     for line in lines:
-        ranks = [job.rank for job in line]
-        if ranks != sorted(ranks) or not ranks:
-            raise AssertionError(f"a line is empty or out of order: {ranks[:20]}")
+        orders = [job.order for job in line]
+        if orders != sorted(orders) or not orders:
+            raise AssertionError(f"a line is empty or out of order: {orders[:20]}")

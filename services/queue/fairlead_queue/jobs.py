@@ -4,6 +4,8 @@
 
     line      in its lane's line: may be offered
     timer     until `timer_ns`: a start time, or the delay before another attempt
+    array     an array of which as many elements live as may: until one ends
+    jobs      until the jobs it depends on have ended
     returned  was recalled for quota: until capacity changes
     owed      the queue owes it an event (`End`, a hold that was asked for, an array's end)
 """
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from fairlead_queue.lanes import Lane
 
 
+#: What a job waits for that will never come: the other job has ended otherwise.
+NEVER = "never"
+
+
 class End(NamedTuple):
     """How the current attempt ended and which event said so."""
 
@@ -25,20 +31,25 @@ class End(NamedTuple):
     signal: int | None = None
     message: str = ""
     drained: bool = False
+    preempted: bool = False
 
 
 class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "attempt", "cause", "end", "failures", "hold", "hold_by", "id", "lane", "losses", "open", "parent", "rank",
-        "recall", "retries", "start_at_ns", "starts", "state", "stop", "stop_by", "timer_ns", "total_ns", "wait",
+        "after", "aged", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
+        "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
+        "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "timer_ns", "total_ns", "used_ns", "user",
+        "wait", "yielders", "yields_to",
     )  # fmt: skip
 
-    def __init__(self, id: str, rank: int, lane: "Lane", cause: str) -> None:
+    def __init__(self, id: str, order: int, lane: "Lane", cause: str) -> None:
         self.id = id
-        self.rank = rank
+        #: Where it stands in its line (order.py); it rises for an array with each element that is born.
+        self.order = order
         self.lane = lane
+        self.user = ""
         #: Id of the event that made it wait: what an offer names as its cause.
         self.cause = cause
         self.state = "queued"
@@ -46,12 +57,20 @@ class Job:
         self.attempt = 1
         #: Attempts allowed after a failed exit; how many have failed; losses and failed starts beside them.
         self.retries = self.failures = self.losses = self.starts = 0
-        self.total_ns = self.start_at_ns = 0
+        self.total_ns = self.start_at_ns = self.deadline_ns = self.slice_ns = 0
+        #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not).
+        self.used_ns = self.started_ns = 0
+        #: Since when it waits (for an offer and then for a place), and by how much its priority has risen meanwhile.
+        self.since_ns = self.aged = 0
+        #: Jobs it waits for: {job: how it must end}.
+        self.after: dict[str, str] | None = None
         self.wait = ""
-        self.timer_ns = 0
-        #: True while the placer holds an offer of it.
+        #: When it stops waiting by the clock or its run is over; when its deadline is missed.
+        self.timer_ns = self.alarm_ns = 0
+        #: True while the placer holds an offer of it; the rank of that, and since when.
         self.open = False
-        #: "" | "hold" | "quota": the open offer was asked back.
+        self.rank = self.offered_ns = 0
+        #: "" | "hold" | "quota" | "order": the open offer was asked back.
         self.recall = ""
         #: A person wants it held as soon as its offer is back.
         self.hold = False
@@ -59,6 +78,14 @@ class Job:
         #: "" | "cancelled" | "time_limit"
         self.stop = ""
         self.stop_by = ""
+        #: The job that it was asked to yield to; how many were asked to yield to it and have not ended.
+        self.yields_to = ""
+        self.yielders = 0
+        #: While it waits: "" | "asked": the placer has been asked to make room | "declined": it could not; and when.
+        self.asked = ""
+        self.asked_ns = 0
+        #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
+        self.price = 0
         self.end: End | None = None
         self.parent: Array | None = None
 
@@ -66,12 +93,14 @@ class Job:
 class Array(Job):
     """An array: stands in line for its next unborn element, and counts those that were born."""
 
-    __slots__ = ("cancelled", "ended", "failed", "first", "last", "live", "unstopped")
+    __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "unstopped")
 
-    def __init__(self, id: str, rank: int, lane: "Lane", cause: str, bounds: tuple[int, int]) -> None:
-        super().__init__(id, rank, lane, cause)
+    def __init__(self, id: str, order: int, lane: "Lane", cause: str, bounds: tuple[int, int]) -> None:
+        super().__init__(id, order, lane, cause)
         self.attempt = 0
         self.first, self.last = bounds
+        #: Elements that may live at once; 0: all.
+        self.limit = 0
         #: Elements born and not ended, in order of birth.
         self.live: dict[str, Job] = {}
         self.ended = self.failed = self.cancelled = 0
@@ -82,3 +111,8 @@ class Array(Job):
     def unborn(self) -> int:
         """Elements that have not come into being."""
         return self.last - self.first + 1 - self.ended - len(self.live)
+
+    @property
+    def full(self) -> bool:
+        """As many elements live as may at once."""
+        return 0 < self.limit <= len(self.live)

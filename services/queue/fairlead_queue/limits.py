@@ -3,17 +3,30 @@
 from fairlead_schemas.commit import COMMIT_BYTES_MAX
 from fairlead_schemas.quantities import SECOND_NS
 
-#: Open offers of classes that are not parked: what the placer may look ahead over.
+#: Open offers of a pool that are not known to be refused: while the pool has room for more, and beyond that.
 WINDOW_OFFERS_MAX = 1024
-#: Open offers of one parked class: enough to go on at once when capacity comes back.
+AHEAD_OFFERS_MAX = 256
+#: Open offers that one class may have whatever the others have: enough to go on at once when capacity comes back,
+#: and all that a parked class has.
 PARKED_OFFERS_MAX = 16
-#: After this many offers have passed the first waiting job of a queue at its quota, the queue
-#: offers nothing behind that job until it fits.
-PASSES_MAX = 64
+
+#: An offer that is open for so long is stuck: the whole order is looked at again, so often at most.
+REVIEW_NS = SECOND_NS // 4
+#: What was said of a lane that waits is not said anew within this time.
+NEWS_NS = 10 * SECOND_NS
+#: Lanes of which one decision says why they wait.
+NEWS_MAX = 64
+#: Waiting jobs for which one review looks for somebody who may yield, and how many it names for each.
+STARVING_MAX = 8
+VICTIMS_MAX = 64
+#: A job whose request to make room was declined asks again after so long.
+ASK_AGAIN_NS = 5 * SECOND_NS
 
 #: Finished jobs kept in folded state, and how many leave it at once.
 FINISHED_JOBS_MAX = 10_000
 RETIRE_CHUNK = 1_000
+#: Jobs whose priority one event raises.
+AGED_CHUNK = 200
 #: Keyed submits that are remembered.
 KEYS_MAX = 50_000
 

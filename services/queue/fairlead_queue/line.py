@@ -1,4 +1,4 @@
-"""A line of waiting jobs in rank order: appended at the end, taken from the front, cheap in both.
+"""A line of waiting jobs in order: appended at the end, taken from the front, cheap in both.
 
 Jobs come back into the middle now and then (a retry, a release): that is a bisection and a move of
 memory, microseconds even at a hundred thousand.
@@ -13,17 +13,17 @@ from typing import Protocol
 SLACK_MAX = 512
 
 
-class Ranked(Protocol):
+class Ordered(Protocol):
     """Whatever can stand in a line."""
 
-    rank: int
+    order: int
 
 
-_rank = attrgetter("rank")
+_order = attrgetter("order")
 
 
-class Line[J: Ranked]:
-    """Jobs by rising rank. A job's rank may rise while it stands here, as long as it passes nobody."""
+class Line[J: Ordered]:
+    """Jobs by rising order. A job's order may rise while it stands here, as long as it passes nobody."""
 
     __slots__ = ("_head", "_jobs")
 
@@ -35,7 +35,7 @@ class Line[J: Ranked]:
         return len(self._jobs) - self._head
 
     def __iter__(self) -> Iterator[J]:
-        """In rank order. The line must not change meanwhile."""
+        """In order. The line must not change meanwhile."""
         jobs = self._jobs
         for at in range(self._head, len(jobs)):
             yield jobs[at]
@@ -47,10 +47,10 @@ class Line[J: Ranked]:
     def add(self, job: J) -> None:
         """Put a job in its place."""
         jobs = self._jobs
-        if not jobs or jobs[-1].rank < job.rank:
+        if not jobs or jobs[-1].order < job.order:
             jobs.append(job)
         else:
-            jobs.insert(bisect_left(jobs, job.rank, self._head, key=_rank), job)
+            jobs.insert(bisect_left(jobs, job.order, self._head, key=_order), job)
 
     def remove(self, job: J) -> None:
         """Take a job out; it must be here."""
@@ -61,6 +61,6 @@ class Line[J: Ranked]:
                 del jobs[:head]
                 self._head = 0
             return
-        at = bisect_left(jobs, job.rank, head, key=_rank)
-        assert jobs[at] is job, f"rank {job.rank} is not in its line"
+        at = bisect_left(jobs, job.order, head, key=_order)
+        assert jobs[at] is job, f"order {job.order} is not in its line"
         del jobs[at]

@@ -1,64 +1,74 @@
 """Which leaf's turn it is: every inner node keeps its children in the order of a sequencer, brought up to date
 only where something changed since it was last asked.
 
-What a sequencer says of a node may depend on which resources are saturated (all of the pool is charged), so there
-is one view for each such set that occurs; a view that is not asked is not kept up to date, only told what is stale.
+    ranking = Ranking(tree, sequencer)
+    leaf = ranking.first()        then, after every change of it:   ranking.touch(leaf)
+
+A change costs O(depth · log n). What a sequencer says of a node may depend on which resources are saturated (all of
+the pool is charged), so there is one view for each such set that occurs; a view that is not asked is not kept up to
+date, only told what is stale.
 """
 
 from bisect import bisect_left, insort
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
+from fairlead_queue.past_use import PastUse
 from fairlead_queue.tree import Node, Tree
 
 #: Views kept; in a full cluster two take turns.
 VIEWS_MAX = 4
 
+#: Where a node stands among its siblings, smallest first; all of one sequencer's have one length.
+type Key = tuple[Any, ...]
+#: A child in the order of its parent: its key, its path (ties go by it), and last its face.
+type Placed = tuple[Any, ...]
+
 
 class Sequencer(Protocol):
     """Who goes first. Pure: what it says depends on the nodes alone."""
 
-    def leaf(self, node: Node, saturated: int) -> Any:
-        """The measure of a leaf. `saturated` has the bit of each resource of which nothing is left."""
+    #: How the owner numbers waiting jobs in `Node.front`: the newest gets the smallest number.
+    newest_first: bool
+    #: Whether what it says depends on what is saturated.
+    by_saturation: bool
+    #: The past use that it goes by, for the owner to keep up to date; None: it looks at none.
+    past: PastUse | None
+
+    def state(self) -> Any:
+        """What it will remember of a node, and of the children of it; called for each node of a new view."""
         ...
 
-    def inner(self, node: Node, face: "Face", saturated: int) -> Any:
-        """The measure of an inner node, from its children's (`face.order`, `face.sums`)."""
+    def place(self, face: "Face", saturated: int) -> Key | None:
+        """Measure a node again, after those below it: keep `face.state` true, and what the parent's state (if it is an
+        inner node, not the root) says of its children. None: the node has nothing to offer. `saturated` has the bit of
+        each resource of which nothing is left."""
         ...
 
-    def key(self, node: Node, face: "Face") -> Any:
-        """Where it stands among its siblings (smallest first); None: it has nothing to offer."""
+    def leave(self, face: "Face") -> None:
+        """The node is taken out of the tree: the parent's state no longer counts it."""
         ...
-
-    def sums(self) -> Any:
-        """What an inner node accumulates over its children, at first."""
-        ...
-
-    def change(self, sums: Any, old: Any, new: Any) -> None:
-        """A child's measure was `old` (None: it had none) and is `new`."""
-        ...
-
-
-class Placed(NamedTuple):
-    """A child in the order of its parent."""
-
-    key: Any
-    path: str  # ties go by path
-    node: Node
 
 
 class Face:
     """What one view knows about one node."""
 
-    __slots__ = ("measure", "order", "placed", "stale", "sums")
+    __slots__ = ("is_stale", "node", "order", "parent", "placed", "stale", "state", "turn")
 
-    def __init__(self, sums: Any) -> None:
-        self.measure: Any = None
+    def __init__(self, node: Node, parent: "Face | None", state: Any) -> None:
+        self.node, self.parent, self.state = node, parent, state
         #: This node in its parent's order.
         self.placed: Placed | None = None
         #: Children that have something to offer, in order.
         self.order: list[Placed] = []
-        self.sums = sums
-        self.stale: set[Node] = set()
+        #: The leaf whose turn it is among those below; itself for a leaf.
+        self.turn: Node | None = None
+        #: Children to be measured again, and whether it is one of its parent's.
+        self.stale: list[Face] = []
+        self.is_stale = False
+
+
+type _View = dict[Node, Face]
 
 
 class Ranking:
@@ -67,7 +77,7 @@ class Ranking:
     def __init__(self, tree: Tree, sequencer: Sequencer) -> None:
         self.tree, self.sequencer = tree, sequencer
         #: {saturated resources: {node: its face}}
-        self._views: dict[int, dict[Node, Face]] = {}
+        self._views: dict[int, _View] = {}
 
     def saturated(self) -> int:
         """Bits of the resources of which the whole pool is charged."""
@@ -78,76 +88,111 @@ class Ranking:
         return bits
 
     def forget(self) -> None:
-        """The capacity or the tree's shape has changed: every measure has."""
+        """The capacity, the past use or much of the tree has changed: every measure has."""
         self._views.clear()
 
-    def touch(self, leaf: Node) -> None:
-        """A leaf's charges or waiting jobs have changed."""
+    def touch(self, node: Node) -> None:
+        """A leaf's charges or waiting jobs have changed; or a node's limits, weight or priority; or it is new."""
         for view in self._views.values():
-            node = leaf
-            while node.parent is not None:
-                stale = view[node.parent].stale
-                if node in stale:
-                    break
-                stale.add(node)
-                node = node.parent
+            face = view.get(node)
+            if face is None:
+                self._grow(view, node)
+            else:
+                self._mark(face)
+
+    def remove(self, node: Node) -> None:
+        """A node without children is taken out of the tree."""
+        for view in self._views.values():
+            face = view.pop(node, None)
+            if face is None or face.parent is None:
+                continue
+            parent = face.parent
+            if face.placed is not None:
+                del parent.order[bisect_left(parent.order, face.placed)]
+            if face.is_stale:
+                parent.stale.remove(face)
+            self.sequencer.leave(face)
+        if node.parent is not None:
+            self.touch(node.parent)
 
     def first(self) -> Node | None:
         """The leaf whose turn it is; None when none has anything to offer."""
-        saturated = self.saturated()
-        view = self._view(saturated)
-        node = self.tree.root
-        self._refresh(view, node, saturated)
-        while node.children:
-            order = view[node].order
-            if not order:
-                return None
-            node = order[0].node
-        return node if node.parent is not None else None
+        order = self._fresh()[self.tree.root].order
+        return order[0][-1].turn if order else None
+
+    def leaves(self, is_pruned: Callable[[Node], bool]) -> Iterator[Node]:
+        """All leaves that have something to offer, in the order of their turns as of now, without those below a
+        pruned node. Nothing may change meanwhile."""
+        stack = [iter(self._fresh()[self.tree.root].order)]
+        while stack:
+            placed = next(stack[-1], None)
+            if placed is None:
+                stack.pop()
+                continue
+            face: Face = placed[-1]
+            if is_pruned(face.node):
+                continue
+            if face.node.children:
+                stack.append(iter(face.order))
+            else:
+                yield face.node
 
     def measure(self, node: Node) -> Any:
-        """What the sequencer says of a node now."""
-        saturated = self.saturated()
-        view = self._view(saturated)
-        self._refresh(view, self.tree.root, saturated)
-        return view[node].measure
+        """What the sequencer knows of a node now: its own state (the root: none)."""
+        return self._fresh()[node].state
 
     # ------------------------------------------------------------------ views
 
-    def _view(self, saturated: int) -> dict[Node, Face]:
+    def _fresh(self) -> _View:
+        """The view that holds now, brought up to date."""
+        saturated = self.saturated() if self.sequencer.by_saturation else 0
         view = self._views.get(saturated)
         if view is None:
             while len(self._views) >= VIEWS_MAX:
                 del self._views[next(iter(self._views))]
             view = self._views[saturated] = {}
             for node in self.tree.nodes.values():
-                face = view[node] = Face(self.sequencer.sums())
-                face.stale.update(node.children.values())
+                self._grow(view, node)
+        root = view[self.tree.root]
+        if root.stale:
+            self._refresh(root, saturated)
         return view
 
-    def _refresh(self, view: dict[Node, Face], node: Node, saturated: int) -> None:
-        face = view[node]
-        for child in face.stale:
-            self._renew(view, face, child, saturated)
-        face.stale.clear()
+    def _grow(self, view: _View, node: Node) -> Face:
+        """The face of a node that the view may not know yet, made with those above it; it is stale."""
+        face = view.get(node)
+        if face is None:
+            parent = self._grow(view, node.parent) if node.parent is not None else None
+            face = view[node] = Face(node, parent, self.sequencer.state())
+            self._mark(face)
+        return face
 
-    def _renew(self, view: dict[Node, Face], parent: Face, node: Node, saturated: int) -> None:
-        """Measure a node again and put it where it belongs among its siblings."""
-        face, sequencer = view[node], self.sequencer
-        if node.children:
-            self._refresh(view, node, saturated)
-            measure = sequencer.inner(node, face, saturated)
-        else:
-            measure = sequencer.leaf(node, saturated)
-        if node.parent is not self.tree.root:  # nobody asks for the root's own measure
-            sequencer.change(parent.sums, face.measure, measure)
-        face.measure = measure
-        key = sequencer.key(node, face)
-        old = face.placed
-        if old is not None:
-            if old.key == key:
-                return
-            del parent.order[bisect_left(parent.order, old[:2])]  # type: ignore[type-var] -- a prefix sorts before
-        face.placed = None if key is None else Placed(key, node.path, node)
-        if face.placed is not None:
-            insort(parent.order, face.placed)
+    @staticmethod
+    def _mark(face: Face) -> None:
+        """A node and those above it are to be measured again."""
+        parent = face.parent
+        while parent is not None and not face.is_stale:
+            face.is_stale = True
+            parent.stale.append(face)
+            face, parent = parent, parent.parent
+
+    def _refresh(self, parent: Face, saturated: int) -> None:
+        """Measure a node's stale children again, and put them where they belong among their siblings."""
+        order, place = parent.order, self.sequencer.place
+        for face in parent.stale:
+            face.is_stale = False
+            if face.stale:
+                self._refresh(face, saturated)
+            face.turn = face.node
+            if face.node.children:
+                face.turn = face.order[0][-1].turn if face.order else None
+            placed = face.placed
+            if placed is not None:
+                del order[0 if order[0] is placed else bisect_left(order, placed)]
+            key = place(face, saturated)
+            if key is None:
+                face.placed = None
+            else:
+                face.placed = placed = (*key, face.node.path, face)
+                insort(order, placed)
+        parent.stale.clear()

@@ -2,10 +2,10 @@
 
 Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are
 not the job's doing (node lost, rebooted, exit unseen) have a budget of their own, with delays. A
-drain is a person's decision and costs nothing.
+drain is a person's decision and costs nothing, and so does yielding to another job.
 """
 
-from fairlead_queue.jobs import Array, End, Job
+from fairlead_queue.jobs import NEVER, Array, End, Job
 from fairlead_queue.limits import FREE_STARTS_MAX, LOSS_DELAYS_NS, MESSAGE_CHARS_MAX
 from fairlead_queue.plan import Plan, encoded_bytes
 from fairlead_schemas.events import (
@@ -13,6 +13,7 @@ from fairlead_schemas.events import (
     JobCancelled,
     JobFailed,
     JobHeld,
+    JobQueued,
     JobRequeued,
     JobSucceeded,
     QueueEvent,
@@ -25,6 +26,7 @@ _STATE_AFTER: dict[type[QueueEvent], str] = {
     JobCancelled: "cancelled",
     JobRequeued: "queued",
     JobHeld: "held",
+    JobQueued: "queued",
 }
 
 
@@ -54,13 +56,25 @@ def owed_event(job: Job, now_ns: int) -> QueueEvent:
     """The event that closes what the job's `end` has opened."""
     end = job.end
     assert end is not None, f"job {job.id} is owed an event without an end"
-    if isinstance(job, Array):
+    if isinstance(job, Array) and not job.after and job.state != "scheduled":
         return _array_end(job, end)
     if job.stop:
         return _stopped(job, end)
+    if job.after:
+        return _never(job, end)
+    if job.state == "scheduled" or (job.state == "queued" and not job.hold):
+        return JobQueued(cause=end.cause, job=job.id)
     if job.state == "queued":
         return JobHeld(cause=end.cause, job=job.id, by=job.hold_by)
     return _run_ended(job, end, now_ns)
+
+
+def _never(job: Job, end: End) -> JobFailed:
+    """A job that it waited for has ended otherwise."""
+    assert job.after is not None
+    other = next(other for other, wanted in job.after.items() if wanted == NEVER)
+    message = f"it was to start after job {other}, which has ended otherwise"
+    return JobFailed(cause=end.cause, job=job.id, reason="dependency", message=message)
 
 
 def _array_end(array: Array, end: End) -> QueueEvent:
@@ -101,6 +115,8 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
     paid = job.failures < job.retries
     if end.drained:
         return "drained", True, 0, "infrastructure"
+    if end.preempted:
+        return "preempted", True, 0, "infrastructure"
     if end.outcome == "exited":
         return "retry", paid, 0, "exit_code"
     if end.outcome == "start_failed":

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_queue.configuration import Outlook
 from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, EVENT_BYTES, SUBMIT_BYTES
 from fairlead_queue.state import State
 from fairlead_schemas.commit import COMMIT_EVENTS_MAX
-from fairlead_schemas.events import JobSubmitted, QueueConfigured, QueueEvent
+from fairlead_schemas.events import JobSubmitted, QueueEvent
+from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
 
@@ -23,9 +25,10 @@ def encoded_bytes(text: str) -> int:
 class Fresh(NamedTuple):
     """A single job that this very decision accepts: it may be offered at once."""
 
-    rank: int
+    order: int
     id: str
     queue: str
+    user: str
     request: Request
     cause: str
 
@@ -44,11 +47,33 @@ class Plan:
         #: {job: its state after the events so far}
         self.states: dict[str, str] = {}
         self.keys: dict[str, tuple[str, str]] = {}
-        self.configured: dict[str, QueueConfigured] = {}
+        #: The queues and pools after a change that this very decision accepts; None: as they are.
+        self.outlook: Outlook | None = None
+        #: Queues that jobs enter by this decision, and jobs that it accepts.
+        self.entered: set[str] = set()
+        self.accepted: set[str] = set()
         self.next_number = state.next_number
+        self.next_rank = state.next_rank
         self.fresh: list[Fresh] = []
         #: Something was left for the next decision because this one is full.
         self.full = False
+
+    def queues(self) -> "dict[str, QueueSettings]":
+        """The settings of all queues, after what was decided so far."""
+        if self.outlook is not None:
+            return self.outlook.queues
+        return {path: queue.settings for path, queue in self.state.queues.items()}
+
+    def settings_of(self, path: str) -> QueueSettings | None:
+        """A queue's settings, after what was decided so far; None: there is none."""
+        if self.outlook is not None:
+            return self.outlook.queues.get(path)
+        queue = self.state.queues.get(path)
+        return queue.settings if queue is not None else None
+
+    def pool_settings(self, name: str) -> PoolSettings:
+        """A pool's settings, after what was decided so far."""
+        return self.outlook.pools[name] if self.outlook is not None else self.state.pools[name].settings
 
     def room(self) -> int:
         """Events that still fit beside what the commands need."""

@@ -9,20 +9,39 @@ from bisect import insort
 
 import msgspec
 
+from fairlead_queue import shaping
 from fairlead_queue.jobs import Array, End, Job
-from fairlead_queue.lanes import Lane, Queue
-from fairlead_queue.ranks import NUMBER_MASK, OFFSET_BITS, OFFSET_MASK
+from fairlead_queue.lanes import Deferral, Lane
+from fairlead_queue.order import OFFSET_MASK
+from fairlead_queue.past_use import Row
 from fairlead_queue.state import Shape, State
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import CHARGED_STATES
+from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
+
+
+class PoolRow(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    settings: PoolSettings
+    capacity_count: int
+    claimant: str
+    claims_under: str
+    past: tuple[int, list[Row]] | None
 
 
 class QueueRow(msgspec.Struct, frozen=True, array_like=True):
     path: str
-    quota: int | None
-    first_rank: int
-    passed: int
+    settings: QueueSettings
+
+
+class AccountRow(msgspec.Struct, frozen=True, array_like=True):
+    queue: str
+    begin_ns: int
+    end_ns: int
+    since_ns: int
+    used: str  # a decimal number: it may take more than 64 bits
+    reached: int
 
 
 class ClassRow(msgspec.Struct, frozen=True, array_like=True):
@@ -30,9 +49,20 @@ class ClassRow(msgspec.Struct, frozen=True, array_like=True):
     parked_at: int
 
 
+class LaneRow(msgspec.Struct, frozen=True, array_like=True):
+    """A lane of which something was said, or for which something is kept."""
+
+    queue: str
+    user: str
+    klass: int
+    claim: str
+    deferral: tuple[str, str, str, int] | None
+
+
 class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
+    limit: int
     ended: int
     failed: int
     cancelled: int
@@ -40,8 +70,9 @@ class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True):
     id: str
-    rank: int
+    order: str  # a decimal number: it takes more than 64 bits
     queue: str
+    user: str
     klass: int  # index into Document.classes
     cause: str
     state: str
@@ -51,15 +82,28 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     losses: int
     starts: int
     total_ns: int
+    used_ns: int
+    started_ns: int
+    slice_ns: int
     start_at_ns: int
+    deadline_ns: int
+    since_ns: int
+    aged: int
+    after: dict[str, str] | None
     wait: str
     timer_ns: int
-    open: bool
+    open: tuple[int, int] | None  # rank and time of the offer
+    running: bool
+    price: int
     recall: str
     hold: bool
     hold_by: str
     stop: str
     stop_by: str
+    yields_to: str
+    yielders: int
+    asked: str
+    asked_ns: int
     end: End | None
     array: ArrayRow | None
 
@@ -68,10 +112,15 @@ class Document(msgspec.Struct, frozen=True):
     """All of it."""
 
     v: int
+    at_ns: int
     next_number: int
-    capacity: int
+    next_rank: int
+    pools: list[PoolRow]
     queues: list[QueueRow]
+    accounts: list[AccountRow]
+    claims: list[tuple[str, str, str]]  # pool, node, job
     classes: list[ClassRow]
+    lanes: list[LaneRow]
     jobs: list[JobRow]
     owed: list[str]
     finished: list[tuple[str, str]]
@@ -79,9 +128,12 @@ class Document(msgspec.Struct, frozen=True):
     nodes: list[tuple[str, Shape]]
 
 
-VERSION = 1
+VERSION = 2
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Document)
+
+
+# ---------------------------------------------------------------------------------------- dump
 
 
 def dump(state: State) -> bytes:
@@ -91,32 +143,73 @@ def dump(state: State) -> bytes:
     return _encoder.encode(
         Document(
             v=VERSION,
+            at_ns=state.at_ns,
             next_number=state.next_number,
-            capacity=state.capacity,
-            queues=[QueueRow(q.path, q.quota, q.first_rank, q.passed) for _, q in sorted(state.queues.items())],
+            next_rank=state.next_rank,
+            pools=[
+                PoolRow(
+                    name, pool.settings, pool.capacity_count, pool.claimant, pool.claims_under,
+                    pool.past.dump() if pool.past is not None else None,
+                )
+                for name, pool in sorted(state.pools.items())
+            ],
+            queues=[QueueRow(path, queue.settings) for path, queue in sorted(state.queues.items())],
+            accounts=[
+                AccountRow(path, each.begin_ns, each.end_ns, each.since_ns, str(each.used), each.reached)
+                for path, each in sorted(state.accounts.items())
+            ],
+            claims=sorted(
+                (name, node.path, node.claim.holder)
+                for name, pool in state.pools.items()
+                for node in pool.tree.nodes.values()
+                if node.claim is not None
+            ),
             # A class that is not parked any more is as one that never was.
-            classes=[ClassRow(k.request, k.parked_at if state.parked(k) else -1) for k in classes],
+            classes=[ClassRow(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
+            lanes=_lanes(state, number_of),
             jobs=[_row(job, number_of[job.lane.klass.request]) for job in sorted(state.jobs.values(), key=_birth)],
             owed=list(state.owed),
             finished=list(state.finished.items()),
             keys=[(key, job, digest) for key, (job, digest) in state.keys.items()],
             nodes=sorted(state.nodes.items()),
         )
-    )
+    )  # fmt: skip
 
 
 def _birth(job: Job) -> tuple[int, bool, int]:
     """Submit order; an array before its elements, elements by index."""
-    return (job.rank >> OFFSET_BITS) & NUMBER_MASK, job.parent is not None, job.rank & OFFSET_MASK
+    return int(array_of(job.id) or job.id), job.parent is not None, job.order & OFFSET_MASK
+
+
+def _lanes(state: State, number_of: dict[Request, int]) -> list[LaneRow]:
+    rows: list[LaneRow] = []
+    for path, queue in sorted(state.queues.items()):
+        for user, leaf in sorted(queue.leaves.items()):
+            for request, lane in leaf.lanes.items():
+                said = lane.deferral
+                if said is None and not lane.claim:
+                    continue
+                deferral = (said.reason, said.queue, said.resource, said.at_ns) if said is not None else None
+                rows.append(LaneRow(path, user, number_of[request], lane.claim, deferral))
+    rows.sort(key=lambda row: (row.queue, row.user, row.klass))
+    return rows
 
 
 def _row(job: Job, klass: int) -> JobRow:
-    array = ArrayRow(job.first, job.last, job.ended, job.failed, job.cancelled) if isinstance(job, Array) else None
+    array = None
+    if isinstance(job, Array):
+        array = ArrayRow(job.first, job.last, job.limit, job.ended, job.failed, job.cancelled)
     return JobRow(
-        job.id, job.rank, job.lane.queue.path, klass, job.cause, job.state, job.attempt, job.retries, job.failures,
-        job.losses, job.starts, job.total_ns, job.start_at_ns, job.wait, job.timer_ns, job.open, job.recall,
-        job.hold, job.hold_by, job.stop, job.stop_by, job.end, array,
+        job.id, str(job.order), job.lane.leaf.queue.path, job.user, klass, job.cause, job.state, job.attempt,
+        job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
+        job.start_at_ns, job.deadline_ns, job.since_ns, job.aged,
+        dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
+        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
+        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yielders, job.asked, job.asked_ns, job.end, array,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- load
 
 
 def load(data: bytes) -> State:
@@ -125,28 +218,63 @@ def load(data: bytes) -> State:
     if document.v != VERSION:
         raise msgspec.ValidationError(f"queue snapshot has version {document.v}, this reader knows {VERSION}")
     state = State()
-    state.next_number, state.capacity = document.next_number, document.capacity
-    for row in document.queues:
-        queue = state.queues[row.path] = Queue(row.path, row.quota)
-        queue.first_rank, queue.passed = row.first_rank, row.passed
+    state.at_ns, state.next_number, state.next_rank = document.at_ns, document.next_number, document.next_rank
     state.nodes = dict(document.nodes)
-    state.shapes = sorted(set(state.nodes.values()), reverse=True)
+    state.know_shapes()
+    _load_queues(state, document)
     state.finished = dict(document.finished)
     state.keys = {key: (job, digest) for key, job, digest in document.keys}
+    for row in document.lanes:
+        _load_lane(state, row, document.classes[row.klass].request)
     for row in document.jobs:
         klass = document.classes[row.klass]
-        lane = state.lane(row.queue, klass.request)
+        lane = state.lane(row.queue, row.user, klass.request)
         lane.klass.parked_at = klass.parked_at
         _restore(state, row, lane)
-    state.parked_classes = sum(state.parked(klass) for klass in state.classes.values())
+    _derive(state, document)
+    return state
+
+
+def _load_queues(state: State, document: Document) -> None:
+    for row in document.pools:
+        shaping.set_pool(state, row.name, row.settings)
+        pool = state.pools[row.name]
+        pool.capacity_count, pool.claimant, pool.claims_under = row.capacity_count, row.claimant, row.claims_under
+    for row in sorted(document.queues, key=lambda row: (row.path.count("/"), row.path)):
+        shaping.set_queue(state, row.path, row.settings)
+    for row in document.accounts:
+        account = state.accounts[row.queue]
+        account.begin_ns, account.end_ns, account.since_ns = row.begin_ns, row.end_ns, row.since_ns
+        account.used, account.reached = int(row.used), row.reached
+        if row.reached:
+            shaping.limit_again(state, row.queue)
+
+
+def _load_lane(state: State, row: LaneRow, request: Request) -> None:
+    lane = state.lane(row.queue, row.user, request)
+    lane.claim = row.claim
+    if row.deferral is not None:
+        lane.deferral = Deferral(*row.deferral)
+
+
+def _derive(state: State, document: Document) -> None:
+    for pool in state.pools.values():
+        pool.parked_classes = sum(klass.parked for klass in pool.classes.values())
+    for row in document.pools:
+        past = state.pools[row.name].past
+        if past is not None and row.past is not None:
+            past.load(row.past)
+    for pool, node, job in document.claims:
+        shaping.put_claim(state.pools[pool].tree.nodes[node], state.jobs[job])
     for id_ in document.owed:
         state.owed[id_] = state.jobs[id_]
     for job in state.jobs.values():
+        for account in shaping.accounts_of(state, job.lane.leaf.queue.path):
+            account.rate += job.price
         if isinstance(job, Array) and job.state == "stopping":
             job.unstopped = sum(1 for element in job.live.values() if element.state != "stopping")
             if job.unstopped:
                 state.stopping[job.id] = job
-    return state
 
 
 def _restore(state: State, row: JobRow, lane: Lane) -> None:
@@ -156,11 +284,15 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
     if isinstance(parent, Array):
         job.parent = parent
         parent.live[job.id] = job
-    if row.open:
-        state.open_offer(job)
-        job.recall = row.recall
+    if row.open is not None:
+        state.open_offer(job, row.open[0])
+        job.offered_ns, job.recall = row.open[1], row.recall
     elif row.state in CHARGED_STATES and job.end is None and not isinstance(job, Array):
-        lane.queue.charged += lane.klass.need
+        lane.klass.pool.charge(lane, 1)
+    if row.running:
+        lane.running[job.id] = job
+    if row.deadline_ns:
+        state.set_deadline(job, row.deadline_ns)
     if row.wait == "line":
         state.wait_in_line(job)
     elif row.wait == "returned":
@@ -173,13 +305,19 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
 
 
 def _job(row: JobRow, lane: Lane) -> Job:
+    order = int(row.order)
     if row.array is None:
-        job = Job(row.id, row.rank, lane, row.cause)
+        job = Job(row.id, order, lane, row.cause)
     else:
-        job = Array(row.id, row.rank, lane, row.cause, (row.array.first, row.array.last))
-        job.ended, job.failed, job.cancelled = row.array.ended, row.array.failed, row.array.cancelled
-    job.state, job.attempt, job.retries, job.failures = row.state, row.attempt, row.retries, row.failures
-    job.losses, job.starts, job.total_ns, job.start_at_ns = row.losses, row.starts, row.total_ns, row.start_at_ns
+        job = Array(row.id, order, lane, row.cause, (row.array.first, row.array.last))
+        job.limit, job.ended = row.array.limit, row.array.ended
+        job.failed, job.cancelled = row.array.failed, row.array.cancelled
+    job.user, job.state, job.attempt = row.user, row.state, row.attempt
+    job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts
+    job.total_ns, job.used_ns, job.started_ns = row.total_ns, row.used_ns, row.started_ns
+    job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
+    job.after, job.price = row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
+    job.yields_to, job.yielders, job.asked, job.asked_ns = row.yields_to, row.yielders, row.asked, row.asked_ns
     job.end = row.end
     return job

@@ -1,34 +1,43 @@
 """All folded state of the queue service, and the bookkeeping that keeps its indexes true.
 
-Mutable for speed; only `evolve` calls what changes it. It knows no event and no rule: here it is
-written what follows from "this job now waits there", in `evolve` what an event means, and in
+Mutable for speed; only `evolve` calls what changes it, and `decide` where it takes it back. It knows no event and no
+rule: here it is written what follows from "this job now waits there", in `evolve` what an event means, and in
 `decide` what should happen next.
 """
 
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
+from fairlead_queue.budgets import Account
 from fairlead_queue.jobs import Array, End, Job
-from fairlead_queue.lanes import Klass, Lane, Queue
+from fairlead_queue.lanes import Klass, Lane, Leaf, Queue
 from fairlead_queue.limits import KEYS_MAX
 from fairlead_queue.line import Line
-from fairlead_queue.ranks import priority_of
+from fairlead_queue.order import RANK_STEP, priority_of
+from fairlead_queue.pools import Pool, pool_of
+from fairlead_queue.tree import USER_MARK, Limits
+from fairlead_schemas.queues import ANY_USER, DEFAULT_POOL, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
 
 class Shape(NamedTuple):
-    """What one node has in all."""
+    """What one node has in all, and where it belongs."""
 
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
+    pool: str = DEFAULT_POOL
+    model: str = ""
 
 
 class State:
     """Everything that a decision may read."""
 
     def __init__(self) -> None:
+        self.pools: dict[str, Pool] = {DEFAULT_POOL: Pool(DEFAULT_POOL, PoolSettings())}
         self.queues: dict[str, Queue] = {}
+        #: {queue: what it has used of its budget}
+        self.accounts: dict[str, Account] = {}
         self.classes: dict[Request, Klass] = {}
         #: Live jobs by id: single jobs, arrays, born elements.
         self.jobs: dict[str, Job] = {}
@@ -38,12 +47,13 @@ class State:
         self.keys: dict[str, tuple[str, str]] = {}
         #: {node: what it has}; lost nodes still count, they may come back.
         self.nodes: dict[str, Shape] = {}
-        #: Distinct shapes, largest first (derived).
-        self.shapes: list[Shape] = []
-        #: The number of the next job.
+        #: {pool: distinct shapes, largest first} (derived).
+        self.shapes: dict[str, list[Shape]] = {}
+        #: The number of the next job, and the rank of the next offer.
         self.next_number = 1
-        #: Rises with every event that gives capacity back.
-        self.capacity = 0
+        self.next_rank = RANK_STEP
+        #: Time of the last commit that was folded.
+        self.at_ns = 0
         #: Open offers in all, and those of parked classes (derived).
         self.open = 0
         self.parked_open = 0
@@ -51,49 +61,85 @@ class State:
         self.owed: dict[str, Job] = {}
         #: Arrays whose elements are still to be stopped.
         self.stopping: dict[str, Array] = {}
-        #: Jobs recalled for quota that wait for capacity to change (derived).
+        #: Jobs recalled for quota that wait for their pool's capacity to change (derived).
         self.returned: dict[str, Job] = {}
+        #: {job: the jobs that wait for its end} (derived).
+        self.dependents: dict[str, dict[str, Job]] = {}
         #: (Unix ns, id) of every time that the queue waits for, rising (derived).
         self.timers: list[tuple[int, str]] = []
-        #: {queue with a quota: ranks offered in the commit that is being folded}; empty between commits.
-        self.just_offered: dict[str, list[int]] = {}
-        #: (rank, job) of the first job of every lane in which one waits, in rank order (derived).
-        self.fronts: list[tuple[int, Job]] = []
-        #: How many classes are parked (derived).
-        self.parked_classes = 0
+        #: The same for deadlines: when a job can no longer meet its own.
+        self.deadlines: list[tuple[int, str]] = []
+        #: Lanes in which somebody waits and nothing was said why (derived; ordered by when that began).
+        self.unexplained: dict[Lane, None] = {}
         #: How many jobs stand in lines; an array counts once (derived).
         self.in_line = 0
 
-    # -- jobs come and go
+    # -- leaves and lanes
 
-    def lane(self, path: str, request: Request) -> Lane:
-        """The lane of a queue and a class, made where it is missing."""
-        queue = self.queues[path]
-        lane = queue.lanes.get(request)
+    def leaf(self, queue: Queue, user: str) -> Leaf:
+        """Where a user's jobs wait in a queue, made where it is missing."""
+        limits = queue.settings.users
+        key = user if limits else ""
+        leaf = queue.leaves.get(key)
+        if leaf is None:
+            node = queue.node
+            if limits:
+                node = queue.pool.tree.add(f"{queue.path}/{USER_MARK}{user}", user_limits(queue.settings, user))
+                queue.pool.ranking.touch(node)
+            leaf = queue.leaves[key] = Leaf(queue, key, node)
+        return leaf
+
+    def lane(self, path: str, user: str, request: Request) -> Lane:
+        """The lane of a queue, a user and a class, made where it is missing."""
+        leaf = self.leaf(self.queues[path], user)
+        lane = leaf.lanes.get(request)
         if lane is None:
             klass = self.classes.get(request)
             if klass is None:
-                klass = self.classes[request] = Klass(request)
-            lane = queue.lanes[klass.request] = Lane(queue, klass)
+                pool = self.pools[pool_of(request)]
+                klass = self.classes[request] = pool.classes[request] = Klass(request, pool)
+            lane = leaf.lanes[klass.request] = Lane(leaf, klass)
         return lane
+
+    # -- jobs come and go
 
     def add(self, job: Job) -> None:
         """A job enters."""
         self.jobs[job.id] = job
         job.lane.jobs += 1
         job.lane.klass.jobs += 1
+        if job.after:
+            for other in job.after:
+                self.dependents.setdefault(other, {})[job.id] = job
 
     def remove(self, job: Job) -> None:
         """A job leaves; its lane and class go with their last."""
         del self.jobs[job.id]
-        lane, klass = job.lane, job.lane.klass
+        self.depend_no_more(job)
+        self.leave(job)
+
+    def leave(self, job: Job) -> None:
+        """A job leaves its lane; what was there for it alone goes too."""
+        lane = job.lane
+        klass, leaf = lane.klass, lane.leaf
         lane.jobs -= 1
         klass.jobs -= 1
-        if lane.jobs == 0:
-            del lane.queue.lanes[klass.request]
-            if klass.jobs == 0:
-                self.parked_classes -= self.parked(klass)
-                del self.classes[klass.request]
+        if lane.jobs:
+            return
+        del leaf.lanes[klass.request]
+        self.unexplained.pop(lane, None)
+        if klass.jobs == 0:
+            klass.pool.parked_classes -= klass.parked
+            del self.classes[klass.request], klass.pool.classes[klass.request]
+
+    def depend_no_more(self, job: Job) -> None:
+        """It waits for nobody's end any more."""
+        for other in job.after or ():
+            waiting = self.dependents[other]
+            del waiting[job.id]
+            if not waiting:
+                del self.dependents[other]
+        job.after = None
 
     def remember_key(self, key: str, job: str, digest: str) -> None:
         """Keep a keyed submit; the oldest is forgotten at the bound."""
@@ -106,31 +152,37 @@ class State:
 
     def wait_in_line(self, job: Job) -> None:
         """It may be offered."""
+        if isinstance(job, Array) and job.full:
+            job.wait = "array"
+            return
         job.wait = "line"
         self.in_line += 1
         lines = job.lane.lines
-        priority = priority_of(job.rank)
+        priority = priority_of(job.order)
         line = lines.get(priority)
         if line is None:
             line = lines[priority] = Line()
         line.add(job)
-        if not job.lane.front or job.rank < job.lane.front:
+        front = job.lane.front
+        if not front or job.order < front:
             self.refront(job.lane)
 
     def wait_until(self, job: Job, at_ns: int) -> None:
-        """It may be offered after a time; or (running) it may run until then."""
+        """It (or its run) waits for a time."""
+        if job.timer_ns:
+            self.drop_timer(job)
         if job.state != "running":
             job.wait = "timer"
         job.timer_ns = at_ns
         insort(self.timers, (at_ns, job.id))
 
     def wait_for_capacity(self, job: Job) -> None:
-        """It may be offered once capacity has changed."""
+        """It was recalled for quota."""
         job.wait = "returned"
         self.returned[job.id] = job
 
     def owe(self, job: Job) -> None:
-        """The queue's next decision has an event for it."""
+        """The queue owes it an event; `job.end` says which."""
         job.wait = "owed"
         self.owed[job.id] = job
 
@@ -139,12 +191,12 @@ class State:
         wait = job.wait
         if wait == "line":
             self.in_line -= 1
-            lines, priority = job.lane.lines, priority_of(job.rank)
+            lines, priority = job.lane.lines, priority_of(job.order)
             line = lines[priority]
             line.remove(job)
             if not len(line):
                 del lines[priority]
-            if job.rank == job.lane.front:
+            if job.order == job.lane.front:
                 self.refront(job.lane)
         elif wait == "owed":
             del self.owed[job.id]
@@ -155,22 +207,44 @@ class State:
         job.wait = ""
 
     def refront(self, lane: Lane) -> None:
-        """The first of a lane may have changed."""
-        fronts = self.fronts
-        if lane.front:
-            del fronts[bisect_left(fronts, (lane.front,))]
+        """The first of a lane may have changed: bring its leaf's fronts, wants and turn up to date."""
+        leaf, klass = lane.leaf, lane.klass
+        fronts, node = leaf.fronts, leaf.node
+        before = lane.front
+        if before:
+            del fronts[bisect_left(fronts, (before,))]
         job = lane.first()
-        lane.front = 0 if job is None else job.rank
-        if job is not None:
-            insort(fronts, (job.rank, job))
+        if job is None:
+            lane.front = 0
+            if before:
+                self._waits_no_more(lane)
+        else:
+            lane.front = job.order
+            insort(fronts, (job.order, job))
+            if not before:
+                node.wants[klass.mask] = node.wants.get(klass.mask, 0) + 1
+                klass.waiting += 1
+                klass.pool.waiting += 1
+                if lane.deferral is None:
+                    self.unexplained[lane] = None
+                klass.pool.ranking.touch(node)
+        front = fronts[0][0] if fronts else 0
+        if front != node.front:
+            node.front = front
+            klass.pool.ranking.touch(node)
 
-    def first_waiting(self, queue: Queue) -> int:
-        """Rank of the queue's first waiting job that its quota could ever hold; 0 when there is none."""
-        for rank, job in self.fronts:
-            lane = job.lane
-            if lane.queue is queue and (queue.quota is None or lane.klass.need <= queue.quota):
-                return rank
-        return 0
+    def _waits_no_more(self, lane: Lane) -> None:
+        klass, node = lane.klass, lane.leaf.node
+        left = node.wants[klass.mask] - 1
+        if left:
+            node.wants[klass.mask] = left
+        else:
+            del node.wants[klass.mask]
+        klass.waiting -= 1
+        klass.pool.waiting -= 1
+        lane.deferral = None
+        self.unexplained.pop(lane, None)
+        klass.pool.ranking.touch(node)
 
     def drop_timer(self, job: Job) -> None:
         """Forget the time it waits for, if any."""
@@ -178,75 +252,103 @@ class State:
             del self.timers[bisect_left(self.timers, (job.timer_ns, job.id))]
             job.timer_ns = 0
 
+    def set_deadline(self, job: Job, deadline_ns: int) -> None:
+        """When it shall have ended (0: never mind)."""
+        self._drop_alarm(job)
+        job.deadline_ns = deadline_ns
+        self.set_alarm(job)
+
+    def set_alarm(self, job: Job) -> None:
+        """From when on its deadline is missed: while it waits, when too little time is left to run; else at the deadline
+        itself. To be called when that has changed."""
+        self._drop_alarm(job)
+        if job.deadline_ns:
+            has_place = job.id in job.lane.running
+            job.alarm_ns = job.deadline_ns if has_place else job.deadline_ns - max(0, job.total_ns - job.used_ns)
+            insort(self.deadlines, (job.alarm_ns, job.id))
+
+    def _drop_alarm(self, job: Job) -> None:
+        if job.alarm_ns:
+            del self.deadlines[bisect_left(self.deadlines, (job.alarm_ns, job.id))]
+            job.alarm_ns = 0
+
     # -- offers and capacity
 
-    def parked(self, klass: Klass) -> bool:
-        """True when the class was refused and nothing has come free since."""
-        return klass.parked_at == self.capacity
-
-    def open_offer(self, job: Job) -> None:
+    def open_offer(self, job: Job, rank: int) -> None:
         """The placer has an offer of it; its queue is charged."""
         lane = job.lane
         klass = lane.klass
-        job.open = True
+        job.open, job.rank, job.offered_ns = True, rank, self.at_ns
         lane.offers[job.id] = job
-        lane.queue.charged += klass.need
+        klass.pool.charge(lane, 1)
         self.open += 1
+        klass.pool.offers[job.id] = job
         klass.open += 1
-        priority = priority_of(job.rank)
-        klass.priorities[priority] = klass.priorities.get(priority, 0) + 1
-        if klass.parked_at == self.capacity:
-            self.parked_open += 1
+        if klass.parked:
+            self._count_parked(klass.pool, 1)
 
     def close_offer(self, job: Job) -> None:
         """The placer has placed or returned the offer."""
         klass = job.lane.klass
-        job.open = False
-        job.recall = ""
+        job.open, job.rank, job.offered_ns, job.recall = False, 0, 0, ""
         del job.lane.offers[job.id]
         self.open -= 1
+        del klass.pool.offers[job.id]
         klass.open -= 1
-        priority = priority_of(job.rank)
-        left = klass.priorities[priority] - 1
-        if left:
-            klass.priorities[priority] = left
-        else:
-            del klass.priorities[priority]
-        if klass.parked_at == self.capacity:
-            self.parked_open -= 1
+        if klass.parked:
+            self._count_parked(klass.pool, -1)
+
+    def _count_parked(self, pool: Pool, more: int) -> None:
+        pool.parked_open += more
+        self.parked_open += more
+
+    def settle_past(self, lane: Lane) -> None:
+        """What the lane's leaf has used so far counts, before its charge changes."""
+        past = lane.klass.pool.past
+        if past is not None:
+            past.settle(lane.leaf.node, self.at_ns)
+
+    def know_shapes(self) -> None:
+        """Nodes have changed: so have the distinct shapes of each pool."""
+        by_pool: dict[str, set[Shape]] = {}
+        for shape in self.nodes.values():
+            by_pool.setdefault(shape.pool, set()).add(shape)
+        self.shapes = {pool: sorted(shapes, reverse=True) for pool, shapes in by_pool.items()}
+
+    def pool_of_node(self, node: str) -> Pool | None:
+        """Where a node belongs; one that is not known is of the default pool."""
+        shape = self.nodes.get(node)
+        return self.pools.get(shape.pool if shape is not None else DEFAULT_POOL)
 
     def uncharge(self, job: Job) -> None:
         """What it held counts against its queue no longer."""
-        job.lane.queue.charged -= job.lane.klass.need
+        job.lane.klass.pool.charge(job.lane, -1)
+        if job.lane.running.pop(job.id, None) is not None and job.deadline_ns:
+            self.set_alarm(job)
 
     def park(self, klass: Klass) -> None:
         """The class was refused."""
-        if klass.parked_at != self.capacity:
-            klass.parked_at = self.capacity
-            self.parked_classes += 1
-            self.parked_open += klass.open
+        if not klass.parked:
+            klass.parked_at = klass.pool.capacity_count
+            klass.pool.parked_classes += 1
+            self._count_parked(klass.pool, klass.open)
 
     def unpark(self, klass: Klass) -> None:
         """One of the class was placed."""
-        if klass.parked_at == self.capacity:
-            self.parked_open -= klass.open
-            self.parked_classes -= 1
+        if klass.parked:
+            self._count_parked(klass.pool, -klass.open)
+            klass.pool.parked_classes -= 1
         klass.parked_at = -1
 
-    def capacity_changed(self) -> None:
-        """Nothing is parked any more, and what was recalled may be offered again."""
-        self.capacity += 1
-        self.parked_open = self.parked_classes = 0
+    def capacity_changed(self, pool: Pool) -> None:
+        """Nothing is parked there any more, and what was recalled may be offered again."""
+        pool.capacity_count += 1
+        self.parked_open -= pool.parked_open
+        pool.parked_open = pool.parked_classes = 0
         if self.returned:
-            returned, self.returned = self.returned, {}
-            for job in returned.values():
+            for job in [job for job in self.returned.values() if job.lane.klass.pool is pool]:
+                self.unwait(job)
                 self.wait_in_line(job)
-
-    def set_node(self, node: str, shape: Shape) -> None:
-        """A node is there with this much; `shapes` follows."""
-        if self.nodes.get(node) != shape:
-            self.nodes[node] = shape
-            self.shapes = sorted(set(self.nodes.values()), reverse=True)
 
     def settled(self, job: Job, end: End) -> None:
         """The current attempt has ended: its quota is free, and an event is owed."""
@@ -254,3 +356,8 @@ class State:
         self.drop_timer(job)
         job.end = end
         self.owe(job)
+
+
+def user_limits(settings: QueueSettings, user: str) -> Limits:
+    """What one user may hold in a queue that limits users."""
+    return Limits(maximum=settings.users.get(user, settings.users.get(ANY_USER, {})))

@@ -1,7 +1,8 @@
-"""Node labels in GPU-feature-discovery's keys and spelling. Pure."""
+"""Node labels, those of GPUs in GPU-feature-discovery's keys and spelling. Pure."""
 
 from collections.abc import Sequence
 
+from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.resources import Gpu
 
 #: Family by compute capability times ten, as GPU feature discovery names them.
@@ -11,6 +12,11 @@ _FAMILIES = ((100, "blackwell"), (90, "hopper"), (89, "ada-lovelace"), (80, "amp
 def family(compute_capability: int) -> str:
     """ "ampere" for 80 or 86; "undefined" below Pascal."""
     return next((name for least, name in _FAMILIES if compute_capability >= least), "undefined")
+
+
+def pool_labels(pool: str) -> dict[str, str]:
+    """The label of a node that belongs to a pool; none for "", which is the default pool."""
+    return {POOL_LABEL: pool} if pool else {}
 
 
 def gpu_labels(gpus: Sequence[Gpu], machine: str) -> dict[str, str]:

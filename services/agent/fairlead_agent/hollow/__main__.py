@@ -1,12 +1,17 @@
-"""`python -m fairlead_agent.hollow --nodes 500 --gpus 8`: plays nodes until a signal. FAIRLEAD_NATS names the bus."""
+"""`python -m fairlead_agent.hollow --nodes 500 --gpus 8`: plays nodes until a signal.
+
+FAIRLEAD_NATS names the bus, FAIRLEAD_POOL the pool of all these nodes.
+"""
 
 import argparse
+import os
 from pathlib import Path
 
 from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import alike, read_shapes
 from fairlead_bus.main import run
 from fairlead_bus.port import Bus
+from fairlead_bus.settings import token
 from fairlead_schemas.ids import is_token
 
 
@@ -36,7 +41,8 @@ def main() -> None:
     shapes = read_shapes(args.shapes) if args.shapes else alike(args.nodes, args.gpus, args.prefix)
 
     async def build(bus: Bus) -> HollowFleet:
-        return HollowFleet(bus, shapes, speed=args.speed)
+        pool = token(os.environ, "FAIRLEAD_POOL")
+        return HollowFleet(bus, [shape._replace(pool=pool) for shape in shapes], speed=args.speed)
 
     run("hollow", build)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_agent.devices.labels import gpu_labels
+from fairlead_agent.devices.labels import gpu_labels, pool_labels
 from fairlead_agent.devices.simulated import simulated_uuid
 from fairlead_schemas.resources import Gpu, Inventory
 
@@ -40,6 +40,7 @@ class Shape(NamedTuple):
     model: str
     cpu_milli: int
     memory_mib: int
+    pool: str = ""
 
 
 def alike(count: int, gpus: int, prefix: str, model: str = "A100") -> list[Shape]:
@@ -72,7 +73,10 @@ def inventory(shape: Shape) -> Inventory:
         )
         for index in range(shape.gpus)
     )  # fmt: skip
-    labels = {**gpu_labels(gpus, "hollow"), "fairlead/runtime": "hollow", "fairlead/simulated": "true"}
+    labels = {
+        **gpu_labels(gpus, "hollow"), **pool_labels(shape.pool), "fairlead/runtime": "hollow",
+        "fairlead/simulated": "true",
+    }  # fmt: skip
     if shape.model:
         labels["fairlead/gpu-model"] = shape.model
     return Inventory(

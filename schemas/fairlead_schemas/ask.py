@@ -1,0 +1,123 @@
+"""Questions to the folded state, and their answers: request and reply on the bus, never stored, never in the log.
+
+Whoever answers has folded the log with the queue's own core, so an answer is what the queue would decide. It is true for
+`sequence` and promises nothing for later.
+"""
+
+import msgspec
+
+from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.decoding import decode
+from fairlead_schemas.events import Victim
+
+
+class _Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class AskWhy(_Words, frozen=True, kw_only=True, tag=True):
+    """Why is this job where it is, and what would start it now?"""
+
+    job: str
+    #: The log sequence to answer for; 0: the newest.
+    at: int = 0
+
+
+class AskDryRun(_Words, frozen=True, kw_only=True, tag=True):
+    """What would become of these jobs if they were submitted now, each by itself?"""
+
+    commands: tuple[SubmitJob, ...]
+
+
+Ask = AskWhy | AskDryRun
+
+
+class Change(_Words, frozen=True, kw_only=True):
+    """One smallest change with which the job could start now, as far as the queue can tell."""
+
+    #: wait | smaller | other_queue | quota
+    kind: str
+    message: str
+    queue: str = ""
+    resource: str = ""
+    amount: int = 0
+
+
+class Explanation(_Words, frozen=True, kw_only=True):
+    """The dominant reason, its evidence, and what would change it."""
+
+    #: turn | budget | maximum | user_limit | reserved | claimed | place | next; "": it does not wait in line.
+    reason: str
+    message: str = ""
+    numbers: dict[str, int | str] = {}
+    changes: tuple[Change, ...] = ()
+    #: Jobs that get their turn before it, and the first of them.
+    ahead: int = 0
+    first_ahead: tuple[str, ...] = ()
+
+
+class QuotaAfter(_Words, frozen=True, kw_only=True):
+    """A queue on the way up, with the job in it."""
+
+    queue: str
+    resource: str
+    used: int
+    after: int
+    guaranteed: int = 0
+    maximum: int | None = None
+
+
+class Estimate(_Words, frozen=True, kw_only=True):
+    """When it may start: an estimate, with what it rests on."""
+
+    basis: str
+    #: Unix ns; 0: nothing can be said.
+    start_ns: int = 0
+
+
+class Outcome(_Words, frozen=True, kw_only=True):
+    """What would become of one job."""
+
+    #: Why it would be refused: the code, the field, and what was expected.
+    code: str = ""
+    field: str = ""
+    message: str = ""
+    pool: str = ""
+    quota: tuple[QuotaAfter, ...] = ()
+    #: What it would use beyond its queue's guarantee, by resource.
+    borrows: dict[str, int] = {}
+    waits: Explanation | None = None
+    #: Runs that might be asked to yield to it.
+    displaces: tuple[Victim, ...] = ()
+    estimate: Estimate | None = None
+
+
+class Answer(_Words, frozen=True, kw_only=True):
+    """What was asked, as of a log sequence; or why there is no answer."""
+
+    sequence: int = 0
+    why: Explanation | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    #: not_found | not_yet | failed
+    error: str = ""
+    message: str = ""
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_ask = msgspec.json.Decoder(Ask)
+_answer = msgspec.json.Decoder(Answer)
+
+
+def encode(message: "Ask | Answer") -> bytes:
+    """Canonical bytes."""
+    return _encoder.encode(message)
+
+
+def decode_ask(payload: bytes) -> Ask:
+    """One question. Raises msgspec.MsgspecError."""
+    return decode(_ask, payload)
+
+
+def decode_answer(payload: bytes) -> Answer:
+    """One answer. Raises msgspec.MsgspecError."""
+    return decode(_answer, payload)

@@ -1,0 +1,222 @@
+"""What the state's tables hold: nodes, jobs, offers, runs. Data and their own words; nothing here changes anything."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_schemas.events import Part, RunOutcome, Victim
+from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
+from fairlead_schemas.resources import Gpu, Inventory, Request
+
+READY, CORDONED, DRAINING, DRAINED = "ready", "cordoned", "draining", "drained"
+
+
+class Node:
+    """One machine and what it has left."""
+
+    __slots__ = (
+        "boot_id", "by", "cause", "cpu_free_milli", "deadline_ns", "duty", "entry", "gpus_free", "held", "holders",
+        "hosts", "incarnation", "inventory", "keeper", "level", "live", "lost", "memory_free_mib", "name", "pool",
+        "reason", "reported", "size", "superseded", "uniform",
+    )  # fmt: skip
+
+    def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory) -> None:
+        self.name = name
+        #: The id of its agent's journal, and those it replaced (newest last, a few).
+        self.incarnation = incarnation
+        self.superseded: tuple[str, ...] = ()
+        self.boot_id = boot_id
+        #: Number of the last report that a commit consumed.
+        self.reported = 0
+        self.lost = False
+        #: ready | cordoned | draining | drained, who set it and why; it outlives the agent.
+        self.duty = READY
+        self.by = ""
+        self.reason = ""
+        #: Cause of the drain ("cmd:<id>"), and when its runs are stopped (0: never, or done).
+        self.cause = ""
+        self.deadline_ns = 0
+        #: {run key: rank} of every part that is not released yet, dirty ones included.
+        self.held: dict[str, int] = {}
+        #: {GPU UUID: run key}.
+        self.holders: dict[str, str] = {}
+        #: Held parts whose rank has not ended.
+        self.live = 0
+        self.inventory = inventory
+        #: As its label says.
+        self.pool = pool_of_node(inventory)
+        #: The job that it is kept for: it takes no other work (derived from the reservations).
+        self.keeper = ""
+        self.hosts: tuple[str, ...] = (inventory.address,)
+        self.uniform = is_uniform(inventory.gpus)
+        self.gpus_free = len(inventory.gpus)
+        self.cpu_free_milli = inventory.cpu_milli
+        self.memory_free_mib = inventory.memory_mib
+        #: Where the index has it: (CPU free, name, node), bucket, GPUs in all; None while it takes no work.
+        self.entry: tuple[int, str, Node] | None = None
+        self.level = 0
+        self.size = 0
+
+    @property
+    def open(self) -> bool:
+        """True when it may be given new work."""
+        return not self.lost and self.duty == READY
+
+
+def is_uniform(gpus: tuple[Gpu, ...]) -> bool:
+    """True when every GPU is as good as any other of the node."""
+    return len({(gpu.model, gpu.memory_mib, gpu.compute_capability) for gpu in gpus}) <= 1
+
+
+def pool_of_node(inventory: Inventory) -> str:
+    """The pool that the node's label names, else the default pool."""
+    return inventory.labels.get(POOL_LABEL) or DEFAULT_POOL
+
+
+def pool_of(request: Request) -> str:
+    """The pool whose nodes alone may take the request."""
+    return request.pool or DEFAULT_POOL
+
+
+class Job:
+    """What an order needs of a job; kept from its submission to its end (an array: to the whole array's end)."""
+
+    __slots__ = ("grace_ns", "name", "queue", "request", "spec", "user")
+
+    def __init__(self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw) -> None:
+        self.name = name
+        self.queue = queue
+        self.user = user
+        self.grace_ns = grace_ns
+        self.request = request
+        self.spec = spec
+
+
+class Offer(NamedTuple):
+    """An attempt that waits for a place."""
+
+    job: str
+    attempt: int
+    rank: int
+    cause: str  # "<sequence>.<index>" of its JobOffered
+    request: Request
+
+
+class Recall(NamedTuple):
+    """An offer that the queue wants back."""
+
+    job: str
+    attempt: int
+    cause: str
+    #: Reason of the stop ("" for a mere recall): if the offer was placed all the same, its run is stopped.
+    stop: str
+
+
+class Claim(NamedTuple):
+    """An open offer that nodes shall be kept for; not decided yet."""
+
+    job: str
+    attempt: int
+    cause: str
+
+
+class Plea(NamedTuple):
+    """A job for which others may be asked to yield; not decided yet."""
+
+    job: str
+    attempt: int
+    #: The event that asked: sequence and index.
+    asked: tuple[int, int]
+    victims: tuple[Victim, ...]
+    #: What must come free before the job may be offered; nothing: it is offered, and lacks a place.
+    amounts: dict[str, int]
+
+    @property
+    def cause(self) -> str:
+        """The event's id."""
+        return f"{self.asked[0]}.{self.asked[1]}"
+
+
+class Reservation(NamedTuple):
+    """Nodes that take no other work until the job has its place or gives up its offer."""
+
+    job: str
+    attempt: int
+    cause: str
+    nodes: tuple[str, ...]
+    #: Sequence of the commit that made it: nothing of others was placed on the nodes after it.
+    since: int
+    #: True where others yield to make it; a job that merely waits long takes one of RESERVATIONS_MAX.
+    hole: bool
+
+
+class Outcome(NamedTuple):
+    """What was said about a parked class, as far as it decides whether to say it again."""
+
+    #: Causes named since `since_ns`: those that come and go are not named again each time.
+    keys: tuple[str, ...]
+    nodes: int
+    since_ns: int
+
+
+class OfferClass:
+    """Open offers with equal requests: they fit or do not fit together."""
+
+    __slots__ = ("failed_at", "offers", "outcome", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        #: (rank, job), rising.
+        self.offers: list[tuple[int, str]] = []
+        self.outcome: Outcome | None = None
+        #: Version of the index at which it fitted nowhere (-1: not tried). A memory of work done, not state: trying
+        #: again places nothing either. What a fresh look may do, after a restart, is name causes that have changed
+        #: since the last look.
+        self.failed_at = -1
+
+
+class Verdict(NamedTuple):
+    """How a rank ended."""
+
+    outcome: RunOutcome
+    exit_code: int | None
+    signal: int | None
+    rank: int
+    message: str
+
+
+class Run:
+    """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
+
+    __slots__ = (
+        "attempt", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "released",
+        "started", "stop", "verdict",
+    )  # fmt: skip
+
+    def __init__(self, job: str, attempt: int, epoch: int, parts: tuple[Part, ...], hosts: tuple[str, ...]) -> None:
+        self.key = run_key(job, attempt)
+        self.job = job
+        self.attempt = attempt
+        #: Sequence of the commit that placed it.
+        self.epoch = epoch
+        self.parts = parts
+        self.hosts = hosts
+        self.master_address = ""
+        self.master_port = 0
+        self.started = 0
+        self.ended = 0
+        self.released = 0
+        #: Why its orders say stop: cancelled | time_limit | drained | preempted | "".
+        self.stop = ""
+        #: The first rank's end that was no success; it decides the outcome and stops the others.
+        self.verdict: Verdict | None = None
+
+    @property
+    def all_ranks(self) -> int:
+        """Every rank's bit."""
+        return (1 << len(self.parts)) - 1
+
+
+def run_key(job: str, attempt: int) -> str:
+    """`run_key("812_3", 2) == "812_3.2"`."""
+    return f"{job}.{attempt}"

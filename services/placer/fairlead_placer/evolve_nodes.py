@@ -1,0 +1,91 @@
+"""Nodes: joined, changed, lost and returned, cordoned and drained."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node, is_uniform
+from fairlead_placer.evolve_runs import stop
+from fairlead_placer.state import State
+from fairlead_schemas import events as ev
+
+#: Replaced incarnations that a node remembers, so that an older agent cannot come back as a new one.
+SUPERSEDED_MAX = 8
+
+
+def _node_joined(state: State, seq: int, index: int, at_ns: int, event: ev.NodeJoined) -> None:
+    node = state.nodes.get(event.node)
+    if node is None:
+        state.add_node(Node(event.node, event.incarnation, event.boot_id, event.inventory))
+    else:
+        state.set(node, "superseded", (*node.superseded, node.incarnation)[-SUPERSEDED_MAX:])
+        state.set(node, "incarnation", event.incarnation)
+        state.set(node, "reported", 0)
+        _take_stock(state, node, event.boot_id, event.inventory)
+        state.change(node, lost=False)
+    state.touch(event.node)
+
+
+def _node_changed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeChanged) -> None:
+    _take_stock(state, state.nodes[event.node], event.boot_id, event.inventory)
+    state.touch(event.node)  # its desired state names the boot that it is meant for
+
+
+def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory) -> None:
+    """Another inventory under what is held: what is held and gone is nobody's until it is released."""
+    used = [state.runs[key].parts[rank] for key, rank in node.held.items()]
+    state.change(
+        node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), uniform=is_uniform(inventory.gpus),
+        gpus_free=sum(gpu.uuid not in node.holders for gpu in inventory.gpus),
+        cpu_free_milli=inventory.cpu_milli - sum(part.cpu_milli for part in used),
+        memory_free_mib=inventory.memory_mib - sum(part.memory_mib for part in used),
+    )  # fmt: skip
+
+
+def _node_lost(state: State, seq: int, index: int, at_ns: int, event: ev.NodeLost) -> None:
+    state.change(state.nodes[event.node], lost=True)
+
+
+def _node_returned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeReturned) -> None:
+    state.change(state.nodes[event.node], lost=False)
+    state.touch(event.node)
+
+
+def _node_cordoned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeCordoned) -> None:
+    node = state.nodes[event.node]
+    if node.duty in (READY, CORDONED):  # a drain is more than a cordon and goes on
+        state.change(node, duty=CORDONED, by=event.by, reason=event.reason)
+
+
+def _node_uncordoned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeUncordoned) -> None:
+    state.change(state.nodes[event.node], duty=READY, by="", reason="", cause="", deadline_ns=0)
+
+
+def _node_draining(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDraining) -> None:
+    """A deadline that is not after the commit has come: the runs are stopped now."""
+    node = state.nodes[event.node]
+    due = 0 < event.deadline_ns <= at_ns
+    cause = node.cause if event.cause == "clock" else event.cause
+    state.change(
+        node, duty=DRAINING, by=event.by, reason=event.reason, cause=cause, deadline_ns=0 if due else event.deadline_ns
+    )
+    if due:
+        for key in sorted(node.held):
+            run = state.runs[key]
+            if run.ended != run.all_ranks and not run.stop:
+                stop(state, run, "drained")
+
+
+def _node_drained(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDrained) -> None:
+    state.change(state.nodes[event.node], duty=DRAINED, deadline_ns=0)
+
+
+HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
+    ev.NodeJoined: _node_joined,
+    ev.NodeChanged: _node_changed,
+    ev.NodeLost: _node_lost,
+    ev.NodeReturned: _node_returned,
+    ev.NodeCordoned: _node_cordoned,
+    ev.NodeUncordoned: _node_uncordoned,
+    ev.NodeDraining: _node_draining,
+    ev.NodeDrained: _node_drained,
+}

@@ -1,0 +1,127 @@
+"""Offers that are placed or refused, and the life of a run: started, stopped, ended, released."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_placer.entities import Outcome, Run, Verdict, run_key
+from fairlead_placer.state import State
+from fairlead_schemas import events as ev
+
+#: A cause that a parked class has named is not named again within this time, however often it comes and goes.
+NEWS_INTERVAL_NS = 10 * 1_000_000_000
+
+
+def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
+    state.close_offer(event.job)
+    nodes = [state.nodes[part.node] for part in event.parts]
+    hosts = nodes[0].hosts if len(nodes) == 1 else tuple(node.hosts[0] for node in nodes)
+    run = Run(event.job, event.attempt, seq, event.parts, hosts)
+    run.master_address, run.master_port = event.master_address, event.master_port
+    recall = state.drop(state.recalls, event.job)
+    if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
+        run.stop = recall.stop
+    state.put(state.runs, run.key, run)
+    for rank, (node, part) in enumerate(zip(nodes, event.parts, strict=True)):
+        state.take(node, run.key, rank, part)
+        state.touch(node.name)
+    if state.claims or state.pleas or state.reservations:
+        state.drop(state.claims, event.job)
+        state.drop(state.pleas, event.job)
+        state.unreserve(event.job)
+
+
+def _job_unplaceable(state: State, seq: int, index: int, at_ns: int, event: ev.JobUnplaceable) -> None:
+    offer = state.offers.get(event.job)
+    if offer is not None:
+        group = state.classes[offer.request]
+        keys, since_ns = set(event.reasons), at_ns
+        if group.outcome is not None and at_ns < group.outcome.since_ns + NEWS_INTERVAL_NS:
+            keys, since_ns = keys | set(group.outcome.keys), group.outcome.since_ns
+        state.set(group, "outcome", Outcome(tuple(sorted(keys)), event.nodes, since_ns))
+
+
+def _offer_returned(state: State, seq: int, index: int, at_ns: int, event: ev.OfferReturned) -> None:
+    state.drop(state.recalls, event.job)
+
+
+def _rank_started(state: State, seq: int, index: int, at_ns: int, event: ev.RankStarted) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "started", run.started | 1 << event.rank)
+
+
+def _run_started(state: State, seq: int, index: int, at_ns: int, event: ev.RunStarted) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "started", run.all_ranks)
+
+
+def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEnded) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    _end(state, run, event.rank)
+    if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
+        verdict = Verdict(event.outcome, event.exit_code, event.signal, event.rank, event.message)
+        state.set(run, "verdict", verdict)
+        _touch_live(state, run)
+    if event.released:
+        _release(state, run, event.rank)
+
+
+def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnded) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.put(state.unanswered, event.job, event.attempt)
+    for rank in range(len(run.parts)):
+        if not run.ended >> rank & 1:
+            _end(state, run, rank)
+    for name in event.released:
+        _release(state, run, state.nodes[name].held[run.key])
+
+
+def _allocation_released(state: State, seq: int, index: int, at_ns: int, event: ev.AllocationReleased) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    _release(state, run, state.nodes[event.node].held[run.key])
+
+
+def _end(state: State, run: Run, rank: int) -> None:
+    node = state.nodes[run.parts[rank].node]
+    state.set(run, "ended", run.ended | 1 << rank)
+    state.set(node, "live", node.live - 1)
+    state.touch(node.name)
+
+
+def _release(state: State, run: Run, rank: int) -> None:
+    part = run.parts[rank]
+    state.give(state.nodes[part.node], run.key, part)
+    state.set(run, "released", run.released | 1 << rank)
+    if run.released == run.all_ranks:
+        state.drop(state.runs, run.key)
+    state.touch(part.node)
+
+
+def stop(state: State, run: Run, reason: str) -> None:
+    """Mark the orders of a run's living ranks. What the queue asks for (a person's stop, a limit) outranks a drain's
+    stop and one for another job: the job is then not requeued."""
+    if run.stop in ("", "drained", "preempted"):
+        state.set(run, "stop", reason)
+        _touch_live(state, run)
+
+
+def _touch_live(state: State, run: Run) -> None:
+    for rank, part in enumerate(run.parts):
+        if not run.ended >> rank & 1:
+            state.touch(part.node)
+
+
+def is_success(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None) -> bool:
+    """True for a rank whose end does not end the others."""
+    return outcome == "exited" and exit_code == 0 and signal is None
+
+
+HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
+    ev.JobPlaced: _job_placed,
+    ev.JobUnplaceable: _job_unplaceable,
+    ev.OfferReturned: _offer_returned,
+    ev.RankStarted: _rank_started,
+    ev.RunStarted: _run_started,
+    ev.RankEnded: _rank_ended,
+    ev.RunEnded: _run_ended,
+    ev.AllocationReleased: _allocation_released,
+}

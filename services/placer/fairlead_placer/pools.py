@@ -1,0 +1,73 @@
+"""The pools that nodes belong to, each with its index; and when what could be placed last grew.
+
+Derived from the nodes alone. A pool is there while it has a node.
+"""
+
+from fairlead_placer.capacity import Index, level_of
+from fairlead_placer.entities import Node, pool_of
+from fairlead_schemas.resources import Request
+
+
+class Pools:
+    """The index of every pool, under one version for all."""
+
+    def __init__(self) -> None:
+        self._indices: dict[str, Index] = {}
+        #: Rises with everything that could make a placement possible that was not.
+        self.version = 0
+        #: The version at which a pool last lost its last node.
+        self._vanished = 0
+        self._nowhere = Index()
+
+    def of(self, request: Request) -> Index:
+        """The index of the request's pool (an empty one where there is no such pool)."""
+        return self._indices.get(pool_of(request), self._nowhere)
+
+    def each(self) -> dict[str, Index]:
+        """{pool: its index}."""
+        return dict(self._indices)
+
+    def enter(self, node: Node) -> None:
+        """A node that stands in no pool yet: every class of its pool looks again."""
+        index = self._indices.get(node.pool)
+        if index is None:
+            index = self._indices[node.pool] = Index()
+        index.add(node)
+        self._stir(index)
+
+    def leave(self, node: Node) -> None:
+        """The node is no longer of its pool (a refusal's reasons are others, too)."""
+        index = self._indices[node.pool]
+        index.discard(node)
+        self._stir(index)
+        if not index.members:
+            del self._indices[node.pool]
+            self._vanished = self.version
+
+    def changed(self, node: Node) -> None:
+        """The node takes work, or no more; or it was seen anew."""
+        index = self._indices[node.pool]
+        index.put(node)
+        self._stir(index)
+
+    def _stir(self, index: Index) -> None:
+        self.version += 1
+        index.stirred = self.version
+
+    def put(self, node: Node) -> None:
+        """Bring the node to where it belongs now."""
+        self._indices[node.pool].put(node)
+
+    def gained(self, node: Node) -> None:
+        """The node has more than before."""
+        self.version += 1
+        if node.entry is not None:
+            self._indices[node.pool].gained(node, self.version)
+
+    def stir_offers(self) -> None:
+        """There is something more to decide; capacity is what it was."""
+        self.version += 1
+
+    def gained_since(self, request: Request, version: int) -> bool:
+        """True when a node that the request could use has gained since `version`, or its pool is another."""
+        return self._vanished > version or self.of(request).gained_since(level_of(request), version)

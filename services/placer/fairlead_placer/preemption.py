@@ -1,0 +1,149 @@
+"""Pleas: the queue names who may be asked to yield to a job, in order; as few of them as make room are asked.
+
+A job that lacks a place gets the nodes of the hole kept for it. A job that lacks its queue's leave (amounts) is offered
+later: what yields then makes no hole. A run that was told to yield is not untold when the job it yields to goes away
+meanwhile: its program may be writing its last checkpoint, and the GPUs are free on evidence only. Emits on a draft.
+"""
+
+from collections.abc import Sequence
+
+from fairlead_placer.draft import EVENT_BYTES, Draft
+from fairlead_placer.entities import Offer, Plea, run_key
+from fairlead_placer.reasons import cause_of, refusal
+from fairlead_placer.reservations import made_bytes, make
+from fairlead_placer.state import State
+from fairlead_placer.victims import find, go, is_stopping, may_yield, rooms_for
+from fairlead_schemas import events as ev
+from fairlead_schemas.queues import MODEL_LABEL, gpu_class
+from fairlead_schemas.resources import Request
+
+#: Holes that are kept at once; a plea beyond is declined, and may come again.
+HOLES_MAX = 64
+VICTIM_BYTES = EVENT_BYTES + 40
+
+
+def answer(draft: Draft) -> bool:
+    """Decide the pleas in the order in which they came. False when the commit was full before the end."""
+    for plea in sorted(draft.state.pleas.values(), key=lambda plea: plea.asked):
+        if draft.full or not (_for_leave(draft, plea) if plea.amounts else _for_place(draft, plea)):
+            return False
+    return True
+
+
+# ---------------------------------------------------------------------------- a place
+
+
+def _for_place(draft: Draft, plea: Plea) -> bool:
+    state = draft.state
+    offer = state.offers[plea.job]
+    holes = [kept for kept in state.reservations.values() if kept.hole]
+    if len(holes) >= HOLES_MAX and plea.job not in state.reservations:
+        return _declined(draft, plea, {"reserved": sum(len(kept.nodes) for kept in holes)})
+    hole = find(state, offer, plea.victims)
+    if hole is None:
+        return _declined(draft, plea, _still_missing(state, offer, plea.victims))
+    size = len(hole.victims) * VICTIM_BYTES + made_bytes(hole.nodes)
+    if not draft.has_room(size, len(hole.victims) + 1):
+        return False
+    _start(draft, plea, hole.victims)
+    make(draft, offer, hole.nodes, plea.cause)
+    return True
+
+
+def _still_missing(state: State, offer: Offer, victims: Sequence[ev.Victim]) -> dict[str, int]:
+    """Nodes by what would keep each from taking a part, were all the victims gone."""
+    counts = dict(refusal(state, offer.request, offer.job).reasons)
+    rooms = rooms_for(state, offer, victims)
+    for candidate in may_yield(state, victims):
+        go(candidate, rooms)
+    for room in rooms.values():
+        now = cause_of(room.node, offer.request, offer.job)
+        if now:
+            counts[now] -= 1
+        if room.cause:
+            counts[room.cause] = counts.get(room.cause, 0) + 1
+    return {cause: count for cause, count in counts.items() if count}
+
+
+# ---------------------------------------------------------------------------- a queue's leave
+
+
+def _for_leave(draft: Draft, plea: Plea) -> bool:
+    """Those that the amounts need, in order. Without anybody to ask it is declined: none of them have the amounts, or
+    (no reasons either way) what comes free already has them."""
+    state = draft.state
+    left = dict(plea.amounts)
+    for victim in plea.victims:
+        if _comes_free(state, victim):
+            _count(left, _charge(state, victim), -1)
+    asked: list[ev.Victim] = []
+    for candidate in may_yield(state, plea.victims):
+        if not _short(left):
+            break
+        asked.append(candidate.victim)
+        _count(left, _charge(state, candidate.victim), -1)
+    if _short(left) or not asked:
+        return _declined(draft, plea, {})
+    for victim in reversed(asked.copy()):
+        charge = _charge(state, victim)
+        _count(left, charge, 1)
+        if _short(left):
+            _count(left, charge, -1)
+        else:
+            asked.remove(victim)
+    if not draft.has_room(len(asked) * VICTIM_BYTES, len(asked)):
+        return False
+    _start(draft, plea, asked)
+    return True
+
+
+def _comes_free(state: State, victim: ev.Victim) -> bool:
+    """It is stopping, or has ended and the queue had not seen it when it asked."""
+    run = state.runs.get(run_key(victim.job, victim.attempt))
+    if state.unanswered.get(victim.job) == victim.attempt:
+        return True
+    return run is not None and is_stopping(run)
+
+
+def _charge(state: State, victim: ev.Victim) -> dict[str, int]:
+    """What its queues hold for it, by resource."""
+    request = state.request_of(victim.job)
+    return {} if request is None else charge_of(request)
+
+
+def charge_of(request: Request) -> dict[str, int]:
+    """{resource: amount} over all nodes; a GPU counts for its model, too, where the request names one."""
+    charge = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
+    for wanted in request.selector:
+        key, _, model = wanted.partition("=")
+        if key == MODEL_LABEL:
+            charge[gpu_class(model)] = request.gpu_milli
+    return {resource: amount * request.nodes for resource, amount in charge.items()}
+
+
+def _count(left: dict[str, int], charge: dict[str, int], sign: int) -> None:
+    for resource in left:
+        left[resource] += sign * charge.get(resource, 0)
+
+
+def _short(left: dict[str, int]) -> bool:
+    return any(amount > 0 for amount in left.values())
+
+
+# ---------------------------------------------------------------------------- the answers
+
+
+def _start(draft: Draft, plea: Plea, victims: Sequence[ev.Victim]) -> None:
+    for victim in victims:
+        event = ev.PreemptionStarted(
+            cause=plea.cause, job=victim.job, attempt=victim.attempt, beneficiary=plea.job, rule=victim.rule
+        )
+        draft.emit(event, VICTIM_BYTES)
+
+
+def _declined(draft: Draft, plea: Plea, reasons: dict[str, int]) -> bool:
+    if not draft.has_room(2 * EVENT_BYTES):
+        return False
+    event = ev.PreemptionDeclined(cause=plea.cause, job=plea.job, attempt=plea.attempt, reasons=reasons)
+    draft.emit(event, 2 * EVENT_BYTES)
+    return True

@@ -1,0 +1,89 @@
+"""GPU time against a budget: exact from the log, settled lazily, in calendar periods of UTC.
+
+What a queue and those below it hold (from the placement until the run's end) counts, in milli-GPU times the price of
+the model in thousandths, times nanoseconds. A period begins anew by the clock of the commits alone.
+"""
+
+from datetime import UTC, datetime
+
+from fairlead_schemas.queues import Budget, Period
+
+#: Said when reached, in percent.
+MARKS = (80, 100)
+#: Of one milli-GPU-second of price 1.000, in the unit that is counted in: milli-GPU * thousandths * ns.
+UNIT = 1000 * 1_000_000_000
+SECOND_NS = 1_000_000_000
+
+
+def period_of(period: Period, at_ns: int) -> tuple[int, int]:
+    """(begin, end) in Unix ns of the calendar period (UTC; weeks begin on Monday) that holds a moment."""
+    moment = datetime.fromtimestamp(at_ns // SECOND_NS, UTC)
+    year, month, day = moment.year, moment.month, moment.day
+    if period == "year":
+        begin, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
+    elif period == "month":
+        begin = datetime(year, month, 1, tzinfo=UTC)
+        end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    else:
+        days = 7 if period == "week" else 1
+        since = moment.weekday() if period == "week" else 0
+        first = _seconds(datetime(year, month, day, tzinfo=UTC)) - since * 86_400
+        return first * SECOND_NS, (first + days * 86_400) * SECOND_NS
+    return _seconds(begin) * SECOND_NS, _seconds(end) * SECOND_NS
+
+
+def _seconds(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+class Account:
+    """What one queue has used in the running period."""
+
+    __slots__ = ("begin_ns", "budget", "end_ns", "rate", "reached", "since_ns", "used")
+
+    def __init__(self, budget: Budget, at_ns: int) -> None:
+        self.budget = budget
+        self.begin_ns, self.end_ns = period_of(budget.period, at_ns)
+        #: milli-GPU * thousandths that are held now, and what was used up to `since_ns`.
+        self.rate = 0
+        self.used = 0
+        self.since_ns = at_ns
+        #: The mark (percent) that was said last in this period; 0: none.
+        self.reached = 0
+
+    @property
+    def limit(self) -> int:
+        """The whole budget in the unit of `used`."""
+        return self.budget.gpu_milli_s * UNIT
+
+    def settle(self, at_ns: int) -> None:
+        """Count what is held up to a moment; a new period begins with nothing used."""
+        if at_ns <= self.since_ns:  # clocks of commits never step back, so this is the same moment
+            return
+        if at_ns >= self.end_ns:
+            self.begin_ns, self.end_ns = period_of(self.budget.period, at_ns)
+            self.used, self.since_ns = 0, self.begin_ns
+        self.used += self.rate * (at_ns - self.since_ns)
+        self.since_ns = at_ns
+
+    def at(self, now_ns: int) -> tuple[int, int]:
+        """(begin of the period, used) at a moment not before the last settling; changes nothing."""
+        if now_ns < self.end_ns:
+            return self.begin_ns, self.used + self.rate * max(0, now_ns - self.since_ns)
+        begin_ns, _ = period_of(self.budget.period, now_ns)
+        return begin_ns, self.rate * (now_ns - begin_ns)
+
+    def mark(self, now_ns: int) -> int:
+        """The highest mark reached at a moment, in percent; 0: none."""
+        _, used = self.at(now_ns)
+        return max((mark for mark in MARKS if used * 100 >= self.limit * mark), default=0)
+
+    def next_ns(self) -> int | None:
+        """When its mark will be another one if nothing changes."""
+        times = [self.end_ns] if self.reached or self.rate else []
+        if self.rate:
+            ahead = [mark for mark in MARKS if mark > self.reached]
+            if ahead:
+                missing = self.limit * ahead[0] - self.used * 100
+                times.append(self.since_ns + max(0, -(-missing // (100 * self.rate))))
+        return min(times, default=None)

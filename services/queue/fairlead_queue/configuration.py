@@ -1,0 +1,299 @@
+"""Whether a change of queues and pools may take effect: all of it is looked at as it would be afterwards. Pure.
+
+The first thing wrong is named with its path, what was expected and what to do; how many more there are is said.
+A queue that names no guarantee of a resource has what the queues below it have together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fairlead_queue.sequencers.named import known_sequencers
+from fairlead_queue.state import State
+from fairlead_queue.tree import Limits
+from fairlead_schemas import commands as cmd
+from fairlead_schemas import events as ev
+from fairlead_schemas.ids import is_queue_path, is_token
+from fairlead_schemas.queues import (
+    ANY_USER,
+    CHANGES_MAX,
+    DEFAULT_POOL,
+    QUEUE_PRIORITY_MAX,
+    WEIGHT_MAX,
+    PoolEntry,
+    PoolSettings,
+    QueueEntry,
+    QueueSettings,
+    is_resource,
+)
+
+#: Larger than any cluster; a bound so that sums stay ordinary integers.
+AMOUNT_MAX = 1 << 45
+TIME_MAX_NS = 1 << 62
+PRICE_MAX = 1_000_000
+#: Four hundred refusals must fit a commit.
+MESSAGE_CHARS_MAX = 250
+
+
+class Outlook(NamedTuple):
+    """How it would be afterwards, and what it takes."""
+
+    pools: dict[str, PoolSettings]
+    queues: dict[str, QueueSettings]
+    #: Paths to be removed, those below before those above, and where their jobs go.
+    removed: dict[str, str]
+    dropped_pools: list[str]
+
+
+def now(state: State) -> Outlook:
+    """How it is."""
+    pools = {name: pool.settings for name, pool in state.pools.items()}
+    return Outlook(pools, {path: queue.settings for path, queue in state.queues.items()}, {}, [])
+
+
+def outlook(before: Outlook, command: cmd.ApplyQueues) -> Outlook:
+    """What the command makes of it."""
+    pools, queues = dict(before.pools), dict(before.queues)
+    named = {entry.path for entry in command.queues}
+    removed = {each.path: each.move_to for each in command.remove}
+    dropped: list[str] = []
+    if command.prune:
+        removed.update({path: "" for path in queues if path not in named and path not in removed})
+        named_pools = {entry.pool for entry in command.pools}
+        dropped = sorted(name for name in pools if name not in named_pools and name != DEFAULT_POOL)
+    pools.update({entry.pool: entry.settings for entry in command.pools})
+    queues.update({entry.path: entry.settings for entry in command.queues})
+    for entry in command.queues:
+        _grow(queues, removed, entry.path)
+    deepest_first = sorted(removed, key=lambda path: (-path.count("/"), path))
+    for path in deepest_first:
+        queues.pop(path, None)
+    for name in dropped:
+        del pools[name]
+    return Outlook(pools, queues, {path: removed[path] for path in deepest_first}, dropped)
+
+
+def _grow(queues: dict[str, QueueSettings], removed: Mapping[str, str], path: str) -> None:
+    """Queues above it that are missing are made, without limits."""
+    above = path.rpartition("/")[0]
+    while above and above not in queues and above not in removed:
+        queues[above] = QueueSettings()
+        above = above.rpartition("/")[0]
+
+
+def changes(before: Outlook, after: Outlook) -> list[PoolEntry | QueueEntry]:
+    """What is configured otherwise than before, pools first, then queues from the top."""
+    pools = [
+        PoolEntry(pool=name, settings=each) for name, each in after.pools.items() if before.pools.get(name) != each
+    ]
+    queues = [
+        QueueEntry(path=path, settings=each) for path, each in after.queues.items() if before.queues.get(path) != each
+    ]
+    queues.sort(key=lambda each: (each.path.count("/"), each.path))
+    return [*pools, *queues]
+
+
+def events(changed: Sequence[PoolEntry | QueueEntry], after: Outlook, cause: str, by: str) -> Iterator[ev.QueueEvent]:
+    """What is committed for it, in an order in which each finds what it needs."""
+    for each in changed:
+        if isinstance(each, PoolEntry):
+            yield ev.PoolConfigured(cause=cause, pool=each.pool, settings=each.settings, by=by)
+        else:
+            yield ev.QueueConfigured(cause=cause, path=each.path, settings=each.settings, by=by)
+    for path, move_to in after.removed.items():
+        yield ev.QueueRemoved(cause=cause, path=path, move_to=move_to, by=by)
+    for name in after.dropped_pools:
+        yield ev.PoolRemoved(cause=cause, pool=name, by=by)
+
+
+def refusal(state: State, command: cmd.ApplyQueues, after: Outlook) -> str:
+    """What is wrong with it, "" when nothing is."""
+    found = list(_problems(state, command, after))
+    if not found:
+        return ""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return found[0][: MESSAGE_CHARS_MAX - len(more)] + more
+
+
+def _problems(state: State, command: cmd.ApplyQueues, after: Outlook) -> Iterator[str]:
+    changes = len(command.pools) + len(command.queues) + len(after.removed) + len(after.dropped_pools)
+    if changes > CHANGES_MAX:
+        yield f"expected at most {CHANGES_MAX} queues and pools in one change, found {changes}; apply a part of the tree"
+        return
+    for entry in command.pools:
+        yield from _pool_problems(entry.pool, entry.settings)
+    for entry in command.queues:
+        yield from _own_problems(entry.path, entry.settings)
+    yield from _tree_problems(after)
+    yield from _job_problems(state, command, after)
+
+
+# ---------------------------------------------------------------------------------------- each by itself
+
+
+def _pool_problems(name: str, settings: PoolSettings) -> Iterator[str]:
+    at = f"pools.{name[:63]}"
+    if not is_token(name):
+        yield f"{at}: expected a name of a-z 0-9 _ -"
+    if settings.sequencer not in known_sequencers():
+        known = ", ".join(sorted(known_sequencers()))
+        yield f'{at}.sequencer: expected one of {known}, found "{settings.sequencer[:40]}"'
+    if not 0 <= settings.past_percent <= 100:
+        yield f"{at}.pastPercent: expected 0 to 100, found {settings.past_percent}"
+    for word, amount in (("halfLife", settings.half_life_ns), ("patience", settings.patience_ns)):
+        if not 0 <= amount <= TIME_MAX_NS:
+            yield f"{at}.{word}: expected 0 to 146 years, found {amount} ns"
+    if settings.ageing is not None and not (
+        0 < settings.ageing.every_ns <= TIME_MAX_NS and 0 <= settings.ageing.most <= 1000
+    ):
+        yield f"{at}.ageing: expected a time above 0 and at most 1000 steps"
+    for model, price in settings.prices.items():
+        if not 0 <= price <= PRICE_MAX:
+            yield f"{at}.prices.{model[:60]}: expected 0 to {PRICE_MAX // 1000}, found {price / 1000}"
+
+
+def _own_problems(path: str, settings: QueueSettings) -> Iterator[str]:
+    at = f"queues.{path[:100]}"
+    if not is_queue_path(path):
+        yield f'{at}: expected names of a-z 0-9 _ - joined by "/", at most eight deep'
+        return
+    if not 1 <= settings.weight <= WEIGHT_MAX:
+        yield f"{at}.weight: expected 1 to {WEIGHT_MAX}, found {settings.weight}; to let others go first, give it a lower priority"
+    if abs(settings.priority) > QUEUE_PRIORITY_MAX:
+        yield f"{at}.priority: expected -{QUEUE_PRIORITY_MAX} to {QUEUE_PRIORITY_MAX}, found {settings.priority}"
+    for word in ("guaranteed", "maximum", "borrowing", "lending"):
+        yield from _amount_problems(f"{at}.{word}", getattr(settings, word))
+    for user, amounts in settings.users.items():
+        if not user or len(user) > 128:
+            yield f"{at}.users: expected user names of 1 to 128 characters"
+        yield from _amount_problems(f"{at}.users.{'default' if user == ANY_USER else user[:60]}", amounts)
+    for resource, amount in settings.lending.items():
+        own = settings.guaranteed.get(resource, 0)
+        if resource in settings.guaranteed and amount > own:
+            yield f"{at}.lending.{resource}: expected at most the guarantee ({own}), found {amount}; raise the guarantee or lend less"
+    if settings.budget is not None and not 0 < settings.budget.gpu_milli_s <= AMOUNT_MAX * 1000:
+        yield f"{at}.budget.gpuHours: expected more than 0, found {settings.budget.gpu_milli_s} milli-GPU-seconds"
+    if not 0 <= settings.preemption.protect_ns <= TIME_MAX_NS:
+        yield f"{at}.preemption.protect: expected 0 to 146 years, found {settings.preemption.protect_ns} ns"
+
+
+def _amount_problems(at: str, amounts: Mapping[str, int]) -> Iterator[str]:
+    for resource, amount in amounts.items():
+        if not is_resource(resource):
+            yield f'{at}: expected gpu, gpu:<model>, cpu or memory, found "{resource[:60]}"'
+        elif not 0 <= amount <= AMOUNT_MAX:
+            yield f"{at}.{resource}: expected 0 to {AMOUNT_MAX}, found {amount}"
+
+
+# ---------------------------------------------------------------------------------------- the whole tree
+
+
+def children_of(queues: Mapping[str, QueueSettings]) -> dict[str, list[str]]:
+    """{path ("" for the top): paths directly below it, sorted}."""
+    below: dict[str, list[str]] = {}
+    for path in sorted(queues):
+        below.setdefault(path.rpartition("/")[0], []).append(path)
+    return below
+
+
+def guarantee(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str, resource: str) -> int:
+    """What a queue is guaranteed: what it names, else what those below it are together."""
+    own = queues[path].guaranteed.get(resource)
+    if own is not None:
+        return own
+    return sum(guarantee(queues, below, child, resource) for child in below.get(path, ()))
+
+
+def limits_of(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str) -> Limits:
+    """The limits that the tree gets for one queue."""
+    settings = queues[path]
+    resources = _guaranteed_below(queues, below, path)
+    guaranteed = {resource: guarantee(queues, below, path, resource) for resource in sorted(resources)}
+    return Limits(
+        guaranteed, settings.maximum, settings.borrowing, settings.lending, settings.weight, settings.priority
+    )
+
+
+def _guaranteed_below(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str) -> set[str]:
+    found = set(queues[path].guaranteed)
+    for child in below.get(path, ()):
+        found |= _guaranteed_below(queues, below, child)
+    return found
+
+
+def pool_name(queues: Mapping[str, QueueSettings], path: str) -> str:
+    """The pool of a queue: that of the queue at the top of its path."""
+    top = queues.get(path.partition("/")[0])
+    return (top.pool if top is not None else "") or DEFAULT_POOL
+
+
+def _tree_problems(after: Outlook) -> Iterator[str]:
+    below = children_of(after.queues)
+    for path, settings in sorted(after.queues.items()):
+        at, parent = f"queues.{path}", path.rpartition("/")[0]
+        if parent and parent not in after.queues:
+            yield f"{at}: there is no queue {parent}; name it too"
+            continue
+        pool = pool_name(after.queues, path)
+        if parent and settings.pool and settings.pool != pool:
+            yield f"{at}.pool: expected {pool}, which {path.partition('/')[0]} is in, found {settings.pool[:63]}; leave it out"
+        if not parent and pool not in after.pools:
+            yield f"{at}.pool: no pool {pool[:63]}; expected one of: {', '.join(sorted(after.pools))}"
+        if settings.users and path in below:
+            yield f"{at}.users: only a queue with none below it can limit users; move the limits to those below"
+        yield from _limit_problems(after.queues, below, path)
+
+
+def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str) -> Iterator[str]:
+    limits = limits_of(queues, below, path)
+    for resource, amount in limits.guaranteed.items():
+        together = sum(guarantee(queues, below, child, resource) for child in below.get(path, ()))
+        if together > amount:
+            yield (
+                f"queues.{path}.guaranteed.{resource}: the queues below are guaranteed {together} together, "
+                f"it has {amount}; raise it or lower theirs"
+            )
+        most = limits.maximum.get(resource)
+        if most is not None and most < amount:
+            yield f"queues.{path}.maximum.{resource}: expected at least the guarantee ({amount}), found {most}"
+
+
+# ---------------------------------------------------------------------------------------- jobs that are there
+
+
+def _job_problems(state: State, command: cmd.ApplyQueues, after: Outlook) -> Iterator[str]:
+    for path, move_to in after.removed.items():
+        yield from _removal_problems(state, path, move_to, after)
+    for path in sorted(after.queues):
+        queue = state.queues.get(path)
+        has_jobs = queue is not None and any(leaf.lanes for leaf in queue.leaves.values())
+        if queue is None or not has_jobs:
+            continue
+        if pool_name(after.queues, path) != queue.pool.name:
+            yield f"queues.{path}.pool: jobs of pool {queue.pool.name} are in it; it can be changed when they have ended"
+        if not queue.node.children and any(other.startswith(f"{path}/") for other in after.queues):
+            yield f"queues.{path}: jobs are in it, so no queue can be put below it; move them first (fairlead move)"
+    for name in after.dropped_pools:
+        users = [path for path in after.queues if pool_name(after.queues, path) == name]
+        if users:
+            yield f"pools.{name}: queue {users[0]} is in it; remove that too, or name the pool"
+
+
+def _removal_problems(state: State, path: str, move_to: str, after: Outlook) -> Iterator[str]:
+    queue = state.queues.get(path)
+    if queue is None:
+        yield f"queues.{path[:100]}: there is no such queue to remove"
+        return
+    if any(other.startswith(f"{path}/") for other in after.queues):
+        yield f"queues.{path}: there are queues below it; remove them too"
+    jobs = sum(lane.jobs for leaf in queue.leaves.values() for lane in leaf.lanes.values())
+    busy = sum(len(lane.offers) + len(lane.running) for leaf in queue.leaves.values() for lane in leaf.lanes.values())
+    if busy:
+        yield f"queues.{path}: {busy} jobs of it are offered or run; wait until they have ended, or cancel them"
+    elif jobs and not move_to:
+        yield f"queues.{path}: {jobs} jobs wait in it; say where they go (--move-to QUEUE), or cancel them"
+    if not jobs or not move_to:
+        return
+    if move_to not in after.queues or any(other.startswith(f"{move_to}/") for other in after.queues):
+        yield f"queues.{path}: jobs can be moved to a queue with none below it; {move_to[:100]} is none"
+    elif pool_name(after.queues, move_to) != queue.pool.name:
+        yield f"queues.{path}: its jobs are of pool {queue.pool.name}, {move_to} is of another"

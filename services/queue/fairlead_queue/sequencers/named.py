@@ -1,0 +1,63 @@
+"""Sequencers by name: our own, and those that installed packages offer by an entry point in `fairlead.sequencers`.
+
+What is installed is read once for each process; a package that comes later is seen after a restart.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+
+from fairlead_queue.ordering import Sequencer
+from fairlead_queue.past_use import HALF_LIFE_DEFAULT_NS, PastUse
+from fairlead_queue.sequencers.drf import Drf
+from fairlead_queue.sequencers.fairshare import FairShare
+from fairlead_queue.sequencers.fifo import Fifo, Lifo
+from fairlead_queue.sequencers.own import Keyed, QueueOrder
+from fairlead_queue.tree import Tree
+from fairlead_schemas.queues import PoolSettings
+
+GROUP = "fairlead.sequencers"
+
+type _Make = Callable[[Tree, PastUse, PoolSettings], Sequencer]
+
+_OURS: dict[str, _Make] = {
+    "drf": lambda tree, past, settings: Drf(tree, past, settings.past_percent),
+    "fairshare": lambda tree, past, settings: FairShare(tree, past, settings.past_percent),
+    "fifo": lambda tree, past, settings: Fifo(),
+    "lifo": lambda tree, past, settings: Lifo(),
+}
+
+
+def sequencer_named(name: str, tree: Tree, settings: PoolSettings) -> Sequencer:
+    """A sequencer for a pool's tree. Raises ValueError when there is none of this name, or it cannot be loaded."""
+    past = PastUse(tree, settings.half_life_ns or HALF_LIFE_DEFAULT_NS)
+    make = _OURS.get(name)
+    if make is not None:
+        return make(tree, past, settings)
+    return Keyed(tree, _order(name)(), past)
+
+
+def known_sequencers() -> list[str]:
+    """Every name that `sequencer_named` takes."""
+    return sorted(_OURS.keys() | _installed().keys())
+
+
+@cache
+def _installed() -> Mapping[str, EntryPoint]:
+    """{name: entry point}; our own names cannot be taken by others."""
+    return MappingProxyType({point.name: point for point in entry_points(group=GROUP) if point.name not in _OURS})
+
+
+@cache
+def _order(name: str) -> type[QueueOrder]:
+    point = _installed().get(name)
+    if point is None:
+        raise ValueError(f'unknown sequencer "{name}"; known are {", ".join(known_sequencers())}')
+    try:
+        found = point.load()
+    except Exception as error:
+        raise ValueError(f'sequencer "{name}" ({point.value}) cannot be loaded: {error!r}') from error
+    if not (isinstance(found, type) and issubclass(found, QueueOrder)):
+        raise ValueError(f'sequencer "{name}" ({point.value}) is no class derived from {QueueOrder.__name__}')
+    return found

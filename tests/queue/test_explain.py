@@ -1,0 +1,158 @@
+"""Why a job waits, what would start it, and what would become of one that is not there yet."""
+
+from fairlead_queue.dry_run import dry_run
+from fairlead_queue.explain import explain
+from fairlead_schemas.ask import Explanation
+from fairlead_schemas.queues import Budget
+from tests.queue.world import SECOND, World, request
+
+
+def told(world: World, job: str) -> Explanation:
+    """The explanation of a live job; asking changes nothing."""
+    before = world.core.snapshot()
+    answer = explain(world.state, world.state.jobs[job])
+    assert world.core.snapshot() == before
+    assert explain(world.state, world.state.jobs[job]) == answer
+    return answer
+
+
+def kinds_of(answer: Explanation) -> dict[str, str]:
+    """{kind of change: its message}"""
+    return {change.kind: change.message for change in answer.changes}
+
+
+def test_a_maximum_is_told_with_its_numbers_and_what_would_do() -> None:
+    """Wait for so much, ask for less, go elsewhere, or raise it by so much."""
+    world = World()
+    world.configure("research", maximum={"gpu": 8000})
+    world.configure("research/vision")
+    world.configure("shared")
+    world.node(gpus=8)
+    world.node("n2", gpus=8)
+    running = world.submit(6, queue="research/vision")
+    world.run(running)
+    waits = world.submit(4, queue="research/vision")
+    answer = told(world, waits)
+    assert (answer.reason, answer.ahead) == ("maximum", 0)
+    assert answer.message == "queue research holds 6 GPUs of 8 GPUs; this needs 4 GPUs"
+    assert answer.numbers["queue"] == "research"
+    assert (answer.numbers["held"], answer.numbers["ceiling"]) == (6000, 8000)
+    messages = kinds_of(answer)
+    assert messages["wait"] == "starts when 2 GPUs of research are given back"
+    assert messages["smaller"] == "could start now with 2 GPUs instead of 4"
+    assert messages["quota"] == "would start now if research might hold 10 GPUs"
+    assert {change.queue for change in answer.changes if change.kind == "other_queue"} == {"default", "shared"}
+
+
+def test_a_change_that_is_named_does_start_the_job() -> None:
+    """The smaller request is offered at once; the one that is a GPU larger is not."""
+    world = World()
+    world.configure("research", maximum={"gpu": 8000})
+    world.node(gpus=8)
+    world.run(world.submit(5, queue="research"))
+    waits = world.submit(8, queue="research")
+    (smaller,) = (change for change in told(world, waits).changes if change.kind == "smaller")
+    assert smaller.amount == 3000
+    assert world.of(world.submit(4, queue="research")) == "queued"
+    assert world.of(world.submit(3, queue="research")) == "offered"
+
+
+def test_who_is_ahead_is_counted_in_the_order_of_turns() -> None:
+    """Of the own queue by priority, of other queues by share."""
+    world = World()
+    world.node(gpus=8)
+    first = world.submit(8)
+    world.run(first)
+    world.refuse(world.submit(8))
+    for _ in range(15):
+        world.submit(8)
+    late = world.submit(8)
+    assert world.of(late) == "queued"
+    answer = told(world, late)
+    assert (answer.reason, answer.ahead) == ("turn", 16)
+    assert answer.first_ahead[0] == "2"
+    urgent = world.submit(8, priority=90)
+    # The offers are made; at the next look at the order it goes before them.
+    assert told(world, urgent).ahead == 16
+    world.pass_time()
+    assert told(world, urgent).ahead == 0
+
+
+def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
+    """The user, and the queue whose budget it is."""
+    world = World()
+    world.configure("vision", users={"*": {"gpu": 2000}})
+    world.configure("poor", budget=Budget(gpu_milli_s=1))
+    world.run(world.submit(2, queue="vision"))
+    answer = told(world, world.submit(1, queue="vision"))
+    assert answer.message == "ada holds 2 GPUs of the 2 GPUs that one user may hold in vision; this needs 1 GPU"
+    assert told(world, world.submit(1, queue="vision", user="bob")).reason == "place"
+
+
+def test_a_dry_run_says_what_would_refuse_it() -> None:
+    """The same words as the queue's own refusal."""
+    world = World()
+    world.node(gpus=8)
+    outcome = dry_run(world.state, world.submission(1, queue="nowhere"), world.now)
+    assert (outcome.code, outcome.field) == ("unknown_queue", "queue")
+    too_large = dry_run(world.state, world.submission(9), world.now)
+    assert too_large.code == "larger_than_any_node"
+
+
+def test_a_dry_run_leaves_no_trace_and_tells_the_quota_after() -> None:
+    """Used, after, guaranteed and most, for each queue on the way up; what is borrowed; no trace."""
+    world = World()
+    world.configure("research", guaranteed={"gpu": 4000}, maximum={"gpu": 8000})
+    world.configure("research/vision", guaranteed={"gpu": 2000})
+    world.node(gpus=8)
+    world.run(world.submit(2, queue="research/vision"))
+    before = world.core.snapshot()
+    outcome = dry_run(world.state, world.submission(2, queue="research/vision"), world.now)
+    assert world.core.snapshot() == before
+    assert [(q.queue, q.resource, q.used, q.after, q.guaranteed, q.maximum) for q in outcome.quota] == [
+        ("research/vision", "gpu", 2000, 4000, 2000, None),
+        ("research", "gpu", 2000, 4000, 4000, 8000),
+    ]
+    assert outcome.borrows == {"gpu": 2000}
+    assert outcome.waits is not None
+    assert outcome.waits.reason == "next"
+
+
+def test_a_dry_run_names_who_might_be_displaced() -> None:
+    """The borrower's run, by its rule."""
+    world = World()
+    world.configure("owner", guaranteed={"gpu": 8000})
+    world.configure("other")
+    world.node(gpus=8)
+    borrower = world.submit(8, queue="other")
+    world.run(borrower)
+    world.now += 3600 * SECOND
+    outcome = dry_run(world.state, world.submission(4, queue="owner"), world.now)
+    assert [(victim.job, victim.rule) for victim in outcome.displaces] == [(borrower, "over_guarantee")]
+
+
+def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
+    """When the run has ended at its limit, then those ahead; nothing is said where somebody has no limit."""
+    world = World()
+    world.node(gpus=8)
+    run = world.submit(8, total_ns=100 * SECOND)
+    world.run(run)
+    world.refuse(world.submit(8, total_ns=50 * SECOND))
+    outcome = dry_run(world.state, world.submission(8, total_ns=SECOND), world.now)
+    assert outcome.estimate is not None
+    assert outcome.estimate.start_ns == world.now + 150 * SECOND
+    assert "time limits of all that runs" in outcome.estimate.basis
+    world.refuse(world.submit(8))
+    unknown = dry_run(world.state, world.submission(8, total_ns=SECOND), world.now)
+    assert unknown.estimate is not None
+    assert unknown.estimate.start_ns == 0
+    assert "1 jobs without a limit" in unknown.estimate.basis
+
+
+def test_a_job_that_could_never_fit_is_told_no_wait() -> None:
+    """More than the whole maximum: only less of it, another queue or another limit would help."""
+    world = World()
+    world.configure("small", maximum={"gpu": 2000})
+    world.node(gpus=8)
+    waits = world.submit(request=request(4), queue="small")
+    assert "wait" not in kinds_of(told(world, waits))
