@@ -41,6 +41,8 @@ def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
 
 def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
     """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
+    leaving = [job for job in turns.pool.offers.values() if job.recall or job.stop]
+    turns.set_aside(leaving)
     turns.reopen(stuck)
     room = plan.room()
     picks: list[tuple[Lane, Candidate]] = []
@@ -57,8 +59,9 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
             return
         closed = turns.gate(job.lane)
         recall(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
-    if back:
-        picks = _within_limits(turns, picks, back)
+    leaving += back
+    if leaving:
+        picks = _within_limits(turns, picks, leaving)
     for candidate, rank in _ranked(plan, [candidate for _, candidate in picks]):
         if plan.room() <= 0:
             plan.full = True
