@@ -133,8 +133,10 @@ async def test_a_queue_is_deleted() -> None:
         assert errors(await house.http.delete("/v1/queues/research?moveTo=A")) == {
             "moveTo": 'expected a queue such as "research/vision", found "A"'
         }
-        house.answer = refusing("conflict", "queue research has 3 jobs that wait; say where they go")
-        assert (await house.http.delete("/v1/queues/research")).status_code == 409
+        house.answer = refusing("invalid", "queues.research: 3 jobs wait in it; say where they go (--move-to QUEUE)")
+        refused = await house.http.delete("/v1/queues/research")
+        assert (refused.status_code, list(errors(refused))) == (422, ["queues.research"])
+        assert (await house.http.delete("/v1/queues/research/vision")).status_code == 404
 
 
 async def test_a_job_is_moved() -> None:
@@ -195,8 +197,8 @@ async def test_events_about_queues_and_pools_have_a_subject() -> None:
         await until(lambda: house.gateway.views.sequence >= 1)
         events = (await house.http.get("/v1/events?from=1")).json()["items"]
         assert [event.get("subject", "") for event in events] == [
-            "",
             "pool/a100",
             "queue/research",
             "queue/research/vision",
+            "",
         ]

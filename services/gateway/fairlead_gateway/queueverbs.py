@@ -31,7 +31,7 @@ FILE_BYTES_MAX = 512 * 1024
 ERRORS_MAX = 100
 HINT = "GET /v1/schemas/queues shows the fields of a queue file"
 
-_LINE = re.compile(r"((?:queues|pools|remove)\b\S*): (.+)\Z")
+_LINE = re.compile(r"((?:queues|pools)\.\S*): (.+)\Z")
 
 
 def refusal_of(outcome: Outcome) -> Refused:
@@ -109,7 +109,14 @@ class QueueVerbs:
             id=self._asking.command_id(self._gate, head, "delete", path, move_to), user=head.user,
             remove=(QueueRemoval(path=path, move_to=move_to),),
         )  # fmt: skip
-        if await self._send(command) is None:
+        try:
+            outcome = await self._send(command)
+        except Refused as refused:
+            row = self._views.queues.rows.get(path)
+            if refused.status == 422 and (row is None or not row.exists):
+                raise not_found("queue", path, hint="GET /v1/queues lists them") from None
+            raise
+        if outcome is None:
             return self._asking.undecided(command)
         return Json({"path": path, "removed": True, "moved_to": move_to or None, "sequence": self._views.sequence})
 
