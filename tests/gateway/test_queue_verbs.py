@@ -82,7 +82,11 @@ async def test_a_bad_file_names_all_its_mistakes_and_sends_nothing() -> None:
             "invalid", "queues.a.guaranteed.cpu: expected at most 8, found 9\npools.p.sequencer: there is no \"x\"", 422,
             {"queues.a.guaranteed.cpu": "expected at most 8, found 9", "pools.p.sequencer": 'there is no "x"'},
         ),
-        ("unknown_parent", "queues.a/b: there is no a", 422, {"queues.a/b": "there is no a"}),
+        ("invalid", "queues.a/b: there is no a", 422, {"queues.a/b": "there is no a"}),
+        (
+            "invalid", "queues.a.guaranteed.gpu: too much\nqueues.a.maximum.gpu:L4: too little", 422,
+            {f"queues.a.guaranteed.{GPU}": "too much", f"queues.a.maximum.{GPU}:L4": "too little"},
+        ),
         ("invalid", "something else: is wrong", 422, {"": "something else: is wrong"}),
         ("conflict", "queue a has 3 jobs; name where they go", 409, {}),
         ("not_found", "there is no queue a", 404, {}),
@@ -149,7 +153,7 @@ async def test_a_job_is_moved() -> None:
         assert errors(await house.http.post("/v1/jobs/1:move", json={"queue": "R!"})) != {}
         assert errors(await house.http.post("/v1/jobs/1:move", json={})) == {"queue": "required field is missing"}
         assert (await house.http.post("/v1/jobs/x:move", json={"queue": "a"})).status_code == 404
-        for code, status in (("unknown_queue", 422), ("conflict", 409), ("not_found", 404)):
+        for code, status in (("unknown_queue", 422), ("not_a_leaf", 422), ("conflict", 409), ("not_found", 404)):
             house.answer = refusing(code, "no")
             assert (await house.http.post("/v1/jobs/1:move", json={"queue": "a"})).status_code == status
 

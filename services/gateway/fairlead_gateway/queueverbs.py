@@ -25,12 +25,14 @@ from fairlead_schemas.ids import is_queue_path
 from fairlead_schemas.jobspec import FieldError, field_error
 from fairlead_schemas.queuefile import InvalidQueues, read_queue_file, read_settings
 from fairlead_schemas.queues import QueueEntry, QueueRemoval
+from fairlead_schemas.queuewords import GPU_WORD
 
 FILE_BYTES_MAX = 512 * 1024
 #: Mistakes that one answer names.
 ERRORS_MAX = 100
 HINT = "GET /v1/schemas/queues shows the fields of a queue file"
 
+_GPU = re.compile(r"\.gpu(?=:|\Z)")
 _LINE = re.compile(r"((?:queues|pools)\.\S*): (.+)\Z")
 
 
@@ -39,12 +41,17 @@ def refusal_of(outcome: Outcome) -> Refused:
     if outcome.code in ("not_found", "conflict"):
         return rejected(outcome.code, outcome.message, submit=False)
     lines = [line for line in outcome.message.splitlines() if line.strip()]
-    errors = [
-        FieldError(field=found[1], message=found[2]) if (found := _LINE.match(line)) else FieldError(field="", message=line)
-        for line in lines
-    ]  # fmt: skip
+    errors = [_error(line) for line in lines]
     detail = lines[0] if len(lines) == 1 else f"{len(lines)} mistakes; nothing was changed"
     return Refused(422, outcome.code, detail, errors=errors)
+
+
+def _error(line: str) -> FieldError:
+    """A line of the queue service; it calls resources as the log does, the file as Kubernetes does."""
+    found = _LINE.match(line)
+    if found is None:
+        return FieldError(field="", message=line)
+    return FieldError(field=_GPU.sub(f".{GPU_WORD}", found[1]), message=found[2])
 
 
 class QueueVerbs:
