@@ -261,3 +261,33 @@ def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
         world.settle()
     assert world.settle() == []
     assert world.state.open >= 100 * PARKED_OFFERS_MAX
+
+
+def test_what_is_asked_back_is_held_until_it_is_back() -> None:
+    """The urgent job deserves the quota of one that is asked back for it, and gets its offer only when that is back."""
+    world = World()
+    world.quota("small", 4)
+    first = world.submit(2, queue="small", priority=10)
+    second = world.submit(1, queue="small", priority=10)
+    world.now += SECOND
+    urgent = world.submit(2, queue="small")
+    world.settle()
+    assert (recalls(world), world.of(urgent), world.charged("small")) == ([(second, "quota")], "queued", 3000)
+    assert world.pass_time() == []
+    world.give_back(second)
+    assert [(event.job, event.rank < world.state.jobs[first].rank) for event in world.settle()] == [(urgent, False)]
+    world.pass_time()
+    assert world.offered() == [urgent, first]
+
+
+def test_an_offer_that_is_slow_to_come_back_costs_no_other_its_own() -> None:
+    """What was asked back once makes room once, however often the order is looked at meanwhile."""
+    world = World()
+    world.refuse(world.submit(8))
+    fill(world, 40, 8)
+    world.settle()
+    before = world.offered()
+    world.submit(8, priority=90)
+    for _ in range(5):
+        world.pass_time()
+    assert recalls(world) == [(before[-1], "order")]

@@ -37,6 +37,7 @@ class Decided(NamedTuple):
 def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
     """What to commit now."""
     plan = Plan(state, now_ns, sum(len(each.body) for each in inputs))
+    now_ns = plan.now_ns
     if not state.queues:
         _configure_default(plan)
     if state.owed:

@@ -19,6 +19,8 @@ NEWS_MAX = 64
 #: Waiting jobs for which one review looks for somebody who may yield, and how many it names for each.
 STARVING_MAX = 8
 VICTIMS_MAX = 64
+#: Others are asked to yield to a job only when it has waited so long: most of what it waits for comes free by itself.
+ASK_AFTER_NS = SECOND_NS
 #: A job whose request to make room was declined asks again after so long.
 ASK_AGAIN_NS = 5 * SECOND_NS
 

@@ -13,7 +13,7 @@ from bisect import bisect_left
 
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.lanes import Lane
-from fairlead_queue.limits import ASK_AGAIN_NS, NEWS_MAX, NEWS_NS, REVIEW_NS, STARVING_MAX
+from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, NEWS_MAX, NEWS_NS, REVIEW_NS, STARVING_MAX
 from fairlead_queue.order import RANK_STEP
 from fairlead_queue.plan import Plan
 from fairlead_queue.pools import Pool
@@ -41,6 +41,8 @@ def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
 
 def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
     """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
+    leaving = [job for job in turns.pool.offers.values() if job.recall or job.stop]
+    turns.set_aside(leaving)
     turns.reopen(stuck)
     room = plan.room()
     picks: list[tuple[Lane, Candidate]] = []
@@ -57,8 +59,9 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
             return
         closed = turns.gate(job.lane)
         recall(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
-    if back:
-        picks = _within_limits(turns, picks, back)
+    leaving += back
+    if leaving:
+        picks = _within_limits(turns, picks, leaving)
     for candidate, rank in _ranked(plan, [candidate for _, candidate in picks]):
         if plan.room() <= 0:
             plan.full = True
@@ -196,10 +199,13 @@ def _starving(plan: Plan, turns: Turns) -> list[Starving]:
 
 def _help(plan: Plan, pool: Pool, starving: Starving, *, is_first: bool) -> int | None:
     job = starving.job
-    if job.asked == "asked" or job.yielders:
+    claim = starving.under.claim
+    if job.asked == "asked" or job.yielders or (claim is not None and claim.holder != job.id):
         return None
-    again_ns = job.asked_ns + ASK_AGAIN_NS if job.asked == "declined" else 0
-    next_ns: int | None = again_ns or None
+    again_ns = job.since_ns + ASK_AFTER_NS
+    if job.asked == "declined":
+        again_ns = max(again_ns, job.asked_ns + ASK_AGAIN_NS)
+    next_ns: int | None = again_ns
     if again_ns <= plan.now_ns:
         found = Search(pool, starving, plan.now_ns).find()
         next_ns = found.next_ns

@@ -276,6 +276,13 @@ class Turns:
                 lane.leaf.node.wants[lane.klass.mask] = lane.leaf.node.wants.get(lane.klass.mask, 0) + 1
                 self.pool.ranking.touch(lane.leaf.node)
 
+    def set_aside(self, jobs: list[Job]) -> None:
+        """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
+        for job in jobs:
+            self._count(job.lane.klass, -1)
+            self.pool.charge(job.lane, -1)
+            self._charged.append((job.lane, -1))
+
     def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
         """Of these lanes one job each is charged again; of those given a turn one each is not."""
         for lane, times in [*((lane, 1) for lane in lanes), *((lane, -1) for lane in given)]:
