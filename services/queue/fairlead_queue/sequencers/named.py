@@ -44,18 +44,18 @@ def known_sequencers() -> list[str]:
 
 
 @cache
-def _installed() -> Mapping[str, tuple[EntryPoint, ...]]:
+def _installed() -> Mapping[str, list[EntryPoint]]:
     """{name: the entry points that take it}; our own names cannot be taken."""
-    found: dict[str, tuple[EntryPoint, ...]] = {}
+    found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         if point.name not in _OURS:
-            found[point.name] = (*found.get(point.name, ()), point)
+            found.setdefault(point.name, []).append(point)
     return MappingProxyType(found)
 
 
 @cache
 def _order(name: str) -> type[QueueOrder]:
-    points = _installed().get(name, ())
+    points = _installed().get(name, [])
     if not points:
         raise ValueError(f'unknown sequencer "{name}"; known are {", ".join(known_sequencers())}')
     if len(points) > 1:
