@@ -21,7 +21,7 @@ import httpx_sse
 import msgspec
 
 from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, from_problem, hint_for
-from fairlead_schemas.api import Job, Node, Page, Problem, Queue, SubmitResult
+from fairlead_schemas.api import Job, Node, Page, Pool, Problem, Queue, QueuesApplied, SubmitResult
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.ids import TOKEN_CHARS_MAX, is_token
 from fairlead_schemas.lifecycle import END_STATES
@@ -40,6 +40,8 @@ POLL_FIRST_S, POLL_LAST_S = 0.05, 1.0
 #: A wait for jobs outlasts a gateway that does not answer for so long.
 WAIT_AWAY_S = 60.0
 
+#: The status of an answer to a command that is stored and decided later.
+_LATER = 202
 USER_HINT = "name yourself with --as or FAIRLEAD_USER"
 #: What an answer looks like that no gateway gave.
 NO_GATEWAY_HINT = "is this the address of a gateway, of this version? Set FAIRLEAD_URL"
@@ -121,6 +123,10 @@ class Client:
         """End a hold."""
         return self._verb("jobs", job_id, "release")
 
+    def move(self, job_id: str, queue: str) -> dict[str, Any]:
+        """Put a waiting job into another queue."""
+        return self._verb("jobs", job_id, "move", {"queue": queue})
+
     def logs(
         self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None
     ) -> Iterator[bytes]:
@@ -191,9 +197,27 @@ class Client:
         """All queues."""
         return self._pages("/v1/queues", {}, Queue, 0)
 
+    def pools(self) -> Page[Pool]:
+        """All pools of nodes and queues."""
+        return self._pages("/v1/pools", {}, Pool, 0)
+
+    def apply_queues(
+        self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""
+    ) -> QueuesApplied | SubmitResult:
+        """Apply a queue file (its plain values) as a whole; a `SubmitResult` names the command where it is decided
+        later. `prune` removes what it does not name, `reclaim` asks runs beyond a lowered maximum to yield."""
+        query = _query({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
+        answer = self._post("/v1/queues:apply", file, key=key, query=query)
+        return _decode(answer.content, SubmitResult if answer.status_code == _LATER else QueuesApplied)
+
     def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Create a queue or replace its settings."""
+        """Create a queue or replace its settings, in the words of a queue file."""
         return _decode(self._send("PUT", f"/v1/queues/{path}", json=settings).content, dict[str, Any])
+
+    def delete_queue(self, path: str, *, move_to: str = "") -> dict[str, Any]:
+        """Remove a queue; its waiting jobs go to `move_to` ("": it must have none)."""
+        answer = self._send("DELETE", f"/v1/queues/{path}", params=_query({"moveTo": move_to}))
+        return _decode(answer.content, dict[str, Any])
 
     def cluster(self, *, at: str = "") -> dict[str, Any]:
         """Totals of the cluster, now or at a sequence or time."""
@@ -275,8 +299,9 @@ class Client:
     def _get(self, path: str, query: dict[str, Any] | None = None) -> httpx.Response:
         return self._send("GET", path, params=_query(query or {}))
 
-    def _post(self, path: str, body: Any, *, key: str = "") -> httpx.Response:
-        return self._send("POST", path, json=body, headers={"Idempotency-Key": _header("key", key) or uuid.uuid4().hex})
+    def _post(self, path: str, body: Any, *, key: str = "", query: dict[str, Any] | None = None) -> httpx.Response:
+        headers = {"Idempotency-Key": _header("key", key) or uuid.uuid4().hex}
+        return self._send("POST", path, json=body, params=query or {}, headers=headers)
 
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         for attempt in range(RESENDS_MAX + 1):

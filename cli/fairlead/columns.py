@@ -103,12 +103,6 @@ NODES = (
     Column("JOBS", lambda n: ",".join(n.jobs), wide=True), Column("REASON", lambda n: n.reason),
 )  # fmt: skip
 
-QUEUES = (
-    Column("QUEUE", lambda q: q.path), Column("GPUS", lambda q: format_milli(q.gpu_milli_charged), right=True),
-    Column("QUOTA", lambda q: "none" if q.gpu_quota_milli is None else format_milli(q.gpu_quota_milli), right=True),
-    Column("RUNNING", lambda q: str(q.running), right=True), Column("WAITING", lambda q: str(q.waiting), right=True),
-)  # fmt: skip
-
 
 def _slurm_where(job: Job) -> str:
     if job.nodes:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.client import Client
-from fairlead.demo_story import NODES, QUEUES, STORY, Part, Say, Told, differences
+from fairlead.demo_story import NODES, QUEUE_FILE, STORY, Part, Say, Told, differences
 from fairlead.errors import FairleadError, Refused, WaitTimedOut
 from fairlead_schemas.api import Job
 from fairlead_schemas.lifecycle import END_STATES
@@ -32,16 +32,12 @@ class Morning:
 
     def play(self) -> dict[str, Told]:
         """All of it, in order. Raises WaitTimedOut naming the step that did not come to its end."""
-        for path, quota in QUEUES.items():
-            self._client.configure_queue(path, {"gpuQuota": quota})
-        self._say(
-            "queues",
-            ", ".join(f"{path} ({'no quota' if quota is None else f'{quota} GPUs'})" for path, quota in QUEUES.items()),
-        )
+        self._client.apply_queues(QUEUE_FILE)
+        self._say("queues", "research/llm (no maximum), research/vision (at most 8 GPUs)")
         for part in STORY:
             self._submit(part)
             if part.key == "notebook":
-                # The quota must be in use before the job that is to wait for it.
+                # The maximum must be in use before the job that is to wait for it.
                 self._until("notebook runs", lambda: self._state("notebook") == "running")
         for part in STORY:
             if part.waits:
@@ -51,7 +47,7 @@ class Morning:
         self._until("train-llm has ended", lambda: self._state("train") in END_STATES)
         self._client.cancel(self._ids["notebook"])
         self._say(
-            "action", f"job {self._ids['notebook']} notebook is ended by its owner; its 2 GPUs of quota are free again"
+            "action", f"job {self._ids['notebook']} notebook is ended by its owner; its 2 GPUs are vision's again"
         )
         self._until("eval has ended", lambda: self._state("eval") in END_STATES)
         self._client.cancel(self._ids["huge"])

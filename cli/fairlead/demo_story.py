@@ -1,6 +1,6 @@
 """The morning that `fairlead demo` plays: its jobs, and what must become of each. Pure data and its check.
 
-Every wait in it ends by something that the story does (a cancel frees the quota), never by luck of
+Every wait in it ends by something that the story does (a cancel frees its GPUs), never by luck of
 timing, so the outcome is the same on a fast and on a slow machine. Nothing but the processes' length is made up:
 they are real processes; the GPUs are simulated.
 """
@@ -13,8 +13,10 @@ from fairlead_schemas.api import Job
 NODES = 4
 GPUS_PER_NODE = 8
 
-#: {queue: its GPU quota, None: no quota}
-QUEUES: dict[str, int | None] = {"research": None, "research/vision": 8}
+#: The queue file of the morning: both teams may use all, but vision holds at most 8 GPUs.
+QUEUE_FILE: dict[str, Any] = {
+    "queues": {"research": {"queues": {"llm": {}, "vision": {"maximum": {"nvidia.com/gpu": 8}}}}}
+}
 
 _RANK = 'echo "rank $NODE_RANK of $NNODES, master $MASTER_ADDR:$MASTER_PORT, $GPUS_PER_NODE GPUs here"; sleep 2'
 _LONG = ["sleep", "3600"]
@@ -50,7 +52,7 @@ STORY: tuple[Part, ...] = (
     ),
     Part(
         "train",
-        _job("train-llm", "research", 8, ["sh", "-c", _RANK], nodes=2),
+        _job("train-llm", "research/llm", 8, ["sh", "-c", _RANK], nodes=2),
         "succeeded",
         0,
         nodes=2,
@@ -61,20 +63,22 @@ STORY: tuple[Part, ...] = (
         _job("eval", "research/vision", 8, ["sleep", "0.5"]),
         "succeeded",
         0,
-        waits="quota",
-        told="over its queue's quota until the notebook ends",
+        waits="maximum",
+        told="over its queue's maximum until the notebook ends",
     ),
-    Part("sweep", _job("sweep", "research", 1, ["sleep", "1"], array=8), "succeeded", nodes=0, told="an array of 8"),
+    Part(
+        "sweep", _job("sweep", "research/llm", 1, ["sleep", "1"], array=8), "succeeded", nodes=0, told="an array of 8"
+    ),
     Part(
         "broken",
-        _job("broken", "research", 1, ["sh", "-c", "echo no data >&2; exit 3"]),
+        _job("broken", "research/llm", 1, ["sh", "-c", "echo no data >&2; exit 3"]),
         "failed",
         3,
         told="its own exit code 3",
     ),
     Part(
         "huge",
-        _job("huge", "research", 8, _LONG, nodes=NODES + 1),
+        _job("huge", "research/llm", 8, _LONG, nodes=NODES + 1),
         "cancelled",
         waits="larger_than_cluster",
         nodes=0,
@@ -82,13 +86,13 @@ STORY: tuple[Part, ...] = (
     ),
     Part(
         "wide",
-        _job("wide", "research", 16, _LONG),
+        _job("wide", "research/llm", 16, _LONG),
         "",
         nodes=0,
         refused="larger_than_any_node",
         told="more GPUs per node than any node has",
     ),
-    Part("oops", _job("oops", "research", 1, _LONG), "cancelled", told="started by mistake, cancelled"),
+    Part("oops", _job("oops", "research/llm", 1, _LONG), "cancelled", told="started by mistake, cancelled"),
 )
 
 

@@ -62,7 +62,7 @@ _BY_STATUS: dict[int, type[FairleadError]] = {
 
 #: What to type next, by the code of a refusal that the gateway gives no hint for.
 _HINTS = {
-    "unknown_queue": "`fairlead queues` lists them; `fairlead queues apply -f queues.yaml` creates one, from a file such as {path: research/vision, gpuQuota: 16}",
+    "unknown_queue": "`fairlead queues` lists them; `fairlead queues apply -f queues.yaml` creates one, from a file such as {queues: {research: {queues: {vision: {maximum: {nvidia.com/gpu: 16}}}}}}",
 }
 
 

@@ -32,6 +32,7 @@ VERBS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     ("Jobs", "cancel", jobs.cancel, {}),
     ("Jobs", "hold", jobs.hold, {}),
     ("Jobs", "release", jobs.release, {}),
+    ("Jobs", "move", queues.move, {}),
     ("Cluster", "nodes", nodes.nodes, {}),
     ("Cluster", "cordon", nodes.cordon, {}),
     ("Cluster", "uncordon", nodes.uncordon, {}),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fairlead.errors import Refused
 from fairlead.gpu_words import PRODUCT_LABEL
+from fairlead_schemas.ids import is_job_id
 
 type Fields = dict[str, Any]
 
@@ -26,7 +27,6 @@ NOT_FOLLOWED = {
     "output": "output is kept for you: fairlead logs ID",
     "error": "output is kept for you: fairlead logs ID",
     "exclusive": "ask for all GPUs and CPUs of a node instead",
-    "dependency": "jobs do not wait for other jobs yet; THIS JOB WILL NOT WAIT",
     "no-requeue": "a job whose node is lost is always queued again",
     "qos": "use --partition for the queue",
     "constraint": "use nodeSelector in a job file",
@@ -211,11 +211,25 @@ def _array(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
     indexes, percent, at_once = value.partition("%")
     if not re.fullmatch(r"\d+-\d+", indexes):
         if not indexes.isdecimal():
-            raise ValueError('expected one range such as "0-7"')
+            raise ValueError('expected one range such as "0-7" or "0-7%2"')
         indexes = f"{indexes}-{indexes}"
-    job["array"] = indexes
-    if percent:
-        notes.append(f"--array=…%{at_once} is NOT FOLLOWED: the queue's quota bounds how many run at once")
+    job["array"] = f"{indexes}%{_whole(at_once)}" if percent else indexes
+
+
+#: Slurm's conditions that a job file has a word for.
+_CONDITIONS = {"afterok": "succeeded", "afternotok": "failed", "afterany": "ended"}
+
+
+def _dependency(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    """`afterok:1:2,afterany:3`: all of them. What cannot be followed is refused: such a job must not start at once."""
+    wanted: list[Fields] = []
+    for part in value.split(","):
+        condition, *jobs = part.split(":")
+        if condition not in _CONDITIONS or not jobs or not all(is_job_id(one) for one in jobs):
+            known = ", ".join(_CONDITIONS)
+            raise ValueError(f'expected {known} with job ids and joined by commas, such as "afterok:1:2,afterany:3"')
+        wanted += [{"job": one, "state": _CONDITIONS[condition]} for one in jobs]
+    job["dependsOn"] = wanted
 
 
 def _export(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
@@ -227,10 +241,13 @@ def _export(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
             notes.append(f"--export={item} is NOT FOLLOWED: write NAME=VALUE; your own environment is not sent")
 
 
-def _begin(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
-    if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", value):
-        raise ValueError('expected a time such as "2027-01-31T10:00:00+01:00"')
-    job["startAt"] = value
+def _moment(field: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+        if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", value):
+            raise ValueError('expected a time such as "2027-01-31T10:00:00+01:00"')
+        job[field] = value
+
+    return follow
 
 
 def _requeue(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
@@ -244,5 +261,6 @@ DIRECTIVES: dict[str, Callable[[str, Fields, _Shape, list[str]], None]] = {
     "cpus-per-task": _count("cpus_per_task"), "gres": _gres, "gpus": _gpus("gpus"),
     "gpus-per-node": _gpus("gpus_per_node"), "gpus-per-task": _gpus("gpus_per_task"),
     "mem": _memory, "mem-per-cpu": _memory_per("memory_per_cpu_mib"), "mem-per-gpu": _memory_per("memory_per_gpu_mib"),
-    "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _begin, "requeue": _requeue,
+    "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _moment("startAt"),
+    "deadline": _moment("deadline"), "dependency": _dependency, "requeue": _requeue,
 }  # fmt: skip

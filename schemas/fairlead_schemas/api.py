@@ -1,5 +1,7 @@
 """Documents of the HTTP API: the shapes that `-o json` prints and scripts hold us to."""
 
+from typing import Any
+
 import msgspec
 
 
@@ -36,6 +38,20 @@ class Job(msgspec.Struct, kw_only=True):
     message: str = ""
     #: For an array: how many elements are in which state ("waiting": not offered yet).
     array: dict[str, int] | None = None
+    #: RFC 3339 time by which it shall have ended, and whether that can no longer be.
+    deadline: str | None = None
+    deadline_missed: bool = False
+    #: Least run time before it may be asked to yield (seconds).
+    slice_seconds: int | None = None
+    #: Run time so far, over the attempts that this one goes on from (after a failure or a loss: from 0 again), and
+    #: what is left of time.total.
+    used_seconds: int = 0
+    left_seconds: int | None = None
+    #: What it waits for: {"job", "state"}.
+    after: list[dict[str, str]] = []
+    #: How often it has yielded to others; to whom the last time, or is asked to now: {"job", "rule"}.
+    preempted: int = 0
+    preempted_for: dict[str, str] | None = None
 
 
 class Node(msgspec.Struct, kw_only=True):
@@ -60,14 +76,61 @@ class Node(msgspec.Struct, kw_only=True):
     sequence: int
 
 
+class QueueBudget(msgspec.Struct, kw_only=True):
+    """A queue's budget, and how far it was used in this period when the queue service last said so (at 80 and 100 %)."""
+
+    gpu_hours: float
+    period: str
+    spent_gpu_hours: float | None = None
+    percent_reached: int = 0
+
+
 class Queue(msgspec.Struct, kw_only=True):
-    """One queue."""
+    """One queue. Amounts are {resource: amount}: "gpu" and "gpu:<model>" in milli-GPU, "cpu" in milli-CPU, "memory" in
+    MiB. What is counted or charged includes the queues below."""
 
     path: str
+    #: The maximum of "gpu" (null: none) and what of it is charged.
     gpu_quota_milli: int | None
     gpu_milli_charged: int
     waiting: int
     running: int
+    sequence: int
+    pool: str = ""
+    #: As a queue file says it.
+    settings: dict[str, Any] = {}
+    guaranteed: dict[str, int] = {}
+    maximum: dict[str, int] = {}
+    charged: dict[str, int] = {}
+    #: Charged beyond the guarantee, for what is guaranteed.
+    borrowed: dict[str, int] = {}
+    #: {user: charged}, where the settings limit single users.
+    users: dict[str, dict[str, int]] = {}
+    #: Attempts that ended by yielding to others.
+    preempted: int = 0
+    budget: QueueBudget | None = None
+
+
+class Pool(msgspec.Struct, kw_only=True):
+    """One pool of nodes and queues."""
+
+    name: str
+    #: As a queue file says it.
+    settings: dict[str, Any]
+    #: Its queues at the top; those below are in it, too.
+    queues: list[str]
+    nodes: int
+    gpus: int
+    sequence: int
+
+
+class QueuesApplied(msgspec.Struct, kw_only=True):
+    """What became of a queue file; `items` are the queues that it names."""
+
+    configured: int
+    removed: int
+    unchanged: int
+    items: list[Queue]
     sequence: int
 
 

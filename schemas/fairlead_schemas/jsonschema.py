@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas import api, cloudevents, commands, commit, desired, events, jobspec, reports, samples
+from fairlead_schemas import api, cloudevents, commands, commit, desired, events, jobspec, queuefile, reports, samples
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -35,6 +35,7 @@ Desired = _retyped(desired.Desired, {"runs": list[RunOrder]})
 #: {document name: what it describes}
 DOCUMENTS: dict[str, Any] = {
     "job": jobspec.JobSpec,
+    "queues": queuefile.QueueFileWords,
     "events": events.Event,
     "commit": commit.Commit,
     "commands": commands.QueueCommand | commands.PlacerCommand,

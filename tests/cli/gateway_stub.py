@@ -16,7 +16,8 @@ def job_document(job_id: str = "812", **changes: Any) -> dict[str, Any]:
         "attempt": 1, "priority": 50, "reason": {"code": "running", "message": "runs on n1 since t"}, "nodes": ["n1"],
         "gpus": {"n1": ["GPU-a", "GPU-b"]}, "exit_code": None, "submitted_at": "2026-01-01T00:00:00.000Z",
         "started_at": "2026-01-01T00:00:01.000Z", "ended_at": None, "sequence": 40, "spec": {"command": ["true"]},
-        "signal": None, "message": "", "array": None,
+        "signal": None, "message": "", "array": None, "deadline": None, "deadline_missed": False, "slice_seconds": None,
+        "used_seconds": 0, "left_seconds": None, "after": [], "preempted": 0, "preempted_for": None,
     }  # fmt: skip
     return {**document, **changes}
 
@@ -24,6 +25,21 @@ def job_document(job_id: str = "812", **changes: Any) -> dict[str, Any]:
 def ended(state: str, **changes: Any) -> dict[str, Any]:
     """A job that ran for a minute and a half."""
     return job_document(state=state, ended_at="2026-01-01T00:01:31.000Z", **changes)
+
+
+def queue_document(path: str, **changes: Any) -> dict[str, Any]:
+    """One queue as the API gives it: nothing limited, nothing used."""
+    document: dict[str, Any] = {
+        "path": path, "gpu_quota_milli": None, "gpu_milli_charged": 0, "waiting": 0, "running": 0, "sequence": 40,
+        "pool": "default", "settings": {}, "guaranteed": {}, "maximum": {}, "charged": {}, "borrowed": {}, "users": {},
+        "preempted": 0, "budget": None,
+    }  # fmt: skip
+    return {**document, **changes}
+
+
+def applied(*items: Any) -> dict[str, Any]:
+    """The answer to a queue file."""
+    return {"configured": len(items), "removed": 0, "unchanged": 1, "items": list(items), "sequence": 40}
 
 
 def page(*items: Any, following: str | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ JOBS = page(
     ended("succeeded", job_id="2", name="two\nlines\x1b[31m", array={"succeeded": 8, "failed": 0}, nodes=[], gpus={}, started_at=None),
     job_document(
         "1", name="eval", state="queued", nodes=[], gpus={}, started_at=None, spec={"nodes": 2, "resources": {"nvidia.com/gpu": 8}},
-        reason={"code": "quota", "message": "queue research is at 2 of 8 GPUs; this needs 16", "detail": {"next": "wait"}},
+        reason={"code": "maximum", "message": "queue research is at 2 of 8 GPUs; this needs 16", "detail": {"next": "wait"}},
     ),
 )  # fmt: skip
 
@@ -59,10 +59,10 @@ def test_one_job_as_json_is_its_document(gateway: GatewayStub, run: Run) -> None
 
 def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
     """The sentence, its evidence, the next step, and as of when."""
-    reason = {"code": "quota", "message": "queue is full", "detail": {"used_gpu_milli": 2000, "next": "wait"}}
+    reason = {"code": "maximum", "message": "queue is full", "detail": {"held_gpu_milli": 2000, "next": "wait"}}
     gateway.on("GET", "/v1/jobs/812/why", {"id": "812", "state": "queued", "reason": reason, "sequence": 40})
     assert run("why", "812").out == (
-        "job       812  queued\nwhy       queue is full\nevidence  used_gpu_milli 2000\nnext      wait\nas of     sequence 40\n"
+        "job       812  queued\nwhy       queue is full\nevidence  held_gpu_milli 2000\nnext      wait\nas of     sequence 40\n"
     )
 
 

@@ -49,6 +49,21 @@ def read(*directives: str) -> Read:
         (["--partition=research/vision"], {"queue": "research/vision"}),
         (["--account=llm"], {"project": "llm"}),
         (["--array=0-7"], {"array": "0-7"}),
+        (["--array=0-9%2"], {"array": "0-9%2"}),
+        (["--array=5"], {"array": "5-5"}),
+        (
+            ["--dependency=afterok:1:2,afterany:3,afternotok:4_1"],
+            {
+                "dependsOn": [
+                    {"job": "1", "state": "succeeded"},
+                    {"job": "2", "state": "succeeded"},
+                    {"job": "3", "state": "ended"},
+                    {"job": "4_1", "state": "failed"},
+                ]
+            },
+        ),
+        (["-d afterok:12"], {"dependsOn": [{"job": "12", "state": "succeeded"}]}),
+        (["--deadline=2027-01-31T10:00:00+01:00"], {"deadline": "2027-01-31T10:00:00+01:00"}),
         (["--chdir=/data"], {"workdir": "/data"}),
         (["--export=A=1,B=two"], {"env": {"A": "1", "B": "two"}}),
         (["--begin=2027-01-31T10:00:00+01:00"], {"startAt": "2027-01-31T10:00:00+01:00"}),
@@ -69,7 +84,6 @@ def test_a_directive_becomes_words_of_a_job_file(directives: list[str], expected
     [
         "--output=x-%j.out",
         "--exclusive",
-        "--dependency=afterok:1",
         "--mail-type=ALL",
         "--licenses=matlab",
         "--frobnicate=1",
@@ -86,7 +100,23 @@ def test_what_is_not_followed_is_named(directive: str) -> None:
 
 @pytest.mark.parametrize(
     "directive",
-    ["--nodes=0", "--time=soon", "--mem=lots", "--array=1,3,5", "--gres=gpu:0", "--begin=now+1hour", "--gpus=x:"],
+    [
+        "--nodes=0",
+        "--time=soon",
+        "--mem=lots",
+        "--array=1,3,5",
+        "--array=0-9%0",
+        "--array=0-9%x",
+        "--gres=gpu:0",
+        "--begin=now+1hour",
+        "--deadline=tomorrow",
+        "--gpus=x:",
+        "--dependency=singleton",
+        "--dependency=after:1",
+        "--dependency=afterok",
+        "--dependency=afterok:x",
+        "--dependency=afterok:1?afterany:2",
+    ],
 )
 def test_an_unreadable_value_is_refused(directive: str) -> None:
     """A directive whose value cannot be read is refused naming it: a guess would be run for days."""

@@ -9,7 +9,7 @@ import yaml
 
 from fairlead.errors import hint_for
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, problem
+from tests.cli.gateway_stub import GatewayStub, applied, ended, job_document, page, problem, queue_document
 
 SUBMITTED = {"id": "812", "state": "queued", "sequence": 41}
 
@@ -151,16 +151,13 @@ def test_the_queue_file_that_the_hint_and_the_readme_show_is_one(
     gateway: GatewayStub, run: Run, tmp_path: Path
 ) -> None:
     """What people copy from there works, and the job file beside it names that queue."""
-    line = "{path: research/vision, gpuQuota: 16}"
+    line = "{queues: {research: {queues: {vision: {maximum: {nvidia.com/gpu: 16}}}}}}"
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert (line in readme, line in hint_for("unknown_queue"), "queue: research/vision" in readme) == (True, True, True)
     (tmp_path / "queues.yaml").write_text(line)
-    gateway.on("PUT", "/v1/queues/research/vision", {})
-    gateway.on("GET", "/v1/queues", page())
-    assert (run("queues", "apply", "-f", str(tmp_path / "queues.yaml")).code, gateway.bodies()) == (
-        0,
-        [{"gpuQuota": 16}],
-    )
+    gateway.on("POST", "/v1/queues:apply", applied())
+    assert run("queues", "apply", "-f", str(tmp_path / "queues.yaml")).code == 0
+    assert gateway.bodies() == [{"queues": {"research": {"queues": {"vision": {"maximum": {"nvidia.com/gpu": 16}}}}}}]
 
 
 def test_json_errors_are_the_apis_own(gateway: GatewayStub, run: Run) -> None:
@@ -226,25 +223,6 @@ def test_pages_are_joined(gateway: GatewayStub, run: Run) -> None:
     assert run("jobs", "-o", "name").out == "job/2\njob/1\n"
 
 
-def test_queues_apply(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
-    """Every queue of the file is put with its settings, and what came of it is listed."""
-    (tmp_path / "q.yaml").write_text("- {path: research, gpuQuota: 16}\n- {path: research/vision}\n")
-    queue = {
-        "path": "research",
-        "gpu_quota_milli": 16000,
-        "gpu_milli_charged": 2000,
-        "waiting": 1,
-        "running": 2,
-        "sequence": 40,
-    }
-    for path in ("research", "research/vision"):
-        gateway.on("PUT", f"/v1/queues/{path}", queue)
-    gateway.on("GET", "/v1/queues", page(queue, {**queue, "path": "other"}))
-    ran = run("queues", "apply", "-f", str(tmp_path / "q.yaml"))
-    assert (ran.code, gateway.bodies()) == (0, [{"gpuQuota": 16}, {}])
-    assert ran.out == "QUEUE     GPUS  QUOTA  RUNNING  WAITING\nresearch     2     16        2        1\n"
-
-
 def test_slurm_aliases_speak_slurm(gateway: GatewayStub, run: Run) -> None:
     """squeue's columns in squeue's order; sbatch's options and its line; scancel."""
     gateway.on("GET", "/v1/jobs", page(ended("succeeded", exit_code=0)))
@@ -308,9 +286,8 @@ def test_sinfo_shows_the_partitions_that_sbatch_takes(gateway: GatewayStub, run:
         "gpu_model": "A100", "gpus": 8, "gpus_free": 6, "cpu_milli": 1000, "cpu_milli_free": 0, "memory_mib": 1,
         "memory_mib_free": 0, "labels": {}, "jobs": ["812"], "sequence": 40,
     }  # fmt: skip
-    queue = {"gpu_quota_milli": None, "gpu_milli_charged": 0, "waiting": 0, "running": 0, "sequence": 40}
     gateway.on("GET", "/v1/nodes", page(node, {**node, "id": "n2", "state": "lost"}))
-    gateway.on("GET", "/v1/queues", page({"path": "research/vision", **queue}, {"path": "default", **queue}))
+    gateway.on("GET", "/v1/queues", page(queue_document("research/vision"), queue_document("default")))
     assert run("sinfo").out == (
         "PARTITION        AVAIL  TIMELIMIT  NODES  STATE  NODELIST\n"
         "default*         up      infinite      1  down   n2\n"

@@ -7,6 +7,7 @@ import msgspec
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.queues import QueueSettings
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
 SECOND_NS = 1_000_000_000
@@ -92,5 +93,27 @@ def joined(node: str = "n1", gpus: int = 8) -> ev.NodeJoined:
 
 
 def quota(gpus: int | None) -> ev.QueueConfigured:
-    """The quota of queue default."""
+    """The maximum of queue default, as logs had it before queues had settings."""
     return ev.QueueConfigured(cause="cmd:q", path="default", gpu_quota_milli=None if gpus is None else gpus * 1000)
+
+
+def configured(path: str, **settings: Any) -> ev.QueueConfigured:
+    """A queue with these settings."""
+    return ev.QueueConfigured(cause="cmd:q", path=path, settings=QueueSettings(**settings))
+
+
+def deferred(job: str = "1", reason: Any = "turn", queue: str = "", **numbers: Any) -> ev.JobDeferred:
+    """The queue's word on why a job is not offered."""
+    return ev.JobDeferred(
+        cause="clock", job=job, attempt=numbers.pop("attempt", 1), reason=reason, queue=queue, **numbers
+    )
+
+
+def preempting(job: str, beneficiary: str, rule: Any = "lower_priority", attempt: int = 1) -> ev.PreemptionStarted:
+    """A run is asked to yield."""
+    return ev.PreemptionStarted(cause="3.0", job=job, attempt=attempt, beneficiary=beneficiary, rule=rule)
+
+
+def requeued(job: str = "1", reason: Any = "preempted", attempt: int = 2) -> ev.JobRequeued:
+    """Back to the queue for another attempt."""
+    return ev.JobRequeued(cause="4.0", job=job, attempt=attempt, reason=reason)

@@ -205,7 +205,7 @@ async def test_every_answer_states_its_sequence_and_request() -> None:
                 assert answer.json()["request_id"] == answer.headers["x-request-id"]
         wrong = await world.http.delete("/v1/jobs")
         assert (wrong.status_code, set(wrong.headers["allow"].split(", "))) == (405, {"GET", "POST"})
-        assert (await world.http.delete("/v1/queues/a/b")).headers["allow"] == "GET, PUT"
+        assert (await world.http.post("/v1/queues/a/b")).headers["allow"] == "DELETE, GET, PUT"
         bad_user = await world.http.post("/v1/jobs", json={"command": ["true"]}, headers={"x-fairlead-user": "Ada L"})
         assert (bad_user.status_code, bad_user.json()["errors"][0]["field"]) == (422, "X-Fairlead-User")
 
@@ -247,7 +247,7 @@ async def test_a_restarted_gateway_shows_the_same() -> None:
         await world.gateway.folding.save()
         saved_at = world.gateway.views.sequence
         await world.submit()
-        await until(lambda: len(world.gateway.views.jobs.refusals) == 1)
+        await until(lambda: len(world.gateway.views.waiting.refusals) == 1)
         before = world.gateway.views.snapshot()
         for with_snapshot in (True, False):
             await world.stop_gateway()

@@ -4,13 +4,17 @@ import msgspec
 import pytest
 
 from fairlead_gateway.views import outcomes
-from fairlead_gateway.views.documents import job_document, node_document, queue_document
+from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import SHAPE, Views
+from fairlead_gateway.views.queuedocs import queue_document
 from fairlead_schemas import events as ev
 from fairlead_schemas.lifecycle import MOVES, NOT_MOVING, STATES, Move
+from fairlead_schemas.queues import Budget, PoolSettings
 from tests.gateway.logbook import (
     START_NS,
     Logbook,
+    configured,
+    deferred,
     ended,
     joined,
     offered,
@@ -41,6 +45,7 @@ ONE: dict[str, ev.Event] = {
     for event in (
         ev.JobQueued(cause="clock", job="1"), offered(), ev.JobRecalled(cause="1.0", job="1", attempt=1, reason="quota"),
         ev.JobHeld(cause="cmd:h", job="1"), ev.JobReleased(cause="cmd:r", job="1"),
+        ev.JobMoved(cause="cmd:m", job="1", queue="other"),
         ev.JobStopRequested(cause="cmd:s", job="1", attempt=1, reason="cancelled"),
         ev.JobRequeued(cause="1.0", job="1", attempt=2, reason="retry"), ev.JobSucceeded(cause="1.0", job="1", attempt=1),
         ev.JobFailed(cause="1.0", job="1", reason="exit_code", exit_code=1), ev.JobCancelled(cause="cmd:c", job="1"),
@@ -179,7 +184,7 @@ def test_memory_does_not_grow_with_finished_jobs() -> None:
     views = book.views
     assert (
         len(views.jobs.rows),
-        len(views.jobs.refusals),
+        len(views.waiting.refusals),
         len(views.nodes.gangs),
         len(views.nodes.rows["n1"].held),
     ) == (0, 0, 0, 0)
@@ -203,6 +208,12 @@ def test_a_snapshot_restores_equal_views() -> None:
         joined("n1"), joined("n2"), quota(8), submitted("1", 8, 2), submitted("2", array=(0, 3)), submitted("3", 4)
     )
     book.write(
+        ev.PoolConfigured(cause="cmd:p", pool="a100", settings=PoolSettings(prices={"A100": 2500})),
+        configured("team", guaranteed={"gpu": 4000}, budget=Budget(gpu_milli_s=10)), submitted("4", queue="team"),
+        ev.BudgetReached(cause="clock", queue="team", percent=80, spent=8, budget=10, period_ns=START_NS),
+        deferred("4", "budget", "team"), ev.ReservationRequested(cause="clock", job="4", attempt=1, waited_ns=5),
+    )  # fmt: skip
+    book.write(
         offered("1"), placed("1", "n1", "n2", gpus=8), offered("2_0", 2), offered("3", 3), unplaceable("3", free_gpus=2)
     )
     saved = book.views.snapshot()
@@ -223,6 +234,16 @@ def test_a_snapshot_restores_equal_views() -> None:
     assert msgspec.json.decode(job_document(restored, restored.jobs.rows["2_0"], 0).spec) == {"command": ["true"]}
     assert Views.restore(saved.replace(b'"shape":%d' % SHAPE, b'"shape":0')) is None
     assert Views.restore(b"{}") is None
+
+
+def test_a_job_that_ran_before_survives_a_snapshot() -> None:
+    """Where its earlier attempts' output lies is in it, too."""
+    book = book_in("running")
+    book.write(ended("1", None, "n1", "n2", outcome="node_lost"), ONE["JobRequeued"])
+    restored = Views.restore(book.views.snapshot())
+    assert restored is not None
+    assert restored.jobs.rows["1"].past == {"1": ("n1", "n2")}
+    assert restored.snapshot() == book.views.snapshot()
 
 
 def test_a_job_that_waits_again_has_no_ending() -> None:

@@ -180,7 +180,7 @@ async def test_the_http_watch_is_an_event_stream() -> None:
     """Content type, first comment, Last-Event-ID over from; a place ahead of the log is refused."""
     async with World() as world:
         job = await world.submit()
-        await until(lambda: len(world.gateway.views.jobs.refusals) == 1)  # the placer has spoken: the log is at rest
+        await until(lambda: len(world.gateway.views.waiting.refusals) == 1)  # the placer has spoken: the log is at rest
         assert job == "1"
         last = (await all_ids(world))[-1]
         headers = {"last-event-id": "1.0"}

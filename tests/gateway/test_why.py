@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_gateway.why import reason_of
+from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas import events as ev
 from tests.gateway.logbook import (
     SECOND_NS,
@@ -30,12 +30,12 @@ TABLE: list[tuple[str, list[ev.Event], str, str, dict[str, int | str]]] = [
         "scheduled", "not to start before", {},
     ),
     (
-        "quota", [quota(8), submitted("9", 6), offered("9"), submitted(gpus=4)], "quota",
-        "queue default is at 6 of 8 GPUs; this needs 4", {"used_gpu_milli": 6000, "needs_gpu_milli": 4000},
+        "a maximum of which the queue has said nothing yet", [quota(8), submitted("9", 6), offered("9"), submitted(gpus=4)],
+        "maximum", "queue default is at 6 of 8 GPUs; this needs 4", {"held_gpu_milli": 6000, "needed_gpu_milli": 4000},
     ),
     (
-        "quota for ever", [quota(8), submitted(gpus=16)], "quota_too_small",
-        "asks for 16 GPUs; the whole quota of queue default is 8", {"quota_gpu_milli": 8000},
+        "larger than the maximum", [quota(8), submitted(gpus=16)], "larger_than_queue",
+        "asks for 16 GPUs; queue default may hold 8 at most", {"ceiling_gpu_milli": 8000},
     ),
     (
         "a gang without a place", [submitted(gpus=8, nodes=2), offered(), unplaceable(free_gpus=3, cordoned=1)], "no_place",

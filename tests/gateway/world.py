@@ -1,17 +1,11 @@
 """A small world for the gateway: the real queue and placer on the in-memory bus, and nodes played by hand."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
-import httpx
-
-from fairlead_bus.memory import MemoryBus, MemoryHub
+from fairlead_bus.memory import MemoryBus
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
-from fairlead_gateway.folding import Folding
-from fairlead_gateway.service import Gateway, Settings
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.sources import ReportSource
@@ -20,8 +14,7 @@ from fairlead_schemas import reports as rp
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import decode_desired
 from fairlead_schemas.resources import Gpu, Inventory
-
-WAIT_S = 5.0
+from tests.gateway.gatehouse import Gatehouse, until
 
 
 def inventory(node: str, gpus: int = 8) -> Inventory:
@@ -72,15 +65,12 @@ class PlayedNode:
         return [f"{run.job}.{run.attempt}{'!' if run.stop else ''}" for run in runs]
 
 
-class World:
-    """Hub, services, gateway and client. Use `async with World() as world`."""
+class World(Gatehouse):
+    """The gateway with the real queue and placer. Use `async with World() as world`."""
 
     def __init__(self, *, queue: bool = True, decision_wait_s: float = 2.0, log_bytes_max: int | None = None) -> None:
-        self.hub = MemoryHub(log_bytes_max=log_bytes_max)
+        super().__init__(decision_wait_s=decision_wait_s, log_bytes_max=log_bytes_max)
         self._with_queue = queue
-        self.settings = Settings(decision_wait_s=decision_wait_s)
-        self._tasks: list[asyncio.Task[Any]] = []
-        self.services: list[Service[Any]] = []
 
     async def __aenter__(self) -> Self:
         if self._with_queue:
@@ -93,45 +83,18 @@ class World:
             sources=[CommandSource("placer"), ReportSource(actor := Actor(bus))],
             act=actor.act,
         )
-        self._spawn(placer)
-        await self.start_gateway()
-        return self
-
-    def _spawn(self, service: Service[Any]) -> None:
-        self.services.append(service)
-        self._tasks.append(asyncio.create_task(service.run()))
+        self.spawn(placer)
+        return await super().__aenter__()
 
     async def start_queue(self) -> None:
         """The queue service, on a client of its own."""
-        self._spawn(Service(self.hub.connect(), QueueCore, writer="queue", sources=[CommandSource("queue")]))
+        self.spawn(Service(self.hub.connect(), QueueCore, writer="queue", sources=[CommandSource("queue")]))
 
     async def start_gateway(self) -> None:
-        """A gateway (another one, after a restart) and a client for it."""
-        self.bus = self.hub.connect()
-        folding = Folding(self.bus)
-        await folding.restore()
-        self.gateway = Gateway(self.bus, self.settings, folding)
-        self.background = asyncio.create_task(self.gateway.background())
-        self._tasks.append(self.background)
-        transport = httpx.ASGITransport(self.gateway.app, raise_app_exceptions=False)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=30)
+        """As the base does; the queue's first commit has arrived."""
+        await super().start_gateway()
         if self._with_queue:
             await until(lambda: "default" in self.gateway.views.queues.rows)
-
-    async def stop_gateway(self) -> None:
-        """Kill the gateway's background: it loses everything that it had in memory."""
-        self.background.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.background
-
-    async def __aexit__(self, *_: object) -> None:
-        self.gateway.feed.close()
-        for service in self.services:
-            await service.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.http.aclose()
 
     # -- what tests do
 
@@ -147,29 +110,6 @@ class World:
         answer = await self.http.post("/v1/jobs", json={"command": ["true"], **spec})
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
-
-    async def job(self, job: str) -> dict[str, Any]:
-        """GET one job."""
-        return (await self.http.get(f"/v1/jobs/{job}")).json()
-
-    async def in_state(self, job: str, state: str) -> None:
-        """Wait until the job is in a state."""
-        await until(lambda: job in self.gateway.views.jobs.rows and self.gateway.views.jobs.rows[job].state == state)
-
-    def log_length(self) -> int:
-        """Commits in the log."""
-        return self.hub.streams[subjects.LOG].last
-
-    def commands_stored(self) -> int:
-        """Command messages in CMD."""
-        return self.hub.streams[subjects.CMD].last
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; fail after WAIT_S."""
-    async with asyncio.timeout(WAIT_S):
-        while not holds():  # noqa: ASYNC110 -- any condition, of any part
-            await asyncio.sleep(0.002)
 
 
 def gpus(count: int) -> dict[str, Any]:

@@ -97,6 +97,8 @@ async def test_job_documents_come_from_events(tmp_path: Path) -> None:
             "gpus": {"n1": ["GPU-n1-0", "GPU-n1-1"]}, "exit_code": 0, "signal": None, "message": "", "array": None,
             "submitted_at": "2026-01-01T00:00:10.000Z", "started_at": "2026-01-01T00:00:13.000Z",
             "ended_at": "2026-01-01T01:00:13.000Z", "sequence": 33, "spec": {"name": "job-1", "command": ["true"]},
+            "deadline": None, "deadline_missed": False, "slice_seconds": None, "used_seconds": 3599, "left_seconds": None,
+            "after": [], "preempted": 0, "preempted_for": None,
         }  # fmt: skip
         failed = await ask(bus, "job", id="2")
         assert (failed["state"], failed["attempt"], failed["signal"], failed["nodes"]) == ("failed", 2, 9, ["n2"])

@@ -93,9 +93,29 @@ def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
         ("exit", columns.ended_how(job).removeprefix("exit ")), ("message", job.message),
         ("elements", ", ".join(f"{count} {state}" for state, count in (job.array or {}).items() if count)),
         ("submitted", job.submitted_at), ("started", job.started_at or ""), ("ended", job.ended_at or ""),
-        ("run time", columns.elapsed(job) if job.started_at else ""), ("as of sequence", str(job.sequence)),
+        ("run time", columns.elapsed(job) if job.started_at else ""), *_times(job), ("as of sequence", str(job.sequence)),
         ("spec", msgspec.json.format(bytes(job.spec), indent=0).decode()),
     ]  # fmt: skip
+
+
+def _times(job: Job) -> list[tuple[str, str]]:
+    """What it may still use, by when it shall end, for whom it waits and to whom it has yielded."""
+    left = "" if job.left_seconds is None else f", {_seconds(job.left_seconds)} left"
+    shown = bool(job.preempted or job.left_seconds is not None) and job.array is None
+    missed = " (missed)" if job.deadline_missed else ""
+    last = job.preempted_for or {}
+    by_rule = f", last to job {last.get('job')} ({last.get('rule', '').replace('_', ' ')})" if last.get("job") else ""
+    return [
+        ("time used", f"{_seconds(job.used_seconds)}{left}" if shown else ""),
+        ("slice", _seconds(job.slice_seconds) if job.slice_seconds else ""),
+        ("deadline", f"{job.deadline}{missed}" if job.deadline else ""),
+        ("after", ", ".join(f"job {one['job']} {one['state']}" for one in job.after)),
+        ("yielded", f"{job.preempted} time{'' if job.preempted == 1 else 's'}{by_rule}" if job.preempted else ""),
+    ]
+
+
+def _seconds(seconds: int) -> str:
+    return quantities.format_duration(seconds * quantities.SECOND_NS) if seconds else "0s"
 
 
 def why(
@@ -170,7 +190,7 @@ def cancel(ids: Ids, output: Output = Format.table) -> None:
 
     fairlead cancel all
     """
-    _each(ids, Client.cancel, "asked to end", output)
+    each(ids, Client.cancel, "asked to end", output)
 
 
 def hold(ids: Ids, output: Output = Format.table) -> None:
@@ -178,7 +198,7 @@ def hold(ids: Ids, output: Output = Format.table) -> None:
 
     fairlead hold last
     """
-    _each(ids, Client.hold, "held", output)
+    each(ids, Client.hold, "held", output)
 
 
 def release(ids: Ids, output: Output = Format.table) -> None:
@@ -186,10 +206,10 @@ def release(ids: Ids, output: Output = Format.table) -> None:
 
     fairlead release 812
     """
-    _each(ids, Client.release, "released", output)
+    each(ids, Client.release, "released", output)
 
 
-def _each(words: list[str], verb: Callable[[Client, str], dict[str, Any]], done: str, output: Format) -> None:
+def each(words: list[str], verb: Callable[[Client, str], dict[str, Any]], done: str, output: Format) -> None:
     """Carry a verb out on every job, even when one refuses; the first refusal decides the exit code."""
     answers: list[dict[str, Any]] = []
     failures: list[FairleadError] = []

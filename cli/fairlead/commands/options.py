@@ -56,6 +56,15 @@ def complete_node(incomplete: str) -> list[str]:
         return []
 
 
+def complete_queue(incomplete: str) -> list[str]:
+    """Queue paths for TAB."""
+    try:
+        with connect() as client:
+            return [queue.path for queue in client.queues().items if queue.path.startswith(incomplete)]
+    except FairleadError:
+        return []
+
+
 def pick(client: Client, words: list[str]) -> list[str]:
     """Job ids for what somebody typed. `last` is their newest job, `all` all of theirs that have not ended."""
 

@@ -1,73 +1,172 @@
-"""`queues` and `queues apply`: who may have how much."""
+"""`queues`, `queues apply`, `queues delete` and `move`: who may have how much, and which job is whose."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fairlead import columns, jobfile, render
-from fairlead.commands.options import Output, connect
+from fairlead import jobfile, queue_changes, queue_tree, render
+from fairlead.client import Client
+from fairlead.commands.jobs import each
+from fairlead.commands.options import Ids, Output, complete_queue, connect
+from fairlead.commands.submit import read_script
 from fairlead.errors import Refused
 from fairlead.render import Format
-from fairlead_schemas.api import Page, Queue
+from fairlead_schemas.api import Page, Queue, QueuesApplied
+from fairlead_schemas.queuefile import InvalidQueues, QueueFile, read_queue_file, words_file
 
-app = typer.Typer(help="List queues, or create and change them.", invoke_without_command=True)
+FILE_BYTES_MAX = 512 * 1024
+#: A terminal at least so wide gets a bar for each queue, of so many signs.
+WIDE_COLUMNS = 110
+BAR_SIGNS = 30
+
+QueuePath = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="Path, such as research/vision.", autocompletion=complete_queue, show_default=False)
+]  # fmt: skip
+
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
 def queues(ctx: typer.Context, output: Output = Format.table) -> None:
-    """List queues with their use and quota.
+    """List queues as a tree, or change them.
 
-    fairlead queues
+    fairlead queues     (GPUs guaranteed, used, at most and borrowed; jobs waiting and running; each with those below it)
 
-    fairlead queues apply -f queues.yaml
+    fairlead queues -o wide     (CPUs, memory, models, users, budgets)
+
+    fairlead queues -o yaml > queues.yaml     (a queue file; applying it changes nothing)
     """
     if ctx.invoked_subcommand is not None:
         return
     with connect() as client:
-        _write(client.queues(), output)
+        page = client.queues()
+        pools = {pool.name: pool.settings for pool in client.pools().items} if output is Format.yaml else {}
+    if output is Format.yaml:
+        file = words_file(pools, {queue.path: queue.settings for queue in page.items})
+        render.write(render.document(file, output))
+    else:
+        _write(page, output)
 
 
 @app.command()
 def apply(
-    file: Annotated[Path, typer.Option("--file", "-f", help="YAML: a list of queues, or one.", show_default=False)],
+    file: Annotated[Path, typer.Option("--file", "-f", help='Queue file: YAML or JSON; "-" is stdin.', show_default=False)],
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove queues and pools that the file does not name; they must be empty.")
+    ] = False,
+    reclaim: Annotated[
+        bool, typer.Option("--reclaim", help="Ask runs to yield where a queue now holds more than its maximum; else they go on.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change, and send nothing.")
+    ] = False,
     output: Output = Format.table,
-) -> None:
-    """Create queues or replace their settings.
+) -> None:  # fmt: skip
+    """Create queues and pools or replace their settings: all that a file says, or nothing of it.
+
+    fairlead queues apply -f queues.yaml --dry-run
 
     fairlead queues apply -f queues.yaml
 
-    Each is a map such as {path: research/vision, gpuQuota: 8}; without gpuQuota there is no quota.
+    Amounts are GPUs in whole numbers, CPUs and memory in Kubernetes' words (cpu: "256", memory: 2Ti), durations such as
+    5m or 7d. A file is such as
+
+    {queues: {research: {guaranteed: {nvidia.com/gpu: 16}, queues: {vision: {maximum: {nvidia.com/gpu: 8}}}}}}
+
+    A queue that is named gets exactly what stands there: what is left out is at its default. Others stay as they are.
     """
-    try:
-        text = file.read_text()
-    except OSError as error:
-        raise Refused(f"{file}: {error.strerror}") from error
-    wanted = read_queues(text, file.name)
+    document = read(read_script(file, FILE_BYTES_MAX), file.name)
+    wanted = check(document)
     with connect() as client:
-        for path, settings in wanted:
-            client.configure_queue(path, settings)
-        page = client.queues()
-    paths = {path for path, _ in wanted}
-    _write(Page(items=[q for q in page.items if q.path in paths], next=None, sequence=page.sequence), output)
+        if dry_run:
+            _preview(client, wanted, prune=prune, output=output)
+            return
+        answer = client.apply_queues(document, prune=prune, reclaim=reclaim)
+    if not isinstance(answer, QueuesApplied):
+        render.note(f"kept as command {answer.command}: the queue service does not answer now and decides later")
+        return
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(answer, output))
+        return
+    _write(Page(items=answer.items, next=None, sequence=answer.sequence), output)
+    render.note(f"{answer.configured} configured, {answer.removed} removed, {answer.unchanged} as before")
 
 
-def read_queues(text: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """(path, settings) of every queue in a file. Raises Refused; the gateway checks the settings."""
-    documents = [
-        d
-        for document in jobfile.read_yaml(text, name)
-        for d in (document if isinstance(document, list) else [document])
-    ]
-    wanted: list[tuple[str, dict[str, Any]]] = []
-    for document in documents:
-        if not isinstance(document, dict) or not isinstance(document.get("path"), str):
-            raise Refused(f"{name}: expected queues such as {{path: research/vision, gpuQuota: 8}}")
-        wanted.append((document["path"], {key: value for key, value in document.items() if key != "path"}))
-    if not wanted:
-        raise Refused(f"{name}: expected at least one queue, found none")
-    return wanted
+@app.command()
+def delete(
+    path: QueuePath,
+    move_to: Annotated[
+        str, typer.Option("--move-to", help="Where its waiting jobs go; without it, it must have none.", autocompletion=complete_queue)
+    ] = "",
+    output: Output = Format.table,
+) -> None:  # fmt: skip
+    """Delete a queue.
+
+    fairlead queues delete research/old --move-to research/vision
+    """
+    with connect() as client:
+        answer = client.delete_queue(path, move_to=move_to)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(answer, output))
+    else:
+        render.write(f"queue/{path}\n" if output is Format.names else f"{path} deleted\n")
+
+
+def move(
+    ids: Ids,
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Where to, such as research/vision.", autocompletion=complete_queue, show_default=False)
+    ],
+    output: Output = Format.table,
+) -> None:  # fmt: skip
+    """Put waiting jobs into another queue.
+
+    fairlead move 812 --queue research/vision
+    """
+    each(ids, lambda client, job_id: client.move(job_id, queue), f"moved to {queue}", output)
+
+
+def read(text: str, name: str) -> Any:
+    """The plain values of a queue file. Raises Refused."""
+    if len(text.encode()) > FILE_BYTES_MAX:
+        raise Refused(
+            f"{name}: expected at most {FILE_BYTES_MAX} bytes", hint="a file may name only some of the queues"
+        )
+    documents = jobfile.read_yaml(text, name)
+    if len(documents) != 1:
+        raise Refused(f"{name}: expected one queue file, found {len(documents)} documents")
+    return documents[0]
+
+
+def check(document: Any) -> QueueFile:
+    """The file as the gateway would read it. Raises Refused with every mistake."""
+    try:
+        return read_queue_file(document)
+    except InvalidQueues as error:
+        lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
+        raise Refused("\n".join(["the queue file is not valid; nothing was sent", *lines])) from error
+
+
+def _preview(client: Client, wanted: QueueFile, *, prune: bool, output: Format) -> None:
+    pools = {pool.name: pool.settings for pool in client.pools().items}
+    there = {queue.path: queue.settings for queue in client.queues().items}
+    found, unchanged = queue_changes.changes(wanted, pools, there, prune=prune)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document([change._asdict() for change in found], output))
+    elif output is Format.names:
+        render.write("".join(f"{change.kind}/{change.name}\n" for change in found))
+    else:
+        render.write(queue_changes.lines(found, unchanged))
+    render.note("nothing was sent; whether the queue service would refuse it is known when it is applied")
 
 
 def _write(page: Page[Queue], output: Format) -> None:
-    render.write(render.page(page, columns.QUEUES, lambda q: f"queue/{q.path}", output, empty="no queues"))
+    items = queue_tree.ordered(page.items)
+    drawn = output is Format.table and render.is_terminal() and shutil.get_terminal_size().columns >= WIDE_COLUMNS
+    columns = queue_tree.columns(items, BAR_SIGNS if drawn else 0)
+    document = Page(items=items, next=page.next, sequence=page.sequence)
+    render.write(render.page(document, columns, lambda q: f"queue/{q.path}", output, empty="no queues"))
+    if drawn and any(queue_tree.bar(queue, 1, 1) for queue in items):
+        render.note(queue_tree.BAR_LEGEND)

@@ -1,6 +1,8 @@
 """`submit`: from a file, a script or a command line to a job id."""
 
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +11,7 @@ from typer.core import TyperCommand
 
 from fairlead import gpu_words, jobfile, render
 from fairlead.client import Client
-from fairlead.commands.options import Output, Timeout, connect
+from fairlead.commands.options import Output, Timeout, connect, pick
 from fairlead.errors import Refused, Unreachable, hint_for
 from fairlead.render import Format
 from fairlead_schemas import quantities
@@ -48,8 +50,26 @@ def submit(
     ] = None,
     cpus: Annotated[str, typer.Option("--cpus", help='CPUs per node: 8, 0.5 or "500m".')] = "",
     memory: Annotated[str, typer.Option("--memory", help="Memory per node: 64Gi.")] = "",
-    time: Annotated[str, typer.Option("--time", help='Longest run time: "1h 30m", 7d, 90 (seconds), 2:00:00.')] = "",
-    array: Annotated[str, typer.Option("--array", help="Elements: 8 (0-7) or 1-100.")] = "",
+    time: Annotated[
+        str, typer.Option("--time", help='Longest run time, over all slices: "1h 30m", 7d, 90 (seconds), 2:00:00.')
+    ] = "",
+    slice_: Annotated[
+        str,
+        typer.Option("--slice", help='Least run time before it may be asked to yield to others: "1h", 90 (seconds).'),
+    ] = "",
+    deadline: Annotated[
+        str,
+        typer.Option("--deadline", help="By when it shall have ended: an RFC 3339 time with zone, or from now: 8h."),
+    ] = "",
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            show_default=False,
+            help="Start only after JOB has succeeded, or JOB:failed, JOB:ended (either); repeatable; JOB may be last.",
+        ),
+    ] = None,
+    array: Annotated[str, typer.Option("--array", help="Elements: 8 (0-7), 1-100, or 0-9%2 (two at once).")] = "",
     priority: Annotated[
         int | None, typer.Option("--priority", help="0 to 1000; higher goes first.", show_default=False)
     ] = None,
@@ -85,12 +105,14 @@ def submit(
 
     A script's or command's options come after it; ours come before.
     """
-    flags = _flags(name=name, queue=queue, gpus=gpus, nodes=nodes, cpus=cpus, memory=memory, time=time, array=array,
-                   priority=priority, retries=retries, kind=kind, image=image, env=env or [], project=project)  # fmt: skip
+    flags = _flags(name=name, queue=queue, gpus=gpus, nodes=nodes, cpus=cpus, memory=memory, time=time, slice=slice_,
+                   deadline=moment(deadline), array=array, priority=priority, retries=retries, kind=kind, image=image, env=env or [], project=project)  # fmt: skip
     loaded, here = _source(words or [], file, dashes=bool(ctx.meta.get("fairlead.dashes")))
     for note in loaded.notes:
         render.note(f"warning: {note}")
     with connect() as client:
+        if after:
+            flags["dependsOn"] = [depends_on(word, lambda name: pick(client, [name])) for word in after]
         if gpu:
             flags = jobfile.merge(gpu_words.gpu_words(gpu, lambda: products(client)), flags)
         if workdir is not None:
@@ -225,10 +247,10 @@ def _source(words: list[str], file: Path | None, *, dashes: bool) -> tuple[jobfi
     return jobfile.load(text, name=path.name, arguments=words[1:]), path.suffix not in _FILE_SUFFIXES
 
 
-def read_script(path: Path) -> str:
+def read_script(path: Path, limit: int = jobfile.FILE_BYTES_MAX) -> str:
     """A file's text ("-": stdin), cut one byte over the limit. Raises Refused."""
     try:
-        raw = sys.stdin.buffer.read(jobfile.FILE_BYTES_MAX + 1) if str(path) == "-" else _head(path)
+        raw = sys.stdin.buffer.read(limit + 1) if str(path) == "-" else _head(path, limit)
         return raw.decode()
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}") from error
@@ -236,24 +258,42 @@ def read_script(path: Path) -> str:
         raise Refused(f"{path}: expected text in UTF-8, found other bytes at {error.start}") from error
 
 
-def _head(path: Path) -> bytes:
+def _head(path: Path, limit: int) -> bytes:
     """One byte over the limit is enough to know that a file is too large."""
     with path.open("rb") as file:
-        return file.read(jobfile.FILE_BYTES_MAX + 1)
+        return file.read(limit + 1)
+
+
+def moment(text: str) -> str:
+    """A time as a job file has it: as it stands, or for a duration ("8h") so long from now."""
+    try:
+        ahead_s = quantities.parse_duration(text) / quantities.SECOND_NS
+    except quantities.QuantityError:
+        return text  # checked with the rest of the job file
+    return f"{datetime.now(UTC) + timedelta(seconds=ahead_s):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def depends_on(word: str, pick_jobs: Callable[[str], list[str]]) -> dict[str, str] | str:
+    """`12` or `last:ended` as a job file has it. Raises Refused for what names no single job."""
+    name, colon, state = word.partition(":")
+    jobs = pick_jobs(name)
+    if len(jobs) != 1:
+        raise Refused(f'--after: expected one job such as "12", "12_3" or "last", found "{name}"')
+    return {"job": jobs[0], "state": state} if colon else jobs[0]
 
 
 def _flags(**given: Any) -> dict[str, Any]:
     """Command line options as job file words; what was not given is left out."""
     flags: dict[str, Any] = {
         k: given[k]
-        for k in ("name", "queue", "nodes", "priority", "kind", "image", "project")
+        for k in ("name", "queue", "nodes", "priority", "kind", "image", "project", "deadline")
         if given[k] not in ("", None)
     }
     resources = {"nvidia.com/gpu": given["gpus"], "cpu": given["cpus"], "memory": given["memory"]}
     if wanted := {k: v for k, v in resources.items() if v not in ("", None)}:
         flags["resources"] = wanted
-    if given["time"]:
-        flags["time"] = {"total": given["time"]}
+    if times := {k: v for k, v in (("total", given["time"]), ("slice", given["slice"])) if v}:
+        flags["time"] = times
     if given["retries"] is not None:
         flags["retries"] = {"max": given["retries"]}
     if given["array"]:

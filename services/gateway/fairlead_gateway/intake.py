@@ -17,7 +17,7 @@ from fairlead_gateway.problems import invalid, rejected, wrong_media_type
 from fairlead_gateway.submissions import Submission, Translator, split_list
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import Outcome
-from fairlead_gateway.why import reason_of
+from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas import cloudevents as ce
 from fairlead_schemas.api import Reason, SubmitResult
 from fairlead_schemas.commands import CancelJob, HoldJob, ReleaseJob

@@ -279,7 +279,7 @@ async def _live(
     earlier = attempt is not None and attempt != row.attempt
     while follow and not earlier and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
         await asyncio.sleep(PLACE_LOOK_S)
-    nodes = row.past.get(attempt or 0, ()) if earlier else tuple(part.node for part in row.parts)
+    nodes = row.past.get(str(attempt), ()) if earlier else tuple(part.node for part in row.parts)
     source = _wanted(row.id, attempt or row.attempt, nodes, rank, stream)
     async for chunk in _Output(bus, views, source, follow).text():
         yield chunk

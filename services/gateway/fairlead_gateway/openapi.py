@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway.reading import Json
-from fairlead_gateway.verbs import NodeWish, QueueWish, SqlWish
-from fairlead_schemas import api, cloudevents, jobspec
+from fairlead_gateway.verbs import MoveWish, NodeWish, SqlWish
+from fairlead_schemas import api, cloudevents, jobspec, queuefile, queuesettings
 
 _TEMPLATE = "#/components/schemas/{name}"
 
@@ -27,8 +27,10 @@ class Why(msgspec.Struct):
 
 _PUBLISHED = {
     "Job": api.Job, "Node": api.Node, "Queue": api.Queue, "JobPage": api.Page[api.Job], "NodePage": api.Page[api.Node],
-    "QueuePage": api.Page[api.Queue], "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec,
-    "NodeWish": NodeWish, "QueueWish": QueueWish, "SqlWish": SqlWish, "Why": Why,
+    "QueuePage": api.Page[api.Queue], "PoolPage": api.Page[api.Pool], "QueuesApplied": api.QueuesApplied,
+    "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec, "NodeWish": NodeWish,
+    "MoveWish": MoveWish, "QueueFileWords": queuefile.QueueFileWords, "QueueWords": queuesettings.QueueWords,
+    "SqlWish": SqlWish, "Why": Why,
 }  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document["paths"].setdefault("/v1/events", {})["post"] = _post_events()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if method == "post" and "}:" in path:
+            if method in ("put", "delete") or (method == "post" and ("}:" in path or path == "/v1/queues:apply")):
                 operation["parameters"] = [*operation.get("parameters", []), *_HEADERS]
                 operation["responses"]["202"] = _results(200)["202"]
             operation["responses"].pop("422", None)

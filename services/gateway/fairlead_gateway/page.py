@@ -2,8 +2,10 @@
 
 from html import escape
 
-from fairlead_gateway.views.documents import node_document, queue_document
+from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queuedocs import queue_documents
+from fairlead_schemas.api import Queue
 from fairlead_schemas.quantities import format_milli
 
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
@@ -11,7 +13,7 @@ table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{text-align:left;paddi
 td.n,th.n{text-align:right}code{background:#8882;padding:.1rem .3rem;border-radius:.2rem}"""
 
 _LINKS = (
-    ("/v1/jobs", "jobs"), ("/v1/nodes", "nodes"), ("/v1/queues", "queues"), ("/v1/cluster", "the whole cluster"),
+    ("/v1/jobs", "jobs"), ("/v1/nodes", "nodes"), ("/v1/queues", "queues"), ("/v1/pools", "pools"), ("/v1/cluster", "the whole cluster"),
     ("/v1/events?from=1", "events"), ("/v1/schemas/job", "JSON Schema of a job file"), ("/openapi.json", "OpenAPI"),
     ("/asyncapi.json", "AsyncAPI"), ("/metrics", "metrics"), ("/readyz", "readiness"),
 )  # fmt: skip
@@ -20,7 +22,7 @@ _LINKS = (
 def render(views: Views) -> str:
     """The page as of the views."""
     nodes = [node_document(views, row) for _, row in sorted(views.nodes.rows.items())]
-    queues = [queue_document(views, row) for _, row in sorted(views.queues.rows.items())]
+    queues = queue_documents(views, views.queues.existing())
     simulated = sum(node.simulated for node in nodes)
     told = f" ({simulated} simulated)" if simulated else ""
     links = " · ".join(f'<a href="{escape(path)}">{escape(name)}</a>' for path, name in _LINKS)
@@ -32,8 +34,17 @@ in one log; this page is true for sequence <b>{views.sequence}</b>. There is no 
 <p>{links}</p>
 <h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in views.job_counts().items()])}
 <h2>Nodes: {len(nodes)}{told}</h2>{_table(("node", "state", "GPUs", "free"), [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes[:200]])}
-<h2>Queues</h2>{_table(("queue", "waiting", "running", "GPUs charged", "quota"), [(q.path, str(q.waiting), str(q.running), format_milli(q.gpu_milli_charged), "none" if q.gpu_quota_milli is None else format_milli(q.gpu_quota_milli)) for q in queues[:200]])}
+<h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues[:200]])}
 <p>Try: <code>fairlead submit -- echo hello</code>, then <code>fairlead why last</code>.</p></html>"""
+
+
+_QUEUE_HEADS = ("queue", "waiting", "running", "GPUs charged", "guaranteed", "maximum", "borrowed")
+
+
+def _queue(queue: Queue) -> tuple[str, ...]:
+    amounts = (queue.guaranteed.get("gpu"), queue.maximum.get("gpu"), queue.borrowed.get("gpu"))
+    told = ["–" if amount is None else format_milli(amount) for amount in amounts]
+    return queue.path, str(queue.waiting), str(queue.running), format_milli(queue.gpu_milli_charged), *told
 
 
 def _table(names: tuple[str, ...], rows: "list[tuple[str, ...]]") -> str:

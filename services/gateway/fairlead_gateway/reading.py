@@ -15,11 +15,12 @@ from fairlead_gateway.answers import encode
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.past import Past
 from fairlead_gateway.problems import Refused, bad_parameter, not_found
-from fairlead_gateway.views.documents import job_document, node_document, queue_document
+from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queuedocs import pool_document, queue_document, queue_documents
 from fairlead_gateway.views.rows import JobRow
-from fairlead_gateway.why import reason_of
-from fairlead_schemas import api, jobspec, subjects
+from fairlead_gateway.why.reason import reason_of
+from fairlead_schemas import api, jsonschema, subjects
 from fairlead_schemas.ids import array_of, is_job_id
 from fairlead_schemas.lifecycle import END_STATES, STATES
 
@@ -85,7 +86,11 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, past: Past, clock: Call
 
     @router.get("/v1/schemas/job", summary="JSON Schema of a job file")
     async def job_schema() -> Response:
-        return Json(msgspec.json.schema(jobspec.JobSpec))
+        return Json(jsonschema.document("job"))
+
+    @router.get("/v1/schemas/queues", summary="JSON Schema of a queue file")
+    async def queues_schema() -> Response:
+        return Json(jsonschema.document("queues"))
 
 
 def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
@@ -110,14 +115,19 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
 def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
     @router.get("/v1/queues", summary="List queues", responses=_document("QueuePage"))
     async def list_queues(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = _by_name(views.queues.rows, limit, next)
-        items = [queue_document(views, row) for row in rows]
+        rows, token = _by_name({row.path: row for row in views.queues.existing()}, limit, next)
+        return Json(api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence))
+
+    @router.get("/v1/pools", summary="List pools of nodes and queues", responses=_document("PoolPage"))
+    async def list_pools(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = _by_name({row.name: row for row in views.queues.pool_rows()}, limit, next)
+        items = [pool_document(views, row) for row in rows]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
     @router.get("/v1/queues/{path:path}", summary="One queue", responses=_document("Queue"))
     async def get_queue(path: str) -> Response:
         row = views.queues.rows.get(path)
-        if row is None:
+        if row is None or not row.exists:
             raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
         return Json(queue_document(views, row))
 
@@ -236,5 +246,5 @@ def cluster_document(views: Views) -> dict[str, Any]:
         "sequence": views.sequence, "at": rfc3339(views.at_ns) if views.at_ns else None, "jobs": views.job_counts(),
         "gpus": sum(node.gpus for node in nodes if node.state != "lost"),
         "gpus_free": sum(node.gpus_free for node in nodes if node.state == "ready"), "nodes": nodes,
-        "queues": [queue_document(views, row) for _, row in sorted(views.queues.rows.items())],
+        "queues": queue_documents(views, views.queues.existing()),
     }  # fmt: skip

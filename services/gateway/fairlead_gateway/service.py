@@ -13,8 +13,9 @@ import uvicorn
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
-from fairlead_gateway import logs, reading, verbs, watching
+from fairlead_gateway import logs, queueverbs, reading, verbs, watching
 from fairlead_gateway.app import build_app
+from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.door import Door
@@ -71,8 +72,10 @@ class Gateway:
         decisions.on_decided = self.metrics.decision_seconds.observe
         intake = Intake(views, self.queue, decisions)
         past = Past(bus, views)
+        asking = Asking(views, decisions)
         routers = [
-            verbs.routes(verbs.Verbs(views, bus, self.queue, self.placer, decisions)),
+            verbs.routes(verbs.Verbs(views, bus, self.queue, self.placer, asking)),
+            queueverbs.routes(queueverbs.QueueVerbs(views, self.queue, asking)),
             watching.routes(self.feed),
             logs.routes(views, bus),
             reading.routes(views, bus, past),

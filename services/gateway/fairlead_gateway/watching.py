@@ -60,6 +60,8 @@ class _About(msgspec.Struct):
     job: str = ""
     node: str = ""
     path: str = ""
+    queue: str = ""
+    pool: str = ""
 
 
 class Rendered(NamedTuple):
@@ -93,7 +95,10 @@ def _subject(about: _About) -> str:
         return f"job/{about.job}"
     if about.node:
         return f"node/{about.node}"
-    return f"queue/{about.path}" if about.path else ""
+    if about.pool:
+        return f"pool/{about.pool}"
+    queue = about.path or about.queue
+    return f"queue/{queue}" if queue else ""
 
 
 class Feed:

@@ -1,5 +1,6 @@
 """GPU time against a budget: exact from the log, settled lazily, in calendar periods of UTC.
 
+The placer's clock alone measures it, for its commits say when something is held and when no more.
 What a queue and those below it hold (from the placement until the run's end) counts, in milli-GPU times the price of
 the model in thousandths, times nanoseconds. A period begins anew by the clock of the commits alone.
 """

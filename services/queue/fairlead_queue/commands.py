@@ -15,7 +15,6 @@ from fairlead_queue.admission import refusal, unknown_queue
 from fairlead_queue.configuration import pool_name
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
-from fairlead_queue.order import order_of
 from fairlead_queue.plan import Fresh, Plan
 from fairlead_schemas import commands as cmd
 from fairlead_schemas import events as ev
@@ -52,8 +51,8 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     plan.entered.add(command.queue)
     plan.accepted.add(job)
     request = in_pool(plan, command)
-    if command.array is None and command.start_at_ns <= plan.now_ns and not command.after:
-        plan.fresh.append(Fresh(_order(plan, command, number), job, command.queue, command.user, request, cause))
+    if command.array is None and command.start_at_ns <= plan.commit_ns and not command.after:
+        plan.fresh.append(Fresh(order_in(plan, command, number), job, command.queue, command.user, request, cause))
     return ev.JobSubmitted(
         cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,
         spec=command.spec, project=command.project, kind=command.kind, priority=command.priority, array=command.array,
@@ -71,10 +70,17 @@ def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
     return command.request if command.request.pool == wanted else msgspec.structs.replace(command.request, pool=wanted)
 
 
-def _order(plan: Plan, command: cmd.SubmitJob, number: int) -> int:
+def order_in(plan: Plan, command: cmd.SubmitJob, number: int) -> int:
+    """Where the job will stand in its line."""
     queue = plan.state.queues.get(command.queue)
-    newest_first = queue is not None and queue.pool.sequencer.newest_first
-    return order_of(command.priority, number, 0, command.deadline_ns, newest_first=newest_first)
+    pool = queue.pool if queue is not None else plan.state.pools[DEFAULT_POOL]
+    return pool.order(
+        command.priority,
+        number,
+        deadline_ns=command.deadline_ns,
+        submitted_ns=plan.commit_ns,
+        total_ns=command.total_ns,
+    )
 
 
 def _repeated(command: cmd.SubmitJob, cause: str, job: str, digest: str) -> ev.QueueEvent:

@@ -58,7 +58,7 @@ class QueueCore:
         review_at = decided.review_at
         if not decided.reviewed and (state.open or state.in_line):
             review_at = (now_ns // REVIEW_NS + 1) * REVIEW_NS
-        times = [at_ns for at_ns in (review_at, next_time(state, now_ns)) if at_ns is not None]
+        times = [at_ns for at_ns in (review_at, next_time(state, max(now_ns, state.at_ns))) if at_ns is not None]
         return min(times, default=None)
 
     def _is_due(self, now_ns: int) -> bool:

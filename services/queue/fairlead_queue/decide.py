@@ -56,8 +56,8 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
 
 
 def is_review_due(state: State, now_ns: int) -> bool:
-    """Whether nobody has committed since the last whole REVIEW_NS; by the queue's own clock where others are ahead of
-    it, and anyhow when it has said nothing for long: in a busy log somebody else often commits first."""
+    """Whether nobody has committed since the last whole REVIEW_NS, by the queue's own clock; its own commits alone count
+    where others' clocks are ahead. Anyhow when it has said nothing for long: in a busy log others often commit first."""
     last_ns = state.at_ns if state.at_ns <= now_ns else state.decided_ns
     return now_ns // REVIEW_NS > last_ns // REVIEW_NS or now_ns >= state.decided_ns + REVIEW_LATEST_NS
 

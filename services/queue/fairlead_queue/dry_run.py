@@ -2,11 +2,10 @@
 as it was afterwards."""
 
 from fairlead_queue.admission import refusal
-from fairlead_queue.commands import in_pool
+from fairlead_queue.commands import in_pool, order_in
 from fairlead_queue.estimate import estimate
 from fairlead_queue.explain import explain, gate
 from fairlead_queue.jobs import Job
-from fairlead_queue.order import order_of
 from fairlead_queue.plan import Plan
 from fairlead_queue.state import State
 from fairlead_queue.yields import Search, Starving
@@ -26,8 +25,7 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
         return Outcome(code=refused.code, field=refused.field, message=refused.message)
     queue = state.queues[command.queue]
     request = in_pool(plan, command)
-    newest_first = queue.pool.sequencer.newest_first
-    order = order_of(command.priority, state.next_number, 0, command.deadline_ns, newest_first=newest_first)
+    order = order_in(plan, command, state.next_number)
     job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
     job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
     state.add(job)

@@ -19,14 +19,15 @@ HANDLERS: dict[type[ev.EventBase], Any] = evolve_queues.HANDLERS | evolve_jobs.H
 def evolve(state: State, seq: int, commit: Commit) -> None:
     """Fold one commit of any writer."""
     at_ns = commit.at_ns
+    # Writers have clocks of their own; the log's time is that of the fastest, and never steps back. Decisions go by it.
+    state.at_ns = max(state.at_ns, at_ns)
     for pool in state.pools.values():
-        if pool.past is not None and pool.past.tick(at_ns):
+        if pool.past is not None and pool.past.tick(state.at_ns):
             pool.ranking.forget()
-    state.at_ns = at_ns
     if commit.writer == WRITER:
         state.decided_ns = at_ns
     else:
-        state.heard_ns = at_ns
+        state.heard_ns = state.at_ns
     for index, event in enumerate(commit.events):
         handler = HANDLERS.get(type(event))
         if handler is not None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import NEVER, Array, End, Job
-from fairlead_queue.lanes import Deferral, Lane
-from fairlead_queue.order import OFFSET_MASK, RANK_STEP, order_of, priority_of
+from fairlead_queue.lanes import Deferral
+from fairlead_queue.order import OFFSET_MASK, RANK_STEP, priority_of
 from fairlead_queue.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of
@@ -20,7 +20,9 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     number = int(event.job)
     state.next_number = number + 1
     lane = state.lane(event.queue, event.user, event.request)
-    order = _order(lane, event.priority, number, deadline_ns=event.deadline_ns)
+    order = lane.klass.pool.order(
+        event.priority, number, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
+    )
     if event.array is None:
         job = Job(event.job, order, lane, id_)
     else:
@@ -28,7 +30,7 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
         job.limit = event.array_limit
     job.user = event.user
     job.retries, job.total_ns, job.start_at_ns = event.retries, event.total_ns, event.start_at_ns
-    job.slice_ns, job.since_ns = event.slice_ns, at_ns
+    job.slice_ns, job.since_ns, job.submitted_ns = event.slice_ns, state.at_ns, at_ns
     job.after = _pending(state, event.after) if event.after else None
     state.add(job)
     if event.deadline_ns:
@@ -37,11 +39,6 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
         state.remember_key(event.key, event.job, event.digest)
     job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
     _wait(state, job, id_, at_ns)
-
-
-def _order(lane: Lane, priority: int, number: int, offset: int = 0, deadline_ns: int = 0) -> int:
-    newest_first = lane.klass.pool.sequencer.newest_first
-    return order_of(priority, number, offset, deadline_ns, newest_first=newest_first)
 
 
 def _pending(state: State, after: tuple[ev.Dependency, ...]) -> dict[str, str] | None:
@@ -110,7 +107,7 @@ def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
 def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    job.state, job.cause, job.end, job.since_ns = "queued", id_, None, at_ns
+    job.state, job.cause, job.end, job.since_ns = "queued", id_, None, state.at_ns
     state.wait_in_line(job)
 
 
@@ -133,7 +130,10 @@ def _reorder(state: State, job: Job, priority: int) -> None:
     if in_line:
         state.unwait(job)
     offset = job.order & OFFSET_MASK if isinstance(job, Array) or job.parent is not None else 0
-    job.order = _order(job.lane, priority, _number(job.id), offset, job.deadline_ns)
+    job.order = job.lane.klass.pool.order(
+        priority, _number(job.id), offset, deadline_ns=job.deadline_ns, submitted_ns=job.submitted_ns,
+        total_ns=job.total_ns,
+    )  # fmt: skip
     if in_line:
         state.wait_in_line(job)
 
@@ -145,7 +145,7 @@ def _number(id_: str) -> int:
 def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
     lane = state.jobs[event.job].lane
     if lane.front:
-        lane.deferral = Deferral(event.reason, event.queue, event.resource, at_ns)
+        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns)
         state.unexplained.pop(lane, None)
 
 
@@ -172,7 +172,7 @@ def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str,
         claims.put(state, job.lane.klass.pool.tree.nodes[event.queue], job)
     elif event.amounts or not job.open:
         return
-    job.asked, job.asked_ns = "asked", at_ns
+    job.asked, job.asked_ns = "asked", state.at_ns
 
 
 def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
@@ -199,7 +199,7 @@ def _born(state: State, id_: str) -> Job:
     claims.give_up(array)
     job = Job(id_, array.order, array.lane, array.cause)
     job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
-    job.retries, job.total_ns, job.parent = array.retries, array.total_ns, array
+    job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
     array.live[id_] = job
     state.add(job)
     if array.deadline_ns:
@@ -240,7 +240,7 @@ def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
 
 def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    job.state, job.cause, job.since_ns = "queued", id_, at_ns
+    job.state, job.cause, job.since_ns = "queued", id_, state.at_ns
     _wait(state, job, id_, at_ns)
 
 
@@ -277,7 +277,7 @@ def _stopped_one(state: State, array: Array) -> None:
 def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, at_ns
+    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:

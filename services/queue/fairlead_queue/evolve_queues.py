@@ -41,7 +41,6 @@ def _queue_removed(state: State, event: ev.QueueRemoved, id_: str, at_ns: int) -
 
 def _budget_reached(state: State, event: ev.BudgetReached, id_: str, at_ns: int) -> None:
     account = state.accounts[event.queue]
-    account.settle(at_ns)
     account.reached = event.percent
     shaping.limit_again(state, event.queue)
 

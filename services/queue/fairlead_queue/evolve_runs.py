@@ -80,12 +80,12 @@ def _run_started(state: State, event: ev.RunStarted, id_: str, at_ns: int) -> No
     job = _attempt(state, event)
     if job is None or job.state not in ("placed", "stopping"):
         return
-    job.started_ns = at_ns
+    job.started_ns = state.at_ns
     if job.state == "stopping":
         return
     job.state = "running"
     if job.total_ns:
-        state.wait_until(job, at_ns + max(0, job.total_ns - job.used_ns))
+        state.wait_until(job, state.at_ns + max(0, job.total_ns - job.used_ns))
 
 
 def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
@@ -94,7 +94,7 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
     if job is None or job.open or job.end is not None or job.state not in ("placed", "running", "stopping"):
         return
     if job.started_ns:
-        job.used_ns += at_ns - job.started_ns
+        job.used_ns += state.at_ns - job.started_ns
         job.started_ns = 0
     _give_back(state, job, at_ns)
     end = End(id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted)
@@ -142,7 +142,7 @@ def _preemption_started(state: State, event: ev.PreemptionStarted, id_: str, at_
 def _preemption_declined(state: State, event: ev.PreemptionDeclined, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is not None and job.asked:
-        job.asked, job.asked_ns = "declined", at_ns
+        job.asked, job.asked_ns = "declined", state.at_ns
         claims.drop(job)
 
 
@@ -153,7 +153,7 @@ def _reservation_ended(state: State, event: ev.ReservationEnded, id_: str, at_ns
         state.capacity_changed(pool)
     if job is not None and job.lane.klass.pool.claimant == job.id:
         job.lane.klass.pool.claimant = ""
-        job.asked, job.asked_ns = "unkept", at_ns
+        job.asked, job.asked_ns = "unkept", state.at_ns
 
 
 HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {

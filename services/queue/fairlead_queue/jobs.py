@@ -40,7 +40,7 @@ class Job:
     __slots__ = (
         "after", "aged", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
         "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
-        "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "timer_ns", "total_ns", "used_ns", "user",
+        "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_to",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ class Job:
         self.total_ns = self.start_at_ns = self.deadline_ns = self.slice_ns = 0
         #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not).
         self.used_ns = self.started_ns = 0
+        self.submitted_ns = 0
         #: Since when it waits (for an offer and then for a place), and by how much its priority has risen meanwhile.
         self.since_ns = self.aged = 0
         #: Jobs it waits for: {job: how it must end}.

@@ -30,6 +30,10 @@ class Sequencer(Protocol):
 
     #: How the owner numbers waiting jobs in `Node.front`: the newest gets the smallest number.
     newest_first: bool
+    #: Whether jobs of all queues go by their places in one line, so that the place decides who yields to whom, too.
+    by_order: bool
+    #: How many times its time limit after its submit a job is promised to have ended (0: no promise): the order of lines.
+    stretch: int
     #: Whether what it says depends on what is saturated.
     by_saturation: bool
     #: The past use that it goes by, for the owner to keep up to date; None: it looks at none.

@@ -38,7 +38,9 @@ class Plan:
 
     def __init__(self, state: State, now_ns: int, commands: int) -> None:
         self.state = state
-        self.now_ns = now_ns
+        #: The log's time, by which everything is decided, and what the commit itself will say.
+        self.now_ns = max(now_ns, state.at_ns)
+        self.commit_ns = now_ns
         self.events: list[QueueEvent] = []
         #: Kept free for what the commands need: one event each, and these bytes until they are answered.
         self.reserved = commands

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from fairlead_queue.jobs import Job
 from fairlead_queue.lanes import Klass, Lane
+from fairlead_queue.order import order_of
 from fairlead_queue.ordering import Ranking
 from fairlead_queue.sequencers.named import sequencer_named
 from fairlead_queue.tree import Amounts, Node, Tree
@@ -56,6 +57,16 @@ class Pool:
         self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
         self.past = self.sequencer.past
         self.ranking = Ranking(self.tree, self.sequencer)
+
+    def order(
+        self, priority: int, number: int, offset: int = 0, *, deadline_ns: int, submitted_ns: int, total_ns: int
+    ) -> int:
+        """Where a job stands in its line. Where the sequencer makes promises, a job's is a deadline like its own."""
+        stretch = self.sequencer.stretch
+        if stretch and total_ns:
+            promised_ns = submitted_ns + stretch * total_ns
+            deadline_ns = min(deadline_ns, promised_ns) if deadline_ns else promised_ns
+        return order_of(priority, number, offset, deadline_ns, newest_first=self.sequencer.newest_first)
 
     # ------------------------------------------------------------------ amounts
 

@@ -86,6 +86,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     start_at_ns: int
     deadline_ns: int
     since_ns: int
+    submitted_ns: int
     aged: int
     after: dict[str, str] | None
     wait: str
@@ -203,7 +204,7 @@ def _row(job: Job, klass: int) -> JobRow:
     return JobRow(
         job.id, str(job.order), job.lane.leaf.queue.path, job.user, klass, job.cause, job.state, job.attempt,
         job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
-        job.start_at_ns, job.deadline_ns, job.since_ns, job.aged,
+        job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
         (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
         job.hold_by, job.stop, job.stop_by, job.yields_to, job.yielders, job.asked, job.asked_ns, job.end, array,
@@ -316,7 +317,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts
     job.total_ns, job.used_ns, job.started_ns = row.total_ns, row.used_ns, row.started_ns
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
-    job.after, job.price = row.after, row.price
+    job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
     job.yields_to, job.yielders, job.asked, job.asked_ns = row.yields_to, row.yielders, row.asked, row.asked_ns
     job.end = row.end

@@ -52,7 +52,7 @@ class State:
         #: The number of the next job, and the rank of the next offer.
         self.next_number = 1
         self.next_rank = RANK_STEP
-        #: Time of the last commit that was folded.
+        #: The log's time: the latest of all commits that were folded.
         self.at_ns = 0
         #: Time of the last commit of the queue's own.
         self.decided_ns = 0

@@ -185,17 +185,23 @@ class Search:
         return rule
 
     def _entitled(self, leaf: Leaf, job: Job) -> YieldRule | None:
+        if job.slice_ns and self.pool.sequencer.by_order:
+            if self.starving.job.order < job.order:
+                return "over_slice"
+            job_slice_ns = 0  # whose place is before the starving job's goes on
+        else:
+            job_slice_ns = job.slice_ns
         if leaf.queue is self.starving.lane.leaf.queue:
             priority = _priority(job)
             if self.settings.lower_priority and priority < self.priority:
                 return "lower_priority"
-            return "over_slice" if job.slice_ns and priority <= self.priority else None
+            return "over_slice" if job_slice_ns and priority <= self.priority else None
         need = job.lane.klass.need
         reclaim = self.settings.reclaim
         may_reclaim = reclaim == "any" or (reclaim == "lower_priority" and _priority(job) < self.priority)
         if may_reclaim and self._may(leaf, need, "over_guarantee"):
             return "over_guarantee"
-        if job.slice_ns and self._may(leaf, need, "over_slice"):
+        if job_slice_ns and self._may(leaf, need, "over_slice"):
             return "over_slice"
         return "over_share" if self.settings.rebalance and self._may(leaf, need, "over_share") else None
 
@@ -216,6 +222,8 @@ class Search:
         match rule:
             case "over_guarantee":
                 return self._is_owed(mine, need)
+            case "over_slice" if self.pool.sequencer.by_order:
+                return True
             case "over_slice":
                 return self._share(mine, self._with_job(mine)) <= self._share(theirs, self._left(theirs))
             case _:

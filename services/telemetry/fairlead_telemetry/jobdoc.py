@@ -21,9 +21,9 @@ class Happened(NamedTuple):
 
 
 def fold_job(
-    job: str, submitted: Happened, happened: Sequence[Happened], array: dict[str, int] | None = None
+    job: str, submitted: Happened, happened: Sequence[Happened], array: dict[str, int] | None = None, *, now_ns: int = 0
 ) -> api.Job:
-    """The document of `job` after `happened`, its events in log order.
+    """The document of `job` after `happened`, its events in log order, as of `now_ns` (Unix).
 
     `submitted` is its JobSubmitted (an element's is its array's; for any other job it also is the first of
     `happened`). `array`: {state: elements} for an array. Raises KeyError on a move that is not legal.
@@ -50,26 +50,52 @@ def fold_job(
         sequence=submitted.sequence,
         spec=birth.spec,
         array=array if array_of(job) is None and birth.array is not None else None,
+        deadline=timestamp(birth.deadline_ns) if birth.deadline_ns else None,
+        slice_seconds=birth.slice_ns // 10**9 if birth.slice_ns else None,
+        after=[{"job": one.job, "state": one.state} for one in birth.after] if array_of(job) is None else [],
     )
     for one in happened:
         _apply(document, one)
+    used_ns = run_time(happened, now_ns)
+    document.used_seconds = used_ns // 10**9
+    document.left_seconds = max(0, birth.total_ns - used_ns) // 10**9 if birth.total_ns else None
     return document
+
+
+def run_time(happened: Sequence[Happened], now_ns: int) -> int:
+    """Run time (ns) of the newest attempt and of those that it goes on from; a failure or a loss starts anew."""
+    used = started = 0
+    for _, at_ns, event in happened:
+        match event:
+            case ev.RunStarted():
+                started = at_ns
+            case ev.RunEnded():
+                used, started = used + (at_ns - started if started else 0), 0
+            case ev.JobRequeued() if event.reason not in ("preempted", "drained"):
+                used = 0
+            case _:
+                pass
+    return used + (max(0, now_ns - started) if started else 0)
 
 
 def _apply(job: api.Job, happened: Happened) -> None:
     """One step: the state by the table, the rest by what the event carries."""
     event, job.sequence = happened.event, happened.sequence
     name = type(event).__name__
-    if name in _SILENT:
+    if name in lifecycle.NOT_MOVING:
+        _note(job, event)
         return
     if isinstance(event, ev.JobSubmitted):
-        job.state = "scheduled" if event.start_at_ns > happened.at_ns else "queued"
+        job.state = "scheduled" if event.start_at_ns > happened.at_ns or event.after else "queued"
         return
     job.state = lifecycle.next_state(job.state, name)
     job.attempt = max(job.attempt, getattr(event, "attempt", 0))
     match event:
         case ev.JobRequeued():
             _new_attempt(job)
+            job.preempted += event.reason == "preempted"
+        case ev.JobMoved():
+            job.queue = event.queue
         case ev.JobUnplaceable():
             kept = ", ".join(f"{count} by {what}" for what, count in sorted(event.reasons.items()))
             job.reason = api.Reason(
@@ -109,8 +135,15 @@ def _end(job: api.Job, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, 
             )
 
 
-#: They name the job but do not move it: devices come back after its end, too.
-_SILENT = frozenset({"AllocationReleased", "CommandRepeated"})
+def _note(job: api.Job, event: ev.Event) -> None:
+    """What names the job and does not move it."""
+    match event:
+        case ev.PreemptionStarted():
+            job.preempted_for = {"job": event.beneficiary, "rule": event.rule}
+        case ev.DeadlineMissed():
+            job.deadline_missed = True
+        case _:
+            pass
 
 
 def _new_attempt(job: api.Job) -> None:

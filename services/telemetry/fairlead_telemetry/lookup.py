@@ -26,7 +26,8 @@ def find_job(warehouse: Warehouse, job: str) -> api.Job | None:
     birth = born[0].event
     assert isinstance(birth, ev.JobSubmitted)
     is_array = birth.array is not None and array_of(job) is None
-    document = fold_job(job, born[0], happened, _elements(warehouse, job, birth) if is_array else None)
+    elements = _elements(warehouse, job, birth) if is_array else None
+    document = fold_job(job, born[0], happened, elements, now_ns=warehouse.cursor.at_ns)
     document.sequence = warehouse.cursor.sequence
     if document.array is not None:
         started_ns = warehouse.rows(_FIRST_START, [f"{job}_"])[0][0]

@@ -1,17 +1,18 @@
-"""Documents of the API, built from rows when somebody asks. Pure."""
+"""Documents of jobs and nodes, built from rows when somebody asks (queues: `queuedocs.py`). Pure."""
 
 import msgspec
 
-from fairlead_gateway.moments import moment_or_none, rfc3339
+from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.nodes import held_sum
-from fairlead_gateway.views.rows import JobRow, NodeRow, QueueRow
-from fairlead_gateway.why import reason_of
+from fairlead_gateway.views.rows import JobRow, NodeRow
+from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas import api
 
 
 def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = False) -> api.Job:
     """One job as outsiders see it, its reason included."""
+    used_ns = used(row, views.at_ns)
     return api.Job(
         id=row.id, name=row.name, kind=row.kind, queue=row.queue, user=row.user, project=row.project, state=row.state,
         attempt=row.attempt, priority=row.priority, reason=reason_of(views, row, now_ns, count_ahead=count_ahead),
@@ -19,7 +20,23 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
         exit_code=_exit_code(row), submitted_at=rfc3339(row.submitted_ns), started_at=moment_or_none(row.started_ns),
         ended_at=moment_or_none(row.ended_ns), sequence=views.sequence, spec=msgspec.Raw(views.jobs.spec_of(row)),
         signal=row.signal, message=row.message, array=dict(row.elements) if row.elements is not None else None,
+        deadline=moment_or_none(row.deadline_ns), deadline_missed=row.deadline_missed,
+        slice_seconds=row.slice_ns // SECOND_NS if row.slice_ns else None, used_seconds=used_ns // SECOND_NS,
+        left_seconds=max(0, row.total_ns - used_ns) // SECOND_NS if row.total_ns else None,
+        after=[{"job": one.job, "state": one.state} for one in row.after], preempted=row.preempted,
+        preempted_for=_preempted_for(row),
     )  # fmt: skip
+
+
+def used(row: JobRow, now_ns: int) -> int:
+    """Run time (ns) of the running attempt and of those that it goes on from, up to a moment."""
+    if not row.started_ns or row.run_ended or row.elements is not None:
+        return row.used_ns
+    return row.used_ns + max(0, now_ns - row.started_ns)
+
+
+def _preempted_for(row: JobRow) -> dict[str, str] | None:
+    return None if row.yielding is None else {"job": row.yielding.beneficiary, "rule": row.yielding.rule}
 
 
 def _exit_code(row: JobRow) -> int | None:
@@ -50,14 +67,4 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
         gpus_free=len(inventory.gpus) - gpus, cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
         memory_mib=inventory.memory_mib, memory_mib_free=inventory.memory_mib - memory_mib, labels=inventory.labels,
         jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence,
-    )  # fmt: skip
-
-
-def queue_document(views: Views, row: QueueRow) -> api.Queue:
-    """One queue as outsiders see it; elements not offered yet count as waiting."""
-    count = row.states.get
-    return api.Queue(
-        path=row.path, gpu_quota_milli=row.gpu_quota_milli, gpu_milli_charged=row.gpu_milli_charged,
-        waiting=count("scheduled", 0) + count("queued", 0) + count("held", 0) + count("offered", 0) + row.unborn,
-        running=count("placed", 0) + count("running", 0) + count("stopping", 0), sequence=views.sequence,
     )  # fmt: skip

@@ -12,12 +12,15 @@ from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.nodes import NodesView
 from fairlead_gateway.views.outcomes import OutcomesView
 from fairlead_gateway.views.queues import QueuesView
-from fairlead_gateway.views.rows import JobRow, NodeRow, Outcome, QueueRow, Refusal
+from fairlead_gateway.views.rows import Deferral, JobRow, NodeRow, Outcome, PoolRow, QueueRow, Refusal
+from fairlead_gateway.views.runs import RunsView
+from fairlead_gateway.views.waiting import WaitingView
 from fairlead_schemas.commit import Commit
 from fairlead_schemas.events import Event
+from fairlead_schemas.resources import Request
 
 #: Raised whenever rows change their shape: an older snapshot is then ignored and the log folded from its start.
-SHAPE = 2
+SHAPE = 3
 
 Handler = Callable[[Any, int, int], None]
 
@@ -29,7 +32,9 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     born: int
     jobs: list[JobRow]
     refusals: list[Refusal]
+    deferrals: list[tuple[str, Request, str, Deferral]]
     queues: list[QueueRow]
+    pools: list[PoolRow]
     nodes: list[NodeRow]
     gangs: dict[str, tuple[str, ...]]
     outcomes_old: dict[str, Outcome]
@@ -49,10 +54,12 @@ class Views:
         self.at_ns = 0
         self.queues = QueuesView()
         self.jobs = JobsView(self.queues)
+        self.waiting = WaitingView(self.jobs, self.queues)
         self.nodes = NodesView()
         self.outcomes = OutcomesView()
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
-        for view in (self.queues, self.jobs, self.nodes):
+        # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
+        for view in (self.queues, self.jobs, RunsView(self.jobs), self.waiting, self.nodes):
             for kind, handler in view.handlers.items():
                 self._handlers[kind] = (*self._handlers[kind], handler)
 
@@ -85,8 +92,10 @@ class Views:
         return _encoder.encode(
             _Snapshot(
                 shape=SHAPE, sequence=self.sequence, at_ns=self.at_ns, born=self.jobs.born,
-                jobs=list(self.jobs.rows.values()), refusals=list(self.jobs.refusals.values()),
-                queues=list(self.queues.rows.values()), nodes=list(self.nodes.rows.values()),
+                jobs=list(self.jobs.rows.values()), refusals=list(self.waiting.refusals.values()),
+                deferrals=[(*like, deferral) for like, deferral in self.waiting.deferrals.items()],
+                queues=list(self.queues.rows.values()), pools=list(self.queues.pools.values()),
+                nodes=list(self.nodes.rows.values()),
                 gangs=self.nodes.gangs, outcomes_old=old, outcomes_young=young,
             )
         )  # fmt: skip
@@ -105,8 +114,10 @@ class Views:
         for row in saved.jobs:
             row.spec = row.spec.copy()  # not a view into the whole snapshot
         views.jobs.rows.update((row.id, row) for row in saved.jobs)
-        views.jobs.refusals.update((refusal.request, refusal) for refusal in saved.refusals)
+        views.waiting.refusals.update((refusal.request, refusal) for refusal in saved.refusals)
+        views.waiting.deferrals.update(((queue, request, scope), one) for queue, request, scope, one in saved.deferrals)
         views.queues.rows.update((row.path, row) for row in saved.queues)
+        views.queues.pools.update((row.name, row) for row in saved.pools)
         views.nodes.rows.update((row.id, row) for row in saved.nodes)
         views.nodes.gangs.update(saved.gangs)
         views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)

@@ -5,22 +5,20 @@ guessed would show something that never was. Finished rows leave on JobsRetired.
 """
 
 from fairlead_gateway.views.queues import QueuesView
-from fairlead_gateway.views.rows import NO_SPEC, JobRow, Refusal
+from fairlead_gateway.views.rows import NO_SPEC, JobRow
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of, element_id
 from fairlead_schemas.lifecycle import next_state
-from fairlead_schemas.resources import Request
 
-#: Refused classes remembered; beyond it the oldest refusal is forgotten (its jobs then just wait their turn).
-REFUSALS_MAX = 10_000
+#: After these a job goes on with what is left of its time; after any other ending it starts anew.
+GOES_ON = frozenset({"preempted", "drained"})
 
 
 class JobsView:
-    """Rows by job id, in order of birth, and the newest refusal of each refused class."""
+    """Rows by job id, in order of birth. What happens on nodes is told by `runs.py`, why jobs wait by `waiting.py`."""
 
     def __init__(self, queues: QueuesView) -> None:
         self.rows: dict[str, JobRow] = {}
-        self.refusals: dict[Request, Refusal] = {}
         self.born = 0
         self._queues = queues
         self.handlers = {
@@ -36,13 +34,9 @@ class JobsView:
             ev.JobFailed: self._failed,
             ev.JobCancelled: self._cancelled,
             ev.JobsRetired: self._retired,
-            ev.JobPlaced: self._placed,
-            ev.JobUnplaceable: self._unplaceable,
-            ev.OfferReturned: self._returned,
-            ev.RankStarted: self._rank_started,
-            ev.RunStarted: self._run_started,
-            ev.RankEnded: self._rank_ended,
-            ev.RunEnded: self._run_ended,
+            ev.JobMoved: self._moved,
+            ev.JobsAged: self._aged,
+            ev.DeadlineMissed: self._deadline_missed,
         }
 
     def spec_of(self, row: JobRow) -> bytes:
@@ -54,11 +48,12 @@ class JobsView:
 
     def _submitted(self, e: ev.JobSubmitted, seq: int, at_ns: int) -> None:
         self.born += 1
-        state = "scheduled" if e.start_at_ns > at_ns else "queued"
+        state = "scheduled" if e.start_at_ns > at_ns or e.after else "queued"
         # The copy keeps one job's bytes alive, not the whole commit's.
         row = JobRow(
             e.job, e.name, e.queue, e.user, e.project, e.kind, e.priority, e.request, e.spec.copy(), state,
-            self.born, at_ns, seq, e.start_at_ns,
+            self.born, at_ns, seq, e.start_at_ns, array_limit=e.array_limit, after=e.after, deadline_ns=e.deadline_ns,
+            slice_ns=e.slice_ns, total_ns=e.total_ns, grace_ns=e.grace_ns,
         )  # fmt: skip
         self.rows[e.job] = row
         queue = self._queues.of(e.queue)
@@ -79,7 +74,8 @@ class JobsView:
         self.born += 1
         row = JobRow(
             job, array.name, array.queue, array.user, array.project, array.kind, array.priority, array.request, NO_SPEC,
-            "", self.born, array.submitted_ns, seq, array_id=array.id,
+            "", self.born, array.submitted_ns, seq, array_id=array.id, deadline_ns=array.deadline_ns,
+            slice_ns=array.slice_ns, total_ns=array.total_ns, grace_ns=array.grace_ns,
         )  # fmt: skip
         self.rows[job] = row
         array.elements["waiting"] -= 1
@@ -96,7 +92,8 @@ class JobsView:
 
     # ------------------------------------------------------------------ moves
 
-    def _move(self, row: JobRow, event: str, seq: int) -> None:
+    def move(self, row: JobRow, event: str, seq: int) -> None:
+        """Where an event leads a job, counted in its queue and its array. Raises KeyError for a move that is not legal."""
         old = row.state
         new = next_state(old, event)
         row.changed_seq = seq
@@ -119,54 +116,62 @@ class JobsView:
                 array.elements[old] -= 1
             array.elements[new] = array.elements.get(new, 0) + 1
 
-    def _uncharge(self, row: JobRow) -> None:
+    def uncharge(self, row: JobRow) -> None:
+        """What the attempt held counts for nobody any more."""
         if row.charged:
             row.charged = False
-            self._queues.rows[row.queue].gpu_milli_charged -= row.request.gpu_milli_total
+            self._queues.charge(row.queue, row.user, row.request, -1)
 
     def _queued(self, e: ev.JobQueued, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
-        self._move(row, "JobQueued", seq)
+        self.move(row, "JobQueued", seq)
         row.not_before_ns = 0
 
     def _offered(self, e: ev.JobOffered, seq: int, at_ns: int) -> None:
         row = self.rows.get(e.job) or self._element(e.job, seq)
-        self._move(row, "JobOffered", seq)
+        if row.state != "offered":
+            row.offered_seq = seq
+        self.move(row, "JobOffered", seq)
         row.attempt = e.attempt
         row.offer_rank = e.rank
         row.not_before_ns = 0
         if not row.charged:
             row.charged = True
-            self._queues.rows[row.queue].gpu_milli_charged += row.request.gpu_milli_total
+            self._queues.charge(row.queue, row.user, row.request)
 
     def _recalled(self, e: ev.JobRecalled, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
-        self._move(row, "JobRecalled", seq)
+        self.move(row, "JobRecalled", seq)
 
     def _held(self, e: ev.JobHeld, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
-        self._move(row, "JobHeld", seq)
+        self.move(row, "JobHeld", seq)
         row.by = e.by
 
     def _released(self, e: ev.JobReleased, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
-        self._move(row, "JobReleased", seq)
+        self.move(row, "JobReleased", seq)
         row.by = ""
 
     def _stop_requested(self, e: ev.JobStopRequested, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
-        self._move(row, "JobStopRequested", seq)
+        self.move(row, "JobStopRequested", seq)
         row.reason = e.reason
         row.by = e.by
 
     def _requeued(self, e: ev.JobRequeued, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
-        self._move(row, "JobRequeued", seq)
-        self._uncharge(row)
+        self.move(row, "JobRequeued", seq)
+        self.uncharge(row)
         if row.parts:
-            row.past[row.attempt] = tuple(part.node for part in row.parts)
+            row.past[str(row.attempt)] = tuple(part.node for part in row.parts)
         row.attempt = e.attempt
         row.reason = e.reason
+        if e.reason == "preempted":
+            row.preempted += 1
+            self._queues.rows[row.queue].preempted += 1
+        if e.reason not in GOES_ON:
+            row.used_ns = 0
         row.not_before_ns = e.not_before_ns
         row.parts = ()
         row.placed_ns = row.started_ns = 0
@@ -174,6 +179,25 @@ class JobsView:
         # How the last attempt ended stands in the log; a job that waits has not ended.
         row.exit_code = row.signal = None
         row.message = ""
+
+    def _moved(self, e: ev.JobMoved, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.job]
+        self.move(row, "JobMoved", seq)
+        old, new = self._queues.rows[row.queue], self._queues.of(e.queue)
+        row.queue = e.queue
+        if row.elements is None:
+            old.states[row.state] -= 1
+            new.states[row.state] = new.states.get(row.state, 0) + 1
+        else:
+            old.unborn -= row.elements["waiting"]
+            new.unborn += row.elements["waiting"]
+
+    def _aged(self, e: ev.JobsAged, _seq: int, _at_ns: int) -> None:
+        for job in e.jobs:
+            self.rows[job].priority += 1
+
+    def _deadline_missed(self, e: ev.DeadlineMissed, _seq: int, _at_ns: int) -> None:
+        self.rows[e.job].deadline_missed = True
 
     def _succeeded(self, e: ev.JobSucceeded, seq: int, at_ns: int) -> None:
         self._end(self.rows[e.job], "JobSucceeded", seq, at_ns)
@@ -204,67 +228,6 @@ class JobsView:
         queue.states[state] = queue.states.get(state, 0) + count
 
     def _end(self, row: JobRow, event: str, seq: int, at_ns: int) -> None:
-        self._move(row, event, seq)
-        self._uncharge(row)
+        self.move(row, event, seq)
+        self.uncharge(row)
         row.ended_ns = at_ns
-
-    # ------------------------------------------------------------------ offers and runs
-
-    def _placed(self, e: ev.JobPlaced, seq: int, at_ns: int) -> None:
-        row = self.rows[e.job]
-        self._move(row, "JobPlaced", seq)
-        row.parts = e.parts
-        row.placed_ns = at_ns
-        row.run_ended = False
-        row.exit_code = row.signal = None
-        row.message = ""
-        if self.refusals:
-            self.refusals.pop(row.request, None)
-
-    def _unplaceable(self, e: ev.JobUnplaceable, seq: int, at_ns: int) -> None:
-        row = self.rows[e.job]
-        self._move(row, "JobUnplaceable", seq)
-        self.refusals.pop(row.request, None)
-        self.refusals[row.request] = Refusal(
-            row.request,
-            e.job,
-            e.attempt,
-            seq,
-            at_ns,
-            e.reasons,
-            e.nodes,
-            e.fitting,
-            e.gpu_milli_free,
-            e.gpu_milli_total,
-        )
-        if len(self.refusals) > REFUSALS_MAX:
-            del self.refusals[next(iter(self.refusals))]
-
-    def _returned(self, e: ev.OfferReturned, seq: int, _at_ns: int) -> None:
-        row = self.rows[e.job]
-        self._move(row, "OfferReturned", seq)
-        self._uncharge(row)
-
-    def _rank_started(self, e: ev.RankStarted, seq: int, _at_ns: int) -> None:
-        self._move(self.rows[e.job], "RankStarted", seq)
-
-    def _run_started(self, e: ev.RunStarted, seq: int, at_ns: int) -> None:
-        row = self.rows[e.job]
-        self._move(row, "RunStarted", seq)
-        row.started_ns = at_ns
-        if row.array_id:
-            array = self.rows.get(row.array_id)
-            if array is not None and not array.started_ns:
-                array.started_ns = at_ns
-
-    def _rank_ended(self, e: ev.RankEnded, seq: int, _at_ns: int) -> None:
-        self._move(self.rows[e.job], "RankEnded", seq)
-
-    def _run_ended(self, e: ev.RunEnded, seq: int, _at_ns: int) -> None:
-        row = self.rows[e.job]
-        self._move(row, "RunEnded", seq)
-        self._uncharge(row)
-        row.run_ended = True
-        row.exit_code = e.exit_code
-        row.signal = e.signal
-        row.message = e.message

@@ -73,6 +73,8 @@ def _outcome(event: Any, seq: int) -> Outcome:
         return Outcome(seq, "", event.code, event.message, event.field)
     if type(event) is ev.CommandRepeated:
         return Outcome(seq, event.job, repeated=True)
+    if type(event) is ev.QueuesApplied:
+        return Outcome(seq, applied=(event.configured, event.removed, event.unchanged))
     if isinstance(event, _REFUSED):
         return Outcome(seq, "", event.code, event.message)
     return Outcome(seq, getattr(event, "job", ""))

@@ -1,22 +1,118 @@
-"""The view of queues: settings, and counts that the view of jobs keeps up to date."""
+"""The view of queues and pools: settings, what is charged to whom, and counts that the view of jobs keeps up to date."""
 
-from fairlead_gateway.views.rows import QueueRow
-from fairlead_schemas.events import QueueConfigured
+from collections.abc import Iterator
+from functools import lru_cache
+
+from fairlead_gateway.views.rows import PoolRow, QueueRow, Reached
+from fairlead_schemas import events as ev
+from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, Amounts, PoolSettings, QueueSettings, gpu_class
+from fairlead_schemas.resources import Request
+
+_MODEL = f"{MODEL_LABEL}="
+
+
+@lru_cache(4096)
+def charge_of(request: Request) -> tuple[tuple[str, int], ...]:
+    """What an attempt is charged for: (resource, amount) over all its nodes. A GPU of a model that the request
+    names counts as such, too."""
+    amounts = {
+        "gpu": request.nodes * request.gpu_milli, "cpu": request.nodes * request.cpu_milli,
+        "memory": request.nodes * request.memory_mib,
+    }  # fmt: skip
+    for label in request.selector:
+        if label.startswith(_MODEL):
+            amounts[gpu_class(label.removeprefix(_MODEL))] = amounts["gpu"]
+    return tuple((resource, amount) for resource, amount in amounts.items() if amount)
+
+
+def add(total: Amounts, amounts: tuple[tuple[str, int], ...], sign: int = 1) -> None:
+    """Add to a sum in place; what comes to nothing leaves it."""
+    for resource, amount in amounts:
+        new = total.get(resource, 0) + sign * amount
+        if new:
+            total[resource] = new
+        else:
+            total.pop(resource, None)
 
 
 class QueuesView:
-    """Rows by path."""
+    """Queues by path (those above a queue always have a row, too), and pools by name."""
 
     def __init__(self) -> None:
         self.rows: dict[str, QueueRow] = {}
-        self.handlers = {QueueConfigured: self._configured}
+        self.pools: dict[str, PoolRow] = {}
+        #: {path: its row and all above it, the nearest first} (derived)
+        self._lines: dict[str, tuple[QueueRow, ...]] = {}
+        self.handlers = {
+            ev.QueueConfigured: self._configured,
+            ev.QueueRemoved: self._removed,
+            ev.PoolConfigured: self._pool_configured,
+            ev.PoolRemoved: self._pool_removed,
+            ev.BudgetReached: self._budget_reached,
+        }
 
     def of(self, path: str) -> QueueRow:
-        """The row of a queue, made when first named."""
-        row = self.rows.get(path)
-        if row is None:
-            row = self.rows[path] = QueueRow(path, states={})
+        """The row of a queue that exists, made when first named."""
+        row = self.line(path)[0]
+        row.exists = True
         return row
 
-    def _configured(self, event: QueueConfigured, _seq: int, _at_ns: int) -> None:
-        self.of(event.path).gpu_quota_milli = event.gpu_quota_milli
+    def line(self, path: str) -> tuple[QueueRow, ...]:
+        """The row of a queue and of those above it, the nearest first."""
+        found = self._lines.get(path)
+        if found is None:
+            row = self.rows.get(path)
+            if row is None:
+                row = self.rows[path] = QueueRow(path, charged={}, users={}, states={})
+            above = path.rpartition("/")[0]
+            found = self._lines[path] = (row, *self.line(above)) if above else (row,)
+        return found
+
+    def existing(self) -> Iterator[QueueRow]:
+        """Rows of the queues that there are, by path."""
+        return (row for _, row in sorted(self.rows.items()) if row.exists)
+
+    def pool_of(self, path: str) -> str:
+        """The pool of a queue: that of the one at the top."""
+        settings = self.line(path)[-1].settings
+        return (settings.pool if settings else "") or DEFAULT_POOL
+
+    def charge(self, path: str, user: str, request: Request, sign: int = 1) -> None:
+        """Count an attempt for its queue, for all above it and for its user (-1: no longer)."""
+        amounts = charge_of(request)
+        line = self.line(path)
+        for row in line:
+            add(row.charged, amounts, sign)
+        users = line[0].users
+        own = users.get(user)
+        if own is None:
+            own = users[user] = {}
+        add(own, amounts, sign)
+        if not own:
+            del users[user]
+
+    def _configured(self, event: ev.QueueConfigured, _seq: int, _at_ns: int) -> None:
+        settings = event.settings
+        if settings is None:
+            quota = event.gpu_quota_milli
+            settings = QueueSettings() if quota is None else QueueSettings(maximum={"gpu": quota})
+        self.of(event.path).settings = settings
+
+    def _removed(self, event: ev.QueueRemoved, _seq: int, _at_ns: int) -> None:
+        row = self.rows[event.path]
+        row.exists, row.settings, row.reached = False, None, None
+
+    def _pool_configured(self, event: ev.PoolConfigured, _seq: int, _at_ns: int) -> None:
+        self.pools[event.pool] = PoolRow(event.pool, event.settings)
+
+    def _pool_removed(self, event: ev.PoolRemoved, _seq: int, _at_ns: int) -> None:
+        self.pools.pop(event.pool, None)
+
+    def _budget_reached(self, event: ev.BudgetReached, _seq: int, _at_ns: int) -> None:
+        row = self.of(event.queue)
+        row.reached = Reached(event.percent, event.spent, event.budget, event.period_ns)
+
+    def pool_rows(self) -> list[PoolRow]:
+        """Pools by name; the default one is there even when nobody has configured it."""
+        default = {DEFAULT_POOL: PoolRow(DEFAULT_POOL, PoolSettings())}
+        return [row for _, row in sorted((default | self.pools).items())]

@@ -2,10 +2,59 @@
 
 import msgspec
 
-from fairlead_schemas.events import Part
+from fairlead_schemas.events import Dependency, Part
+from fairlead_schemas.queues import Amounts, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Inventory, Request
 
 NO_SPEC = msgspec.Raw(b"null")
+
+
+class Deferral(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The queue's newest word on why it does not offer a job, nor others of its queue that ask for the same."""
+
+    job: str
+    sequence: int
+    at_ns: int
+    reason: str
+    #: Of a limit: whose it is, and what of; held + needed would be more than the ceiling (as in the log).
+    queue: str = ""
+    resource: str = ""
+    held: int = 0
+    needed: int = 0
+    ceiling: int = 0
+    holder: str = ""
+    #: Whose limit or array it is about, where others of the class may still be offered.
+    user: str = ""
+    array: str = ""
+
+
+class Yielding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who asked a run to yield and by which rule, with what made the rule hold then."""
+
+    attempt: int
+    sequence: int
+    #: Whom it is for; "" when a limit was lowered and nobody in particular gains.
+    beneficiary: str
+    rule: str
+    priority: int = 0
+    beneficiary_priority: int = 0
+    #: The queue of the run, or the one above it that the rule speaks of, and what it used over its guarantee.
+    queue: str = ""
+    over: int = 0
+    resource: str = ""
+    beneficiary_queue: str = ""
+
+
+class Room(msgspec.Struct, omit_defaults=True):
+    """What is being done for a starving job's attempt."""
+
+    attempt: int
+    #: Runs that may be asked to yield for it, and those that were.
+    named: int = 0
+    asked: tuple[str, ...] = ()
+    #: It has waited so long that what it needs is kept for it as it comes free: on these nodes, where there are any.
+    waited_ns: int = 0
+    nodes: tuple[str, ...] = ()
 
 
 class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
@@ -30,12 +79,14 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     attempt: int = 1
     #: Rank of the open offer; offers are taken in rising rank.
     offer_rank: int = 0
+    #: Log sequence at which this attempt was offered first.
+    offered_seq: int = 0
     placed_ns: int = 0
     started_ns: int = 0
     ended_ns: int = 0
     parts: tuple[Part, ...] = ()
-    #: {earlier attempt: the nodes it ran on}, in rank order: where its output lies.
-    past: dict[int, tuple[str, ...]] = {}
+    #: {earlier attempt: the nodes it ran on}, in rank order: where its output lies. Keys of JSON are text.
+    past: dict[str, tuple[str, ...]] = {}
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
@@ -50,6 +101,22 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     array: tuple[int, int] | None = None
     #: For an array: {state: elements}, "waiting" for those not offered yet.
     elements: dict[str, int] | None = None
+    #: Elements that may be at work at once; 0: all.
+    array_limit: int = 0
+    after: tuple[Dependency, ...] = ()
+    deadline_ns: int = 0
+    deadline_missed: bool = False
+    slice_ns: int = 0
+    total_ns: int = 0
+    grace_ns: int = 0
+    #: Run time of the attempts that this one goes on from, its own ended run included.
+    used_ns: int = 0
+    #: How often it has yielded, and to whom and why the last time (or is asked to now).
+    preempted: int = 0
+    yielding: Yielding | None = None
+    #: Why the queue does not offer it, where it said so of this very job.
+    deferral: Deferral | None = None
+    room: Room | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -67,15 +134,39 @@ class Refusal(msgspec.Struct, frozen=True):
     gpu_milli_total: int
 
 
+class Reached(msgspec.Struct, frozen=True):
+    """How far a budget was used when the queue last said so. milli-GPU-seconds, weighted; Unix ns."""
+
+    percent: int
+    spent: int
+    budget: int
+    period_ns: int
+
+
 class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
-    """One queue. `states` counts its jobs and elements ever by state; arrays themselves are not counted."""
+    """One queue. `states` counts its own jobs and elements ever by state; arrays themselves are not counted."""
 
     path: str
-    gpu_quota_milli: int | None = None
-    gpu_milli_charged: int = 0
+    #: False for one that is only above another, or was removed.
+    exists: bool = False
+    settings: QueueSettings | None = None
+    #: Charged to it and to those below.
+    charged: Amounts = {}
+    #: {user: charged to this very queue}
+    users: dict[str, Amounts] = {}
     states: dict[str, int] = {}
     #: Elements of its arrays that were not offered yet.
     unborn: int = 0
+    #: Attempts of its own jobs that ended by yielding.
+    preempted: int = 0
+    reached: Reached | None = None
+
+
+class PoolRow(msgspec.Struct, gc=False):
+    """One pool of nodes and queues."""
+
+    name: str
+    settings: PoolSettings
 
 
 class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
@@ -104,3 +195,5 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     field: str = ""
     #: The submit repeated an earlier one under its key.
     repeated: bool = False
+    #: Of a change of queues: how many were configured, removed, and left as they were.
+    applied: tuple[int, int, int] | None = None

@@ -54,6 +54,8 @@ class Drf:
     """Implements `ordering.Sequencer`. `past_percent` of every share are of past use, the rest of what is charged."""
 
     newest_first = False
+    by_order = False
+    stretch = 0
     by_saturation = True
 
     def __init__(self, tree: Tree, past: PastUse | None = None, past_percent: int = 0) -> None:
@@ -91,8 +93,8 @@ class Drf:
         weighted = dominant // node.weight
         if parent is not None and parent.parent is not None:  # nobody asks for the root's own share
             direction: list[int] = []
-            if dominant and not blocked:
-                scale = -((node.weight << self._fine) // -dominant)
+            if not blocked:
+                scale = -((node.weight << self._fine) // -dominant) if dominant else 0
                 direction = [part * scale for part in vector]
             self._change(parent.state, share, vector, direction, weighted)
             share.direction = direction

@@ -1,4 +1,4 @@
-"""One line for the whole pool, whatever the queues have: first come, first served, or the newest first.
+"""One line for the whole pool, whatever the queues have: first come, first served, the newest first, or by promise.
 
 Which job came first the owner says with the number in `Node.front`; where `newest_first` is set it gives smaller
 numbers to newer jobs, so the order itself is the same.
@@ -12,6 +12,8 @@ class Fifo:
     """Implements `ordering.Sequencer`."""
 
     newest_first = False
+    by_order = True
+    stretch = 0
     by_saturation = False
     past: PastUse | None = None
 
@@ -31,3 +33,13 @@ class Lifo(Fifo):
     """The newest first."""
 
     newest_first = True
+
+
+class Promised(Fifo):
+    """By the end that each job is promised when it is submitted: four times its time limit later.
+
+    A short job is promised soon, so it goes early; a promise never moves, so nobody who comes after a job's promised end
+    goes before it. Jobs without a time limit have no promise and come last.
+    """
+
+    stretch = 4

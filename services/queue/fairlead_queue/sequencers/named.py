@@ -12,7 +12,7 @@ from fairlead_queue.ordering import Sequencer
 from fairlead_queue.past_use import HALF_LIFE_DEFAULT_NS, PastUse
 from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.sequencers.fairshare import FairShare
-from fairlead_queue.sequencers.fifo import Fifo, Lifo
+from fairlead_queue.sequencers.fifo import Fifo, Lifo, Promised
 from fairlead_queue.sequencers.own import Keyed, QueueOrder
 from fairlead_queue.tree import Tree
 from fairlead_schemas.queues import PoolSettings
@@ -26,6 +26,7 @@ _OURS: dict[str, _Make] = {
     "fairshare": lambda tree, past, settings: FairShare(tree, past, settings.past_percent),
     "fifo": lambda tree, past, settings: Fifo(),
     "lifo": lambda tree, past, settings: Lifo(),
+    "promised": lambda tree, past, settings: Promised(),
 }
 
 

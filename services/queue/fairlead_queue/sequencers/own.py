@@ -51,6 +51,8 @@ class QueueOrder:
 class Keyed:
     """Implements `ordering.Sequencer` by somebody's `QueueOrder`."""
 
+    by_order = False
+    stretch = 0
     by_saturation = False
 
     def __init__(self, tree: Tree, order: QueueOrder, past: PastUse) -> None:

@@ -1,0 +1,84 @@
+"""What applying a queue file would change, compared with what is configured. Pure.
+
+Both sides are settings in the words of a queue file with their defaults left out, so that two spellings of one thing
+(1 and "1000m") are no difference. What needs the queue service to know (whether it would refuse) is not told.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fairlead_schemas.poolsettings import pool_words
+from fairlead_schemas.queuefile import QueueFile
+from fairlead_schemas.queuesettings import queue_words
+
+type Words = Mapping[str, dict[str, Any]]
+
+
+class Change(NamedTuple):
+    """What would become of one queue or pool: "create", "change" or "remove"; {field: (now, then)}, None: not set."""
+
+    what: str
+    kind: str
+    name: str
+    fields: dict[str, tuple[Any, Any]]
+
+
+def changes(file: QueueFile, pools: Words, queues: Words, *, prune: bool) -> tuple[list[Change], int]:
+    """(changes in the order of names, pools first; how many that the file names stay as they are)."""
+    wanted_pools = {entry.pool: pool_words(entry.settings) for entry in file.pools}
+    wanted_queues = {entry.path: queue_words(entry.settings) for entry in file.queues}
+    found = _compare("pool", wanted_pools, pools, prune) + _compare("queue", wanted_queues, queues, prune)
+    changed = sum(change.what != "remove" for change in found)
+    return found, len(wanted_pools) + len(wanted_queues) - changed
+
+
+def _compare(kind: str, wanted: Words, there: Words, prune: bool) -> list[Change]:
+    found: list[Change] = []
+    for name in sorted({*wanted, *there}, key=lambda name: name.split("/")):
+        if name not in wanted:
+            if prune:
+                found.append(Change("remove", kind, name, {}))
+            continue
+        now, then = _flat(there.get(name, {})), _flat(wanted[name])
+        fields = {
+            field: (now.get(field), then.get(field))
+            for field in sorted({*now, *then})
+            if now.get(field) != then.get(field)
+        }
+        if name not in there:
+            found.append(Change("create", kind, name, fields))
+        elif fields:
+            found.append(Change("change", kind, name, fields))
+    return found
+
+
+def _flat(words: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """{"guaranteed.cpu": 256} of {"guaranteed": {"cpu": 256}}."""
+    flat: dict[str, Any] = {}
+    for name, value in words.items():
+        path = f"{above}{name}"
+        if isinstance(value, dict) and value:
+            flat |= _flat(value, f"{path}.")
+        else:
+            flat[path] = value
+    return flat
+
+
+_SIGNS = {"create": "+", "change": "~", "remove": "-"}
+
+
+def lines(found: list[Change], unchanged: int) -> str:
+    """One line per queue or pool and one per field of it."""
+    text = ""
+    for change in found:
+        text += f"{_SIGNS[change.what]} {change.kind} {change.name}\n"
+        for field, (now, then) in change.fields.items():
+            was = "" if change.what == "create" else f"{_word(now)} -> "
+            text += f"    {field}: {was}{_word(then)}\n"
+    if unchanged:
+        text += f"= {unchanged} as {'it is' if unchanged == 1 else 'they are'}\n"
+    return text
+
+
+def _word(value: Any) -> str:
+    return "not set" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,153 @@
+"""Read what people wrote field by field, noting every mistake at its path instead of stopping at the first.
+
+`Reading.errors` holds what is wrong; a reading that has errors is refused as a whole, so what the readers give
+for a bad value never counts. `decode_object` keeps track of keys that stand twice, which JSON allows and people
+do not mean.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast, get_args, get_origin
+
+import msgspec
+
+from fairlead_schemas.jobspec import FieldError
+from fairlead_schemas.quantities import QuantityError
+
+#: Characters of a wrong value that a message repeats.
+SHOWN_CHARS_MAX = 60
+
+_MAP = "a map of names and values"
+_WORDS: dict[Any, str] = {
+    str: "a word", int: "a whole number", bool: "true or false", list[str]: "a list of names",
+    str | int: "a word or a number", str | int | float: "a word or a number",
+}  # fmt: skip
+
+
+class Object(dict[str, Any]):
+    """A JSON object, and the keys that stood in it more than once."""
+
+    twice: tuple[str, ...] = ()
+
+
+def decode_object(payload: bytes) -> Any:
+    """JSON whose objects are `Object`. Raises msgspec.MsgspecError, whatever the bytes are."""
+    try:
+        msgspec.json.decode(payload)  # stricter than the other: no NaN, no comments, UTF-8 only
+        return json.loads(payload, object_pairs_hook=_object)
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        if isinstance(error, msgspec.MsgspecError):
+            raise
+        raise msgspec.DecodeError(f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Object:
+    found = Object(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        found.twice = tuple(key for key, _ in pairs if key in seen or seen.add(key))
+    return found
+
+
+def joined(at: str, key: str) -> str:
+    """The path of a key below a path."""
+    return f"{at}.{key}" if at else key
+
+
+def shown(value: Any) -> str:
+    """A value as people wrote it, in quotes and cut."""
+    return f'"{_text(value)}"'
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
+
+
+class Reading:
+    """One text being read. Every method notes what is wrong and gives something of the right type."""
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+
+    def wrong(self, at: str, message: str) -> None:
+        """Note a mistake."""
+        self.errors.append(FieldError(field=at, message=message))
+
+    def entries(self, value: Any, at: str) -> Iterator[tuple[str, Any, str]]:
+        """(key, value, path) of a map, keys as text."""
+        if not isinstance(value, dict):
+            self.wrong(at, f"expected {_MAP}, found {shown(value)}")
+            return
+        for key in value.twice if isinstance(value, Object) else ():
+            self.wrong(joined(at, key), "stands twice; keep one of them")
+        for key, one in cast(Mapping[Any, Any], value).items():
+            yield str(key), one, joined(at, str(key))
+
+    def fields(self, value: Any, kind: type[msgspec.Struct], at: str) -> dict[str, Any]:
+        """{field: value} of those that a struct has and that are of the right type; maps are not looked into.
+        Mandatory fields that are missing are noted."""
+        known = {field.name: field for field in msgspec.structs.fields(kind)}
+        found: dict[str, Any] = {}
+        for key, one, path in self.entries(value, at):
+            if key not in known:
+                self.wrong(path, f"unknown field; expected {', '.join(known)}")
+            elif self._fits(one, known[key].type, path):
+                found[key] = one
+        if isinstance(value, dict):
+            for name, field in known.items():
+                if field.required and name not in value:
+                    self.wrong(joined(at, name), "required field is missing")
+        return found
+
+    def _fits(self, value: Any, kind: Any, at: str) -> bool:
+        if any(_is_map(each) for each in get_args(kind) or (kind,)) or get_origin(kind) is dict:
+            return True  # looked into by its own reader
+        try:
+            msgspec.convert(value, kind, strict=True)
+            return True
+        except msgspec.ValidationError:
+            self.wrong(at, f"expected {_expected(kind)}, found {shown(value)}")
+            return False
+
+    def whole(self, value: Any, at: str, least: int, most: int) -> int:
+        """A whole number within bounds, both included."""
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        self.wrong(at, f"expected a whole number from {least} to {most}, found {shown(value)}")
+        return least
+
+    def quantity(self, parse: Callable[[str], int], value: Any, at: str) -> int:
+        """A quantity in its own words, by one of the parsers of `quantities`."""
+        try:
+            return parse(str(value) if isinstance(value, float) else _text(value))
+        except QuantityError as error:
+            self.wrong(at, str(error))
+            return 0
+
+    def names(
+        self, values: Sequence[str], at: str, *, valid: Callable[[str], bool], what: str, most: int
+    ) -> tuple[str, ...]:
+        """A list of at most so many names, each once."""
+        seen: set[str] = set()
+        for index, name in enumerate(values):
+            if not valid(name):
+                self.wrong(f"{at}[{index}]", f"expected {what}, found {shown(name)}")
+            elif name in seen:
+                self.wrong(f"{at}[{index}]", f"{shown(name)} stands twice; keep one of them")
+            seen.add(name)
+        if len(values) > most:
+            self.wrong(at, f"expected at most {most} names, found {len(values)}")
+        return tuple(values)
+
+
+def _is_map(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _expected(kind: Any) -> str:
+    plain = getattr(kind, "__value__", kind)  # what an alias stands for
+    choices = get_args(plain)
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return f"one of {', '.join(choices)}"
+    return _WORDS.get(plain, "another kind of value")

@@ -1,0 +1,85 @@
+"""What verbs have in common: read a small body strictly, send one command, wait for its outcome."""
+
+from collections.abc import Callable
+
+import msgspec
+from fastapi import Request, Response
+
+from fairlead_gateway.answers import Head, bind_key, too_large
+from fairlead_gateway.commands import CommandGate
+from fairlead_gateway.deciding import Decisions
+from fairlead_gateway.problems import Refused, invalid, rejected, wrong_media_type
+from fairlead_gateway.reading import Json
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import Outcome
+from fairlead_schemas.api import SubmitResult
+from fairlead_schemas.commands import CommandBase
+from fairlead_schemas.jobspec import FieldError, field_error
+
+BODY_BYTES_MAX = 64 * 1024
+
+encode_command = msgspec.json.Encoder(order="deterministic").encode
+
+
+def refusal_of(outcome: Outcome) -> Refused:
+    """The answer to a command that its service refused."""
+    return rejected(outcome.code, outcome.message, submit=False)
+
+
+class Asking:
+    """Sends commands, one at a time."""
+
+    def __init__(self, views: Views, decisions: Decisions) -> None:
+        self._views = views
+        self._decisions = decisions
+
+    def command_id(self, gate: CommandGate, head: Head, *wish: str) -> str:
+        """An id for this wish: the same one again under the same Idempotency-Key. Raises Refused (409)."""
+        return self._decisions.keyed_id(bind_key(head.user, "verb", head.key), *wish) if head.key else gate.new_id()
+
+    async def outcome(
+        self, gate: CommandGate, command: CommandBase, *, refusal: Callable[[Outcome], Refused] = refusal_of
+    ) -> Outcome | None:
+        """What it led to, once it is carried out; None when it is not decided in time. Raises Refused."""
+        self._decisions.require_ready()
+        outcome = await self._decisions.outcome(gate, command.id, encode_command(command))
+        if outcome is not None and outcome.code:
+            raise refusal(outcome)
+        return outcome
+
+    def undecided(self, command: CommandBase) -> Response:
+        """The 202: it is stored, and decided later."""
+        result = SubmitResult(command=command.id, sequence=self._views.sequence)
+        return Json(result, status_code=202, headers={"location": f"/v1/commands/{command.id}"})
+
+
+async def read_json(request: Request, limit: int = BODY_BYTES_MAX) -> bytes:
+    """The body, b"{}" for an empty one. Raises Refused when it is too large or says to be no JSON."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_large(limit)
+    if not body.strip():
+        return b"{}"
+    found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if found != "application/json":
+        raise wrong_media_type(found, "application/json")
+    return body
+
+
+async def read_wish[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
+    """The decoded body; an empty one stands for {}. Raises Refused."""
+    body = await read_json(request)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise invalid([field_error(error, known=kind.__struct_fields__)]) from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise invalid([FieldError(field="", message=f"expected JSON in UTF-8: {type(error).__name__}")]) from None
+
+
+def body_schema(name: str, *, required: bool = True) -> "dict[str, object]":
+    """What OpenAPI says of a body, by the name of its schema."""
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {"requestBody": {"required": required, "content": content}}

@@ -1,0 +1,167 @@
+"""Changes of queues and pools: a whole file, one queue's settings, the end of a queue. Each is one `ApplyQueues`.
+
+The gateway checks what a file says by itself (`fairlead_schemas.queuefile`); what needs the present tree the queue
+service does, and refuses the whole change with one line per mistake, "<path>: <what>".
+"""
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from fairlead_gateway.answers import read_head
+from fairlead_gateway.asking import Asking, body_schema, encode_command, read_json
+from fairlead_gateway.commands import CommandGate
+from fairlead_gateway.problems import Refused, bad_parameter, invalid, not_found, rejected
+from fairlead_gateway.reading import Json
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queuedocs import queue_document, queue_documents
+from fairlead_gateway.views.rows import Outcome
+from fairlead_schemas.api import QueuesApplied
+from fairlead_schemas.collecting import decode_object
+from fairlead_schemas.commands import MESSAGE_BYTES_MAX, ApplyQueues
+from fairlead_schemas.ids import is_queue_path
+from fairlead_schemas.jobspec import FieldError, field_error
+from fairlead_schemas.queuefile import InvalidQueues, read_queue_file, read_settings
+from fairlead_schemas.queues import QueueEntry, QueueRemoval
+
+FILE_BYTES_MAX = 512 * 1024
+#: Mistakes that one answer names.
+ERRORS_MAX = 100
+HINT = "GET /v1/schemas/queues shows the fields of a queue file"
+
+_LINE = re.compile(r"((?:queues|pools|remove)\b\S*): (.+)\Z")
+
+
+def refusal_of(outcome: Outcome) -> Refused:
+    """The answer to a change that the queue service refused: 404 and 409 as of any verb, else 422 with its lines."""
+    if outcome.code in ("not_found", "conflict"):
+        return rejected(outcome.code, outcome.message, submit=False)
+    lines = [line for line in outcome.message.splitlines() if line.strip()]
+    errors = [
+        FieldError(field=found[1], message=found[2]) if (found := _LINE.match(line)) else FieldError(field="", message=line)
+        for line in lines
+    ]  # fmt: skip
+    detail = lines[0] if len(lines) == 1 else f"{len(lines)} mistakes; nothing was changed"
+    return Refused(422, outcome.code, detail, errors=errors)
+
+
+class QueueVerbs:
+    """Sends changes to the queue service."""
+
+    def __init__(self, views: Views, gate: CommandGate, asking: Asking) -> None:
+        self._views = views
+        self._gate = gate
+        self._asking = asking
+
+    async def apply(self, request: Request, *, prune: bool, reclaim: bool) -> Response:
+        """All of a queue file, or nothing of it."""
+        head = read_head(request.scope["headers"])
+        body = await read_json(request, FILE_BYTES_MAX)
+        try:
+            file = read_queue_file(_decode(body))
+        except InvalidQueues as error:
+            raise _invalid(error) from None
+        wish = body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""
+        command = ApplyQueues(
+            id=self._asking.command_id(self._gate, head, "apply", *wish), user=head.user, pools=file.pools,
+            queues=file.queues, prune=prune, reclaim=reclaim,
+        )  # fmt: skip
+        outcome = await self._send(command)
+        if outcome is None:
+            return self._asking.undecided(command)
+        rows = [row for entry in file.queues if (row := self._views.queues.rows.get(entry.path)) and row.exists]
+        configured, removed, unchanged = outcome.applied or (0, 0, 0)
+        return Json(
+            QueuesApplied(
+                configured=configured, removed=removed, unchanged=unchanged, items=queue_documents(self._views, rows),
+                sequence=self._views.sequence,
+            )
+        )  # fmt: skip
+
+    async def put(self, request: Request, path: str) -> Response:
+        """Create one queue or replace its settings."""
+        head = read_head(request.scope["headers"])
+        if not is_queue_path(path):
+            told = f'expected names of a-z 0-9 _ - joined by "/", found "{path[:80]}"'
+            raise invalid([FieldError(field="path", message=told)])
+        body = await read_json(request)
+        try:
+            settings = read_settings(_decode(body), path)
+        except InvalidQueues as error:
+            raise _invalid(error) from None
+        command = ApplyQueues(
+            id=self._asking.command_id(self._gate, head, "put", path, body.decode("latin-1")), user=head.user,
+            queues=(QueueEntry(path=path, settings=settings),),
+        )  # fmt: skip
+        row = self._views.queues.rows.get(path) if await self._send(command) is not None else None
+        return self._asking.undecided(command) if row is None else Json(queue_document(self._views, row))
+
+    async def delete(self, request: Request, path: str, move_to: str) -> Response:
+        """End a queue; its waiting jobs go where they are told to."""
+        head = read_head(request.scope["headers"])
+        if not is_queue_path(path):
+            raise not_found("queue", path[:80])
+        if move_to and not is_queue_path(move_to):
+            raise bad_parameter("moveTo", f'expected a queue such as "research/vision", found "{move_to[:80]}"')
+        command = ApplyQueues(
+            id=self._asking.command_id(self._gate, head, "delete", path, move_to), user=head.user,
+            remove=(QueueRemoval(path=path, move_to=move_to),),
+        )  # fmt: skip
+        if await self._send(command) is None:
+            return self._asking.undecided(command)
+        return Json({"path": path, "removed": True, "moved_to": move_to or None, "sequence": self._views.sequence})
+
+    async def _send(self, command: ApplyQueues) -> Outcome | None:
+        size = len(encode_command(command)) + 2
+        if size > MESSAGE_BYTES_MAX:
+            raise Refused(
+                413, "too_large", f"the change has {size} bytes, at most {MESSAGE_BYTES_MAX} are taken",
+                hint="apply it in parts, a file may name only some of the queues",
+            )  # fmt: skip
+        return await self._asking.outcome(self._gate, command, refusal=refusal_of)
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return decode_object(body)
+    except msgspec.MsgspecError as error:
+        raise invalid([field_error(error)]) from None
+
+
+def _invalid(error: InvalidQueues) -> Refused:
+    count = len(error.errors)
+    detail = "" if count == 1 else f"{count} mistakes; nothing was changed"
+    return invalid(error.errors[:ERRORS_MAX], detail=detail, hint=HINT)
+
+
+def routes(verbs: QueueVerbs) -> APIRouter:
+    """All of them, for the app."""
+    router = APIRouter()
+
+    @router.post("/v1/queues:apply", summary="Apply a queue file", openapi_extra=body_schema("QueueFileWords"))
+    async def apply_queues(
+        request: Request,
+        prune: Annotated[bool, Query(description="Remove all queues and pools that the file does not name.")] = False,
+        reclaim: Annotated[
+            bool, Query(description="Ask running jobs to yield where a queue now holds more than its maximum.")
+        ] = False,
+    ) -> Response:
+        return await verbs.apply(request, prune=prune, reclaim=reclaim)
+
+    @router.put("/v1/queues/{path:path}", summary="Create or change a queue", openapi_extra=body_schema("QueueWords"))
+    async def put_queue(path: str, request: Request) -> Response:
+        return await verbs.put(request, path)
+
+    @router.delete("/v1/queues/{path:path}", summary="Remove a queue")
+    async def delete_queue(
+        path: str,
+        request: Request,
+        move_to: Annotated[
+            str, Query(alias="moveTo", description="Where its waiting jobs go; else it must have none.")
+        ] = "",
+    ) -> Response:
+        return await verbs.delete(request, path, move_to)
+
+    return router

@@ -1,0 +1,97 @@
+"""Documents of queues and pools, built from rows when somebody asks. Pure."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from fairlead_gateway.moments import SECOND_NS
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queues import add
+from fairlead_gateway.views.rows import PoolRow, QueueRow
+from fairlead_schemas import api
+from fairlead_schemas.poolsettings import pool_words
+from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL, Amounts, Budget, QueueSettings
+from fairlead_schemas.queuesettings import queue_words
+from fairlead_schemas.queuewords import gpu_hours_word
+
+WAITING = ("scheduled", "queued", "held", "offered")
+RUNNING = ("placed", "running", "stopping")
+
+
+class _Sum(msgspec.Struct):
+    """What is counted over a queue and all below it."""
+
+    waiting: int = 0
+    running: int = 0
+    preempted: int = 0
+    users: dict[str, Amounts] = {}
+
+
+def queue_document(views: Views, row: QueueRow) -> api.Queue:
+    """One queue as outsiders see it; elements not offered yet count as waiting."""
+    return queue_documents(views, [row])[0]
+
+
+def queue_documents(views: Views, rows: Iterable[QueueRow]) -> list[api.Queue]:
+    """Several queues, in the order given: one pass over all queues, however many are asked for."""
+    wanted = {row.path: _Sum() for row in rows}
+    for row in views.queues.rows.values():
+        for above in views.queues.line(row.path):
+            if (total := wanted.get(above.path)) is not None:
+                _count(total, row, with_users=bool(above.settings and above.settings.users))
+    return [_document(views, views.queues.rows[path], total) for path, total in wanted.items()]
+
+
+def _count(total: _Sum, row: QueueRow, *, with_users: bool) -> None:
+    states = row.states.get
+    total.waiting += row.unborn + sum(states(state, 0) for state in WAITING)
+    total.running += sum(states(state, 0) for state in RUNNING)
+    total.preempted += row.preempted
+    for user, amounts in row.users.items() if with_users else ():
+        add(total.users.setdefault(user, {}), tuple(amounts.items()))
+
+
+def _document(views: Views, row: QueueRow, total: _Sum) -> api.Queue:
+    settings = row.settings or QueueSettings()
+    charged, guaranteed = row.charged, settings.guaranteed
+    return api.Queue(
+        path=row.path, pool=views.queues.pool_of(row.path), settings=queue_words(settings), guaranteed=guaranteed,
+        maximum=settings.maximum, charged=dict(charged), gpu_milli_charged=charged.get("gpu", 0),
+        borrowed={resource: max(0, charged.get(resource, 0) - amount) for resource, amount in guaranteed.items()},
+        gpu_quota_milli=settings.maximum.get("gpu"), waiting=total.waiting, running=total.running,
+        users=dict(sorted(total.users.items())), preempted=total.preempted,
+        budget=None if settings.budget is None else _budget(row, settings.budget, views.at_ns), sequence=views.sequence,
+    )  # fmt: skip
+
+
+def _budget(row: QueueRow, budget: Budget, now_ns: int) -> api.QueueBudget:
+    document = api.QueueBudget(gpu_hours=float(gpu_hours_word(budget.gpu_milli_s)), period=budget.period)
+    reached = row.reached
+    if reached is not None and now_ns < period_end(reached.period_ns, budget.period):
+        document.percent_reached = reached.percent
+        document.spent_gpu_hours = float(gpu_hours_word(reached.spent))
+    return document
+
+
+def period_end(began_ns: int, period: str) -> int:
+    """When the calendar period (UTC) that began then is over: Unix ns."""
+    if period in ("day", "week"):
+        return began_ns + (1 if period == "day" else 7) * 86400 * SECOND_NS
+    began = datetime.fromtimestamp(began_ns // SECOND_NS, UTC)
+    months = began.year * 12 + began.month - 1 + (1 if period == "month" else 12)
+    return int(began.replace(year=months // 12, month=months % 12 + 1, day=1).timestamp()) * SECOND_NS
+
+
+def pool_document(views: Views, row: PoolRow) -> api.Pool:
+    """One pool as outsiders see it."""
+    nodes = [
+        node for node in views.nodes.rows.values()
+        if (node.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL) == row.name
+    ]  # fmt: skip
+    tops = [queue.path for queue in views.queues.existing() if "/" not in queue.path]
+    return api.Pool(
+        name=row.name, settings=pool_words(row.settings),
+        queues=[path for path in tops if views.queues.pool_of(path) == row.name], nodes=len(nodes),
+        gpus=sum(len(node.inventory.gpus) for node in nodes), sequence=views.sequence,
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""The view of runs: what the placer says of an offered job, folded into the rows of jobs."""
+
+from fairlead_gateway.views.jobs import JobsView
+from fairlead_schemas import events as ev
+
+
+class RunsView:
+    """Has no rows of its own."""
+
+    def __init__(self, jobs: JobsView) -> None:
+        self._jobs = jobs
+        self.handlers = {
+            ev.JobPlaced: self._placed,
+            ev.JobUnplaceable: self._unplaceable,
+            ev.OfferReturned: self._returned,
+            ev.RankStarted: self._rank_started,
+            ev.RunStarted: self._run_started,
+            ev.RankEnded: self._rank_ended,
+            ev.RunEnded: self._run_ended,
+        }
+
+    def _placed(self, e: ev.JobPlaced, seq: int, at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        self._jobs.move(row, "JobPlaced", seq)
+        row.parts = e.parts
+        row.placed_ns = at_ns
+        row.run_ended = False
+        row.exit_code = row.signal = None
+        row.message = ""
+
+    def _unplaceable(self, e: ev.JobUnplaceable, seq: int, _at_ns: int) -> None:
+        self._jobs.move(self._jobs.rows[e.job], "JobUnplaceable", seq)
+
+    def _returned(self, e: ev.OfferReturned, seq: int, _at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        self._jobs.move(row, "OfferReturned", seq)
+        self._jobs.uncharge(row)
+
+    def _rank_started(self, e: ev.RankStarted, seq: int, _at_ns: int) -> None:
+        self._jobs.move(self._jobs.rows[e.job], "RankStarted", seq)
+
+    def _run_started(self, e: ev.RunStarted, seq: int, at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        self._jobs.move(row, "RunStarted", seq)
+        row.started_ns = at_ns
+        if row.array_id:
+            array = self._jobs.rows.get(row.array_id)
+            if array is not None and not array.started_ns:
+                array.started_ns = at_ns
+
+    def _rank_ended(self, e: ev.RankEnded, seq: int, _at_ns: int) -> None:
+        self._jobs.move(self._jobs.rows[e.job], "RankEnded", seq)
+
+    def _run_ended(self, e: ev.RunEnded, seq: int, at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        self._jobs.move(row, "RunEnded", seq)
+        self._jobs.uncharge(row)
+        if row.started_ns:
+            row.used_ns += max(0, at_ns - row.started_ns)
+        row.run_ended = True
+        row.exit_code = e.exit_code
+        row.signal = e.signal
+        row.message = e.message

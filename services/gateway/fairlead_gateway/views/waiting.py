@@ -1,0 +1,167 @@
+"""The view of waiting: what the queue and the placer last said on why a job has no place, and who makes room for whom.
+
+A word counts for the job that it names and for all that are like it: of the same queue and with the same request (the
+queue's), or with the same request anywhere (the placer's). It counts until one of them goes on.
+"""
+
+from fairlead_gateway.views.jobs import JobsView
+from fairlead_gateway.views.queues import QueuesView
+from fairlead_gateway.views.rows import Deferral, JobRow, Refusal, Room, Yielding
+from fairlead_schemas import events as ev
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.resources import Request
+
+#: Refused and deferred classes remembered; beyond it the oldest is forgotten (its jobs then just wait their turn).
+REFUSALS_MAX = 10_000
+
+#: Queue, request, and whom of these it is about ("": all; else one user's, or one array's).
+Class = tuple[str, Request, str]
+
+
+class WaitingView:
+    """The newest refusal of each refused class, the newest deferral of each deferred one, and rooms in the making."""
+
+    def __init__(self, jobs: JobsView, queues: QueuesView) -> None:
+        self.refusals: dict[Request, Refusal] = {}
+        self.deferrals: dict[Class, Deferral] = {}
+        self._jobs = jobs
+        self._queues = queues
+        self.handlers = {
+            ev.JobDeferred: self._deferred,
+            ev.JobOffered: self._offered,
+            ev.JobMoved: self._not_as_said,
+            ev.JobHeld: self._not_as_said,
+            ev.JobRequeued: self._not_as_said,
+            ev.JobUnplaceable: self._unplaceable,
+            ev.JobPlaced: self._placed,
+            ev.ReservationRequested: self._reservation_requested,
+            ev.ReservationMade: self._reservation_made,
+            ev.ReservationEnded: self._reservation_ended,
+            ev.PreemptionRequested: self._preemption_requested,
+            ev.PreemptionDeclined: self._preemption_declined,
+            ev.PreemptionStarted: self._preemption_started,
+        }
+
+    def deferral_of(self, row: JobRow) -> Deferral | None:
+        """The queue's newest word on this job, or on one like it."""
+        if row.deferral is not None:
+            return row.deferral
+        if not self.deferrals:
+            return None
+        return next((found for one in _classes(row) if (found := self.deferrals.get(one)) is not None), None)
+
+    # ------------------------------------------------------------------ the queue's and the placer's no
+
+    def _deferred(self, e: ev.JobDeferred, seq: int, at_ns: int) -> None:
+        row = self._jobs.rows.get(e.job) or self._jobs.rows.get(array_of(e.job) or "")
+        if row is None:
+            raise KeyError(f"job {e.job!r} was deferred but never submitted")
+        user = row.user if e.reason == "user_limit" else ""
+        array = (row.array_id or row.id) if e.reason == "array_limit" else ""
+        deferral = Deferral(
+            e.job, seq, at_ns, e.reason, e.queue, e.resource, e.held, e.needed, e.ceiling, e.holder, user, array
+        )
+        if row.id == e.job:
+            row.deferral = deferral
+        like = row.queue, row.request, _of_user(user) if user else _of_array(array) if array else ""
+        self.deferrals.pop(like, None)
+        self.deferrals[like] = deferral
+        if len(self.deferrals) > REFUSALS_MAX:
+            del self.deferrals[next(iter(self.deferrals))]
+
+    def _offered(self, e: ev.JobOffered, seq: int, _at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        if row.offered_seq != seq:
+            return  # another rank for an open offer: nobody was let in by it
+        row.deferral = None
+        if row.array_id and (array := self._jobs.rows.get(row.array_id)) is not None:
+            array.deferral = None
+        if self.deferrals:
+            for one in _classes(row):
+                self.deferrals.pop(one, None)
+
+    def _not_as_said(self, e: ev.JobMoved | ev.JobHeld | ev.JobRequeued, _seq: int, _at_ns: int) -> None:
+        self._jobs.rows[e.job].deferral = None
+
+    def _unplaceable(self, e: ev.JobUnplaceable, seq: int, at_ns: int) -> None:
+        request = self._jobs.rows[e.job].request
+        self.refusals.pop(request, None)
+        self.refusals[request] = Refusal(
+            request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total
+        )
+        if len(self.refusals) > REFUSALS_MAX:
+            del self.refusals[next(iter(self.refusals))]
+
+    def _placed(self, e: ev.JobPlaced, _seq: int, _at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        row.room = None
+        if self.refusals:
+            self.refusals.pop(row.request, None)
+
+    # ------------------------------------------------------------------ room in the making
+
+    def _room(self, job: str, attempt: int) -> Room:
+        """The room of a job's attempt; of one that is not known (any more), one that nobody sees."""
+        row = self._jobs.rows.get(job)
+        room = row.room if row is not None else None
+        if room is None or room.attempt != attempt:
+            room = Room(attempt)
+            if row is not None:
+                row.room = room
+        return room
+
+    def _reservation_requested(self, e: ev.ReservationRequested, _seq: int, _at_ns: int) -> None:
+        self._room(e.job, e.attempt).waited_ns = e.waited_ns
+
+    def _reservation_made(self, e: ev.ReservationMade, _seq: int, _at_ns: int) -> None:
+        self._room(e.job, e.attempt).nodes = e.nodes
+
+    def _reservation_ended(self, e: ev.ReservationEnded, _seq: int, _at_ns: int) -> None:
+        row = self._jobs.rows.get(e.job)
+        if row is not None and row.room is not None:
+            row.room.nodes, row.room.waited_ns = (), 0
+
+    def _preemption_requested(self, e: ev.PreemptionRequested, _seq: int, _at_ns: int) -> None:
+        self._room(e.job, e.attempt).named = len(e.victims)
+
+    def _preemption_declined(self, e: ev.PreemptionDeclined, _seq: int, _at_ns: int) -> None:
+        self._room(e.job, e.attempt).named = 0
+
+    def _preemption_started(self, e: ev.PreemptionStarted, seq: int, _at_ns: int) -> None:
+        row, other = self._jobs.rows[e.job], self._jobs.rows.get(e.beneficiary)
+        if other is not None:
+            room = self._room(e.beneficiary, other.attempt)
+            room.asked = (*room.asked, e.job)
+        resource = "gpu" if row.request.gpu_milli else "cpu"
+        queue, over = self._over(row.queue, other.queue if other is not None else "", resource)
+        row.yielding = Yielding(
+            e.attempt, seq, e.beneficiary, e.rule, row.priority, other.priority if other is not None else 0, queue, over,
+            resource, other.queue if other is not None else "",
+        )  # fmt: skip
+
+    def _over(self, own: str, other: str, resource: str) -> tuple[str, int]:
+        """Where the ways to two queues part: the queue on the first way, and what it uses over its guarantee."""
+        line = self._queues.line(own)[::-1]
+        names = other.split("/")
+        at = next((i for i, row in enumerate(line) if "/".join(names[: i + 1]) != row.path), len(line) - 1)
+        row = line[at]
+        guaranteed = row.settings.guaranteed.get(resource, 0) if row.settings else 0
+        return row.path, max(0, row.charged.get(resource, 0) - guaranteed)
+
+
+def _of_user(user: str) -> str:
+    return f"user {user}"
+
+
+def _of_array(array: str) -> str:
+    return f"array {array}"
+
+
+def _classes(row: JobRow) -> tuple[Class, Class, Class]:
+    """The classes whose deferral may be about this job, the narrowest first."""
+    queue, request = row.queue, row.request
+    return (
+        (queue, request, _of_array(row.array_id or row.id)),
+        (queue, request, _of_user(row.user)),
+        (queue, request, ""),
+    )

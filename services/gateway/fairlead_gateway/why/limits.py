@@ -1,0 +1,184 @@
+"""What the queue says keeps a job from being offered (JobDeferred), in a sentence with its numbers. Pure.
+
+`next` says the smallest change that these numbers know of.
+"""
+
+from collections.abc import Callable
+
+from fairlead_gateway.moments import rfc3339
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queuedocs import period_end
+from fairlead_gateway.views.queues import charge_of
+from fairlead_gateway.views.rows import Deferral, JobRow
+from fairlead_gateway.why.amounts import bare, counted, numbers
+from fairlead_schemas.api import Reason
+from fairlead_schemas.lifecycle import CHARGED_STATES
+from fairlead_schemas.queues import ANY_USER, QueueSettings
+from fairlead_schemas.queuewords import gpu_hours_word
+
+Detail = dict[str, int | str]
+
+
+def deferred(views: Views, row: JobRow) -> Reason | None:
+    """The queue's own reason; None when it gave none, or only that others go first."""
+    deferral = views.waiting.deferral_of(row)
+    if deferral is None:
+        deferral = _full(views, row)
+    tell = _TELL.get(deferral.reason) if deferral is not None else None
+    if deferral is None or tell is None:
+        return None
+    reason = tell(views, row, deferral)
+    if deferral.sequence:
+        reason.detail.update(decided_at_sequence=deferral.sequence, decided_for=deferral.job)
+    return reason
+
+
+def _full(views: Views, row: JobRow) -> Deferral | None:
+    """A maximum that the job would break by what is charged now: the queue has not come to this job yet, or the log
+    is from before it said why."""
+    asked = charge_of(row.request)
+    for queue in views.queues.line(row.queue):
+        settings = queue.settings or QueueSettings()
+        for resource, needed in asked:
+            ceiling = _ceiling(settings, resource)
+            held = queue.charged.get(resource, 0)
+            if ceiling is not None and held + needed > ceiling:
+                return Deferral(row.id, 0, 0, "maximum", queue.path, resource, held, needed, ceiling)
+    return None
+
+
+def _ceiling(settings: QueueSettings, resource: str) -> int | None:
+    most, borrowed = settings.maximum.get(resource), settings.borrowing.get(resource)
+    if borrowed is None:
+        return most
+    beyond = settings.guaranteed.get(resource, 0) + borrowed
+    return beyond if most is None else min(most, beyond)
+
+
+def _detail(deferral: Deferral, **more: int | str) -> Detail:
+    queue: Detail = {"queue": deferral.queue} if deferral.queue else {}
+    if not deferral.resource:
+        return {**queue, **more}
+    amounts = numbers(deferral.resource, held=deferral.held, needed=deferral.needed, ceiling=deferral.ceiling)
+    return {**queue, **amounts, **more}
+
+
+def _or_less(row: JobRow, deferral: Deferral) -> str:
+    """What could be asked for instead, as far as these numbers know."""
+    resource, nodes = deferral.resource, row.request.nodes
+    asked = dict(charge_of(row.request)).get(resource, 0)
+    left = asked - (deferral.held + deferral.needed - deferral.ceiling)
+    if left <= 0 or left >= asked:
+        return ""
+    if nodes == 1:
+        return f", or ask for {bare(resource, left)} instead of {bare(resource, asked)}"
+    fitting = left * nodes // asked
+    return f", or ask for {fitting} node{'' if fitting == 1 else 's'} instead of {nodes}" if fitting else ""
+
+
+# --------------------------------------------------------------------------------- one of each
+
+
+def _maximum(views: Views, row: JobRow, d: Deferral) -> Reason:
+    whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
+    if d.needed > d.ceiling:
+        return Reason(
+            code="larger_than_queue",
+            message=f"asks for {counted(d.resource, d.needed)}; {whose} may hold {bare(d.resource, d.ceiling)} at most",
+            detail=_detail(d, next=f"ask for less, use another queue, or raise the maximum of {d.queue or whose}"),
+        )
+    over = counted(d.resource, d.held + d.needed - d.ceiling)
+    return Reason(
+        code="maximum",
+        message=f"{whose} is at {bare(d.resource, d.held)} of {counted(d.resource, d.ceiling)}{_borrowed(views, d)}; "
+        f"this needs {bare(d.resource, d.needed)}",
+        detail=_detail(d, next=f"starts when {over} of {d.queue or whose} are given back{_or_less(row, d)}"),
+    )
+
+
+def _borrowed(views: Views, d: Deferral) -> str:
+    """Where the ceiling is a limit on borrowing, what it is made of."""
+    row = views.queues.rows.get(d.queue)
+    settings = row.settings if row is not None and row.settings else QueueSettings()
+    borrowing = settings.borrowing.get(d.resource)
+    guaranteed = settings.guaranteed.get(d.resource, 0)
+    if borrowing is None or guaranteed + borrowing != d.ceiling:
+        return ""
+    return f" ({bare(d.resource, guaranteed)} guaranteed, {bare(d.resource, borrowing)} borrowed at most)"
+
+
+def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
+    queue = views.queues.rows.get(d.queue)
+    users = queue.settings.users if queue is not None and queue.settings else {}
+    whom = row.user if row.user in users and ANY_USER in users else "one user"
+    over = counted(d.resource, d.held + d.needed - d.ceiling)
+    return Reason(
+        code="user_limit",
+        message=f"{row.user} holds {bare(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold "
+        f"in {d.queue}; this needs {bare(d.resource, d.needed)}",
+        detail=_detail(
+            d, user=row.user, next=f"starts when {over} of {row.user} in {d.queue} are given back{_or_less(row, d)}"
+        ),
+    )
+
+
+def _reserved(_views: Views, row: JobRow, d: Deferral) -> Reason:
+    whose = f"the guarantee of {d.queue}" if d.queue else "guarantees that are not lent"
+    if not d.resource:
+        return Reason(
+            code="reserved", message=f"the rest is kept for {whose}", detail=_detail(d, next="wait, or lend more of it")
+        )
+    over = counted(d.resource, max(0, d.held + d.needed - d.ceiling))
+    return Reason(
+        code="reserved",
+        message=f"needs {counted(d.resource, d.needed)}; {bare(d.resource, d.held)} of {bare(d.resource, d.ceiling)} are "
+        f"used or kept, and the rest is kept for {whose}",
+        detail=_detail(d, next=f"starts when {over} are given back or lent{_or_less(row, d)}"),
+    )
+
+
+def _claimed(_views: Views, _row: JobRow, d: Deferral) -> Reason:
+    holder = f"job {d.holder}" if d.holder else "a job"
+    detail = _detail(d, next=f"starts after it: fairlead why {d.holder}" if d.holder else "starts after it")
+    if d.holder:
+        detail["holder"] = d.holder
+    return Reason(code="claimed", message=f"what is free is kept for {holder}, which has waited longer", detail=detail)
+
+
+def _budget(views: Views, _row: JobRow, d: Deferral) -> Reason:
+    queue = views.queues.rows.get(d.queue)
+    settings = queue.settings if queue is not None else None
+    reached = queue.reached if queue is not None else None
+    budget = settings.budget if settings is not None else None
+    spent, whole = (reached.spent, reached.budget) if reached is not None else (d.held, d.ceiling)
+    period = budget.period if budget is not None else "period"
+    told = f": {gpu_hours_word(spent)} of {gpu_hours_word(whole)} GPU-hours this {period}" if whole else ""
+    detail: Detail = {"queue": d.queue}
+    if whole:
+        detail.update(spent_gpu_milli_s=spent, budget_gpu_milli_s=whole)
+    then = f"with the next {period}"
+    if reached is not None and budget is not None:
+        detail["period_ends"] = rfc3339(period_end(reached.period_ns, period))
+        then = f"{then} at {detail['period_ends']}"
+    detail["next"] = f"starts {then}, or when the budget of {d.queue} is raised"
+    return Reason(code="budget", message=f"the budget of {d.queue} is spent{told}", detail=detail)
+
+
+def _array_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
+    array = views.jobs.rows.get(row.array_id, row)
+    limit = d.ceiling or array.array_limit
+    at_work = sum(count for state, count in (array.elements or {}).items() if state in CHARGED_STATES)
+    return Reason(
+        code="array_limit",
+        message=f"{at_work} of at most {limit} elements of array {array.id} are at work",
+        detail={
+            "array": array.id, "at_work": at_work, "limit": limit,
+            "next": "starts when one of them has ended; submitted without %, all may run at once",
+        },
+    )  # fmt: skip
+
+
+_TELL: dict[str, Callable[[Views, JobRow, Deferral], Reason]] = {
+    "maximum": _maximum, "user_limit": _user_limit, "reserved": _reserved, "claimed": _claimed, "budget": _budget,
+    "array_limit": _array_limit,
+}  # fmt: skip

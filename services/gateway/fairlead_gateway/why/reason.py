@@ -1,0 +1,152 @@
+"""The one dominant reason of a job, in whatever state it is. Pure. Start at `reason_of`; waiting is `waiting.py`."""
+
+from fairlead_gateway.moments import rfc3339
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why import waiting, yielding
+from fairlead_gateway.why.amounts import these
+from fairlead_schemas.api import Reason
+from fairlead_schemas.lifecycle import END_STATES
+
+_FAILURES = {
+    "time_limit": "it reached its time limit",
+    "start_failed": "it could not be started",
+    "infrastructure": "it was lost to the cluster's own failures too often",
+    "element_failed": "at least one of its elements failed",
+}
+_HAS_ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "was cancelled"}
+
+
+def reason_of(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True) -> Reason:
+    """The dominant reason for a job's state, as of the views.
+
+    `now_ns` (Unix) is compared with start and retry times. `count_ahead=False` leaves out the number of
+    jobs ahead, which costs a pass over all rows.
+    """
+    if row.elements is not None and row.state == "queued" and not row.elements["waiting"]:
+        return _elements(row)
+    match row.state:
+        case "held":
+            return _held(row)
+        case "scheduled":
+            return waiting.scheduled(views, row, now_ns)
+        case "queued":
+            return waiting.queued(views, row, now_ns, count_ahead=count_ahead)
+        case "offered":
+            return waiting.offered(views, row, count_ahead=count_ahead)
+        case "placed":
+            return _placed(row)
+        case "running":
+            return _running(row)
+        case "stopping":
+            return _stopping(row)
+        case "succeeded":
+            return Reason(code="succeeded", message=_ended(row, "ended with exit code 0"))
+        case "failed":
+            return _failed(views, row)
+        case _:
+            by = f" by {row.by}" if row.by else ""
+            return Reason(code="cancelled", message=_ended(row, f"was cancelled{by}"), detail=_only(by=row.by))
+
+
+# ---------------------------------------------------------------------------------------- waiting
+
+
+def _held(row: JobRow) -> Reason:
+    by = f" by {row.by}" if row.by else ""
+    return Reason(
+        code="held", message=f"held{by} until it is released",
+        detail=_only(by=row.by, next=f"fairlead release {row.id}"),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------- placed and after
+
+
+def _where(row: JobRow) -> str:
+    return these([part.node for part in row.parts])
+
+
+def _placed(row: JobRow) -> Reason:
+    since = rfc3339(row.placed_ns)
+    where = f"has its place on {_where(row)} since {since}"
+    if yielding.is_asked(row):
+        return yielding.asked(row, where)
+    return Reason(
+        code="placed", message=f"{where}; starting",
+        detail={"nodes": len(row.parts), "since": since, "next": f"fairlead logs -f {row.id}"},
+    )  # fmt: skip
+
+
+def _running(row: JobRow) -> Reason:
+    since = rfc3339(row.started_ns or row.placed_ns)
+    where = f"runs on {_where(row)} since {since}"
+    if yielding.is_asked(row):
+        return yielding.asked(row, where)
+    return Reason(
+        code="running", message=where,
+        detail={"nodes": len(row.parts), "since": since, "next": f"fairlead logs -f {row.id}"},
+    )  # fmt: skip
+
+
+def _stopping(row: JobRow) -> Reason:
+    if row.reason == "time_limit":
+        message = "its time is up; it is being stopped"
+    else:
+        message = f"cancelled{f' by {row.by}' if row.by else ''}; it is being stopped"
+    return Reason(
+        code="stopping",
+        message=message,
+        detail=_only(reason=row.reason, by=row.by, next="wait for its grace time to pass"),
+    )
+
+
+def _failed(views: Views, row: JobRow) -> Reason:
+    if row.reason == "dependency":
+        return _not_as_hoped(views, row)
+    if row.reason == "exit_code":
+        how = f"was ended by signal {row.signal}" if row.signal else f"ended with exit code {row.exit_code}"
+    else:
+        how = f"failed: {_FAILURES.get(row.reason, row.reason)}"
+    message = _ended(row, how) + (f": {row.message}" if row.message else "")
+    numbers: dict[str, int | str] = {"reason": row.reason, "attempt": row.attempt}
+    if row.exit_code is not None:
+        numbers["exit_code"] = row.exit_code
+    if row.signal is not None:
+        numbers["signal"] = row.signal
+    return Reason(code="failed", message=message, detail={**numbers, "next": _next_of_failed(row)})
+
+
+def _not_as_hoped(views: Views, row: JobRow) -> Reason:
+    """It was to go on only after jobs that have ended otherwise."""
+    told = row.message or "a job that it waited for ended otherwise"
+    for one in row.after:
+        other = views.jobs.rows.get(one.job)
+        if other is not None and other.state in END_STATES and one.state not in ("ended", other.state):
+            told = f"job {one.job} {_HAS_ENDED[other.state]}, and had {waiting.TO[one.state]} first"
+            break
+    detail: dict[str, int | str] = {"reason": "dependency", "jobs": ", ".join(one.job for one in row.after)}
+    then = f"fairlead why {row.after[0].job}, then submit it again" if row.after else "submit it again"
+    message = _ended(row, f"never started: {told}; ended")
+    return Reason(code="failed", message=message, detail={**detail, "next": then})
+
+
+def _elements(row: JobRow) -> Reason:
+    assert row.elements is not None
+    counts: dict[str, int | str] = {state: count for state, count in row.elements.items() if count}
+    told = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return Reason(code="elements", message=f"all elements have had their turn: {told}", detail=counts)
+
+
+def _ended(row: JobRow, how: str) -> str:
+    return f"{how} at {rfc3339(row.ended_ns)}"
+
+
+def _only(**values: str) -> dict[str, int | str]:
+    return {key: value for key, value in values.items() if value}
+
+
+def _next_of_failed(row: JobRow) -> str:
+    if row.elements is not None:  # an array has no output of its own
+        return f"fairlead jobs --state failed, then fairlead logs {row.id}_N"
+    return f"fairlead logs {row.id}"

@@ -1,0 +1,190 @@
+"""Why a job waits: its start time, other jobs, a limit of its queue, a place, or its turn. Pure."""
+
+from fairlead_gateway.moments import rfc3339
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow, Refusal
+from fairlead_gateway.why.limits import deferred
+from fairlead_gateway.why.yielding import after_yielding, with_room
+from fairlead_schemas.api import Reason
+from fairlead_schemas.events import Dependency
+from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.quantities import MILLI, format_milli
+from fairlead_schemas.resources import Request
+
+#: What kept a node from taking part, in words: (one node, several nodes).
+_KEPT_BACK: dict[str, tuple[str, str]] = {
+    "free_gpus": ("lacks free GPUs", "lack free GPUs"),
+    "gpus": ("has too few GPUs", "have too few GPUs"),
+    "free_cpu": ("lacks free CPUs", "lack free CPUs"),
+    "cpu": ("has too few CPUs", "have too few CPUs"),
+    "free_memory": ("lacks free memory", "lack free memory"),
+    "memory": ("has too little memory", "have too little memory"),
+    "gpu_model": ("has another GPU model", "have another GPU model"),
+    "gpu_memory": ("has GPUs with too little memory", "have GPUs with too little memory"),
+    "compute_capability": ("has GPUs of too low compute capability", "have GPUs of too low compute capability"),
+    "selector": ("does not match the node selector", "do not match the node selector"),
+    "cordoned": ("is cordoned", "are cordoned"),
+    "draining": ("is draining", "are draining"),
+    "lost": ("is lost", "are lost"),
+    "reserved": ("is kept for another job", "are kept for another job"),
+    "pool": ("is in another pool", "are in another pool"),
+}
+#: What a job is waited for to do.
+TO = {"succeeded": "to succeed", "failed": "to fail", "ended": "to end"}
+#: Jobs that one sentence names.
+NAMED_MAX = 3
+
+
+def scheduled(views: Views, row: JobRow, now_ns: int) -> Reason:
+    """It was accepted, and its time has not come."""
+    waits = open_dependencies(views, row)
+    if not waits and row.start_at_ns:
+        return _start_time(row, now_ns)
+    return _dependencies(row, waits or list(row.after))
+
+
+def open_dependencies(views: Views, row: JobRow) -> list[Dependency]:
+    """Those that have not ended as they should; one that has left the views has ended."""
+    found: list[Dependency] = []
+    for one in row.after:
+        other = views.jobs.rows.get(one.job)
+        if other is not None and not (other.state in END_STATES and one.state in ("ended", other.state)):
+            found.append(one)
+    return found
+
+
+def _dependencies(row: JobRow, waits: list[Dependency]) -> Reason:
+    words = [f"job {one.job} {TO[one.state]}" for one in waits[:NAMED_MAX]]
+    more = f" and {len(waits) - NAMED_MAX} more" if len(waits) > NAMED_MAX else ""
+    told = f"{', '.join(words)}{more}" if more else " and ".join(words)
+    detail: dict[str, int | str] = {"jobs": ", ".join(one.job for one in waits[:NAMED_MAX]), "waits_for": len(waits)}
+    if row.start_at_ns:
+        detail["start_at"] = rfc3339(row.start_at_ns)
+    if waits:
+        detail["next"] = f"fairlead why {waits[0].job}"
+    return Reason(code="dependency", message=f"waits for {told}", detail=detail)
+
+
+def _start_time(row: JobRow, now_ns: int) -> Reason:
+    when = rfc3339(row.start_at_ns)
+    left_s = max(0, row.start_at_ns - now_ns) // 1_000_000_000
+    return Reason(
+        code="scheduled", message=f"not to start before {when}",
+        detail={"start_at": when, "seconds_left": left_s, "next": "wait, or submit again without startAt"},
+    )  # fmt: skip
+
+
+def queued(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool) -> Reason:
+    """It waits for its turn."""
+    if row.after and (waits := open_dependencies(views, row)):
+        return _dependencies(row, waits)
+    if row.start_at_ns > now_ns:
+        return _start_time(row, now_ns)
+    if row.not_before_ns > now_ns:
+        return after_yielding(row, _backoff(row, now_ns))
+    now = deferred(views, row) or _no_place(views, row) or _waiting_turn(views, row, count_ahead)
+    return after_yielding(row, with_room(row, now))
+
+
+def offered(views: Views, row: JobRow, *, count_ahead: bool) -> Reason:
+    """Its turn has come; it waits for a place."""
+    now = _no_place(views, row) or _waiting_turn(views, row, count_ahead)
+    return after_yielding(row, with_room(row, now))
+
+
+def _no_place(views: Views, row: JobRow) -> Reason | None:
+    refusal = views.waiting.refusals.get(row.request)
+    return None if refusal is None else _refused(refusal, row)
+
+
+def _backoff(row: JobRow, now_ns: int) -> Reason:
+    when = rfc3339(row.not_before_ns)
+    return Reason(
+        code="backoff", message=f"attempt {row.attempt} not before {when} (the one before ended: {row.reason})",
+        detail={
+            "attempt": row.attempt, "not_before": when, "cause": row.reason,
+            "seconds_left": (row.not_before_ns - now_ns) // 1_000_000_000,
+            "next": f"wait, or see the last attempt: fairlead logs {row.id}",
+        },
+    )  # fmt: skip
+
+
+def _refused(refusal: Refusal, row: JobRow) -> Reason:
+    """The placer's refusal of this job or of one that asks for exactly the same."""
+    numbers: dict[str, int | str] = {
+        **{f"nodes.{reason}": count for reason, count in refusal.reasons.items()},
+        "nodes": refusal.nodes, "fitting": refusal.fitting, "gpu_milli_free": refusal.gpu_milli_free,
+        "gpu_milli_total": refusal.gpu_milli_total, "decided_at_sequence": refusal.sequence, "decided_for": refusal.job,
+    }  # fmt: skip
+    wanted = row.request.gpu_milli_total
+    if wanted > refusal.gpu_milli_total:
+        return Reason(
+            code="larger_than_cluster",
+            message=f"asks for {format_milli(wanted)} GPUs in all; the cluster has {format_milli(refusal.gpu_milli_total)}",
+            detail={**numbers, "next": "it starts once enough nodes have joined; or cancel it and ask for less"},
+        )
+    return Reason(
+        code="no_place", message=f"needs {_needs(row.request)}; {_over_nodes(refusal, row.request)}",
+        detail={**numbers, "next": "it is tried again when nodes or GPUs become free: fairlead nodes"},
+    )  # fmt: skip
+
+
+def _needs(request: Request) -> str:
+    gpus = request.gpu_milli // MILLI
+    amount = (
+        f"{gpus} GPU{'s' if gpus != 1 else ''}"
+        if gpus
+        else f"{format_milli(request.cpu_milli)} CPUs and {request.memory_mib} MiB"
+    )
+    return f"{amount} on each of {request.nodes} nodes" if request.nodes > 1 else f"{amount} on one node"
+
+
+def _over_nodes(refusal: Refusal, request: Request) -> str:
+    if not refusal.nodes:
+        return "the cluster has no nodes"
+    ordered = sorted(refusal.reasons.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{count} {_kept_back(reason, count)}" for reason, count in ordered]
+    if refusal.fitting and request.nodes > 1:
+        parts.append(f"{refusal.fitting} could take part")
+    of = f"of {refusal.nodes} node{'s' if refusal.nodes != 1 else ''}"
+    return f"{of} {', '.join(parts)}" if parts else f"{of} too few fit"
+
+
+def _kept_back(reason: str, count: int) -> str:
+    words = _KEPT_BACK.get(reason)
+    if words is None:
+        return f"by {reason.replace('_', ' ')}"
+    return words[0] if count == 1 else words[1]
+
+
+def _waiting_turn(views: Views, row: JobRow, count_ahead: bool) -> Reason:
+    then = "wait; a higher priority goes first"
+    if not count_ahead:
+        return Reason(code="waiting_turn", message="waits for its turn", detail={"next": then})
+    ahead = jobs_ahead(views, row)
+    return Reason(
+        code="waiting_turn", message=f"waits for its turn; {ahead} job{' is' if ahead == 1 else 's are'} ahead of it",
+        detail={"ahead": ahead, "priority": row.priority, "next": then},
+    )  # fmt: skip
+
+
+def jobs_ahead(views: Views, row: JobRow) -> int:
+    """Open offers of lower rank; for one not offered yet all open offers, and the jobs of its queue that go before it by
+    priority and age. How queues take turns is the queue's own to know."""
+    if row.state == "offered":
+        return sum(
+            1 for other in views.jobs.rows.values() if other.state == "offered" and other.offer_rank < row.offer_rank
+        )
+    ahead, own = 0, _order(row)
+    for other in views.jobs.rows.values():
+        if other.state == "offered" and other.array_id != row.id:
+            ahead += 1
+        elif other.state == "queued" and other.queue == row.queue and _order(other) < own:
+            ahead += 1 if other.elements is None else other.elements["waiting"]
+    return ahead
+
+
+def _order(row: JobRow) -> tuple[int, int, int]:
+    """The queue's order: priority, then submission, then index."""
+    number, _, index = row.id.partition("_")
+    return -row.priority, int(number), int(index or 0)

@@ -1,0 +1,93 @@
+"""Who yields to whom and by which rule, in words that anybody may read: job ids, queues and numbers, no names. Pure."""
+
+from fairlead_gateway.views.rows import JobRow, Room, Yielding
+from fairlead_gateway.why.amounts import counted, these
+from fairlead_schemas.api import Reason
+from fairlead_schemas.quantities import format_duration
+
+
+def yielded(yielding: Yielding) -> str:
+    """ "yielded to job 812 (lower priority: 50 against 70)"."""
+    return f"yielded {_to_whom(yielding)}"
+
+
+def _to_whom(yielding: Yielding) -> str:
+    whom = f"to job {yielding.beneficiary}" if yielding.beneficiary else "because a limit was lowered"
+    return f"{whom} ({_rule(yielding)})"
+
+
+def _rule(yielding: Yielding) -> str:
+    owed = yielding.beneficiary_queue or "another queue"
+    match yielding.rule:
+        case "lower_priority":
+            return f"lower priority: {yielding.priority} against {yielding.beneficiary_priority}"
+        case "over_slice":
+            return "it had had its slice, and the other goes before it"
+        case "over_guarantee":
+            over = counted(yielding.resource, yielding.over)
+            what = f"queue {yielding.queue} used {over} over its guarantee"
+            return f"{what}, which {owed} was owed" if yielding.beneficiary else what
+        case "over_share":
+            return f"queue {yielding.queue} was above its fair share, {owed} below its own"
+        case other:
+            return other.replace("_", " ")
+
+
+def is_asked(row: JobRow) -> bool:
+    """Whether the attempt that runs now is asked to yield."""
+    return row.yielding is not None and row.yielding.attempt == row.attempt and not row.run_ended
+
+
+def asked(row: JobRow, where: str) -> Reason:
+    """A run that is in its notice and grace. `where`: what is said of it otherwise."""
+    assert row.yielding is not None
+    grace = f" of {format_duration(row.grace_ns)}" if row.grace_ns else ""
+    return Reason(
+        code="yielding",
+        message=f"{where}; is asked to yield {_to_whom(row.yielding)} and ends within its grace{grace}",
+        detail={
+            "preempted_for": row.yielding.beneficiary, "rule": row.yielding.rule,
+            "next": "nothing: it is queued again and goes on with the rest of its time",
+        },
+    )  # fmt: skip
+
+
+def after_yielding(row: JobRow, now: Reason) -> Reason:
+    """The reason of a job that waits because it yielded: to whom and why, then what keeps it waiting."""
+    if row.reason != "preempted" or row.yielding is None:
+        return now
+    detail: dict[str, int | str] = {
+        "preempted_for": row.yielding.beneficiary, "rule": row.yielding.rule, "times": row.preempted, "now": now.code,
+    }  # fmt: skip
+    return Reason(code="preempted", message=f"{yielded(row.yielding)}; now {now.message}", detail=detail | now.detail)
+
+
+def with_room(row: JobRow, now: Reason) -> Reason:
+    """The reason of a waiting job for which room is made: who yields to it, and what is kept for it."""
+    room = row.room
+    if room is None or room.attempt != row.attempt:
+        return now
+    kept = _kept(room)
+    if room.asked:
+        jobs = "1 job was" if len(room.asked) == 1 else f"{len(room.asked)} jobs were"
+        detail: dict[str, int | str] = {
+            **now.detail,
+            "asked": len(room.asked),
+            "next": "it starts when they have ended",
+        }
+        message = f"{jobs} asked to yield for it: {these(room.asked)}{kept}"
+        return Reason(code="making_room", message=message, detail=detail)
+    named = f"; {room.named} job{'' if room.named == 1 else 's'} may be asked to yield for it" if room.named else ""
+    if not named and not kept:
+        return now
+    return Reason(code=now.code, message=f"{now.message}{named}{kept}", detail=now.detail)
+
+
+def _kept(room: Room) -> str:
+    if room.nodes:
+        verb = "is" if len(room.nodes) == 1 else "are"
+        return f"; {these(room.nodes)} {verb} kept for it"
+    if room.waited_ns:
+        waited = format_duration(room.waited_ns)
+        return f"; it has waited for {waited}, so what comes free is kept for it"
+    return ""

@@ -1,0 +1,84 @@
+"""The gateway alone, on the in-memory bus, with a client: services are what a test puts beside it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Self
+
+import httpx
+
+from fairlead_bus.memory import MemoryHub
+from fairlead_bus.service import Service
+from fairlead_gateway.folding import Folding
+from fairlead_gateway.service import Gateway, Settings
+from fairlead_schemas import subjects
+
+WAIT_S = 5.0
+
+
+class Gatehouse:
+    """Hub, gateway and client. Use `async with Gatehouse() as house`."""
+
+    def __init__(self, *, decision_wait_s: float = 2.0, log_bytes_max: int | None = None) -> None:
+        self.hub = MemoryHub(log_bytes_max=log_bytes_max)
+        self.settings = Settings(decision_wait_s=decision_wait_s)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.services: list[Service[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.start_gateway()
+        return self
+
+    def spawn(self, service: Service[Any]) -> None:
+        """Run a service until the end."""
+        self.services.append(service)
+        self._tasks.append(asyncio.create_task(service.run()))
+
+    async def start_gateway(self) -> None:
+        """A gateway (another one, after a restart) and a client for it."""
+        self.bus = self.hub.connect()
+        folding = Folding(self.bus)
+        await folding.restore()
+        self.gateway = Gateway(self.bus, self.settings, folding)
+        self.background = asyncio.create_task(self.gateway.background())
+        self._tasks.append(self.background)
+        transport = httpx.ASGITransport(self.gateway.app, raise_app_exceptions=False)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=30)
+
+    async def stop_gateway(self) -> None:
+        """Kill the gateway's background: it loses everything that it had in memory."""
+        self.background.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.background
+
+    async def __aexit__(self, *_: object) -> None:
+        self.gateway.feed.close()
+        for service in self.services:
+            await service.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.http.aclose()
+
+    async def job(self, job: str) -> dict[str, Any]:
+        """GET one job."""
+        return (await self.http.get(f"/v1/jobs/{job}")).json()
+
+    async def in_state(self, job: str, state: str) -> None:
+        """Wait until the job is in a state."""
+        await until(lambda: job in self.gateway.views.jobs.rows and self.gateway.views.jobs.rows[job].state == state)
+
+    def log_length(self) -> int:
+        """Commits in the log."""
+        return self.hub.streams[subjects.LOG].last
+
+    def commands_stored(self) -> int:
+        """Command messages in CMD."""
+        return self.hub.streams[subjects.CMD].last
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; fail after WAIT_S."""
+    async with asyncio.timeout(WAIT_S):
+        while not holds():  # noqa: ASYNC110 -- any condition, of any part
+            await asyncio.sleep(0.002)

@@ -1,0 +1,315 @@
+"""Dominant resource fairness: the four properties on a flat pool, and what a tree adds to them.
+
+The model is static: users with one kind of task each and no end of them, a pool that is filled task by task until
+nobody's fits. Tasks are whole, so every property holds up to one task of the user concerned, and of another; the
+oracle is exact.
+"""
+
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.fairshare import Demand, fill
+from fairlead_queue.ordering import Ranking
+from fairlead_queue.sequencers.drf import Drf
+from fairlead_queue.tree import Limits, Tree, bits
+
+RESOURCES = ("cpu", "gpu", "mem")
+
+type Users = dict[str, tuple[int, dict[str, int]]]
+"""{user: (weight, task)}"""
+
+
+@st.composite
+def pools(draw: st.DrawFn, demand_min: int = 0) -> tuple[dict[str, int], Users]:
+    """A capacity and users; every task fits at least twenty times."""
+    capacity = {name: draw(st.integers(100, 400)) for name in RESOURCES}
+    task = st.fixed_dictionaries({name: st.integers(demand_min, 5) for name in RESOURCES}).filter(
+        lambda task: any(task.values())
+    )
+    users = draw(st.lists(st.tuples(st.integers(1, 3), task), min_size=2, max_size=5))
+    return capacity, {f"u{number}": user for number, user in enumerate(users)}
+
+
+def filled(capacity: dict[str, int], users: Users) -> dict[str, int]:
+    """{user: tasks} by our own code."""
+    return fill(capacity, {name: weight for name, (weight, _) in users.items()},
+                {name: Demand(task) for name, (_, task) in users.items()})  # fmt: skip
+
+
+def dominant(capacity: dict[str, int], task: dict[str, int]) -> Fraction:
+    """The dominant share of one task."""
+    return max(Fraction(amount, capacity[name]) for name, amount in task.items())
+
+
+def oracle(capacity: dict[str, int], users: Users) -> dict[str, int]:
+    """Progressive filling with exact fractions: the smallest dominant share per weight, ties by name."""
+    tasks, used = dict.fromkeys(users, 0), dict.fromkeys(capacity, 0)
+    growing = set(users)
+    while growing:
+        name = min(growing, key=lambda one: (tasks[one] * dominant(capacity, users[one][1]) / users[one][0], one))
+        task = users[name][1]
+        if all(used[each] + amount <= capacity[each] for each, amount in task.items()):
+            tasks[name] += 1
+            for each, amount in task.items():
+                used[each] += amount
+        else:
+            growing.remove(name)
+    return tasks
+
+
+@given(pools())
+@settings(deadline=None)
+def test_filling_agrees_with_exact_fractions(pool: tuple[dict[str, int], Users]) -> None:
+    """Integers over one denominator order users exactly as fractions do, ties included."""
+    assert filled(*pool) == oracle(*pool)
+
+
+@given(pools())
+@settings(deadline=None)
+def test_pareto_efficiency(pool: tuple[dict[str, int], Users]) -> None:
+    """Nobody's next task fits into what is left."""
+    capacity, users = pool
+    tasks = filled(capacity, users)
+    left = {
+        name: whole - sum(tasks[u] * task[name] for u, (_, task) in users.items()) for name, whole in capacity.items()
+    }
+    assert [name for name, (_, task) in users.items() if all(task[each] <= left[each] for each in task)] == []
+
+
+def runs_with(bundle: dict[str, Fraction], task: dict[str, int]) -> Fraction:
+    """How many of one's tasks somebody else's resources would run."""
+    return min(bundle[name] / amount for name, amount in task.items() if amount)
+
+
+@given(pools())
+@settings(deadline=None)
+def test_envy_freeness(pool: tuple[dict[str, int], Users]) -> None:
+    """Nobody could run more, per weight, with what another has.
+
+    Less the other's last task, which was theirs by turn; and less what others found in the rest of a resource that was
+    too small for one's own next task.
+    """
+    capacity, users = pool
+    tasks = filled(capacity, users)
+    for name, (weight, task) in users.items():
+        for other, (theirs, other_task) in users.items():
+            bundle = {
+                each: Fraction(weight * (tasks[other] - 1) * amount, theirs) for each, amount in other_task.items()
+            }
+            assert runs_with(bundle, task) <= tasks[name] + Fraction(weight, theirs), (name, other)
+
+
+@given(pools())
+@settings(deadline=None)
+def test_sharing_incentive(pool: tuple[dict[str, int], Users]) -> None:
+    """Everybody runs at least what a part of the pool by weight would run.
+
+    Of the pool less one task of each user: what the last round may leave unused or give to somebody else.
+    """
+    capacity, users = pool
+    tasks = filled(capacity, users)
+    weights = sum(weight for weight, _ in users.values())
+    rest = 1 - max(Fraction(sum(task[each] for _, task in users.values()), whole) for each, whole in capacity.items())
+    for name, (weight, task) in users.items():
+        part = {each: whole * rest * weight / weights for each, whole in capacity.items()}
+        assert tasks[name] >= runs_with(part, task), name
+
+
+@given(pools(), st.integers(0, 4), st.fixed_dictionaries({name: st.integers(0, 3) for name in RESOURCES}))
+@settings(deadline=None)
+def test_strategy_proofness(pool: tuple[dict[str, int], Users], who: int, more: dict[str, int]) -> None:
+    """Asking for more than a task needs does not run more of them, up to one that rounding may turn."""
+    capacity, users = pool
+    name = sorted(users)[who % len(users)]
+    weight, task = users[name]
+    lie = {each: amount + more[each] for each, amount in task.items()}
+    honest = filled(capacity, users)
+    lying = filled(capacity, users | {name: (weight, lie)})
+    assert lying[name] <= honest[name] + 1, (task, lie)
+
+
+# ---------------------------------------------------------------------------------------- trees
+
+type Leaves = dict[str, dict[str, int]]
+"""{path of a leaf: task}"""
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, int], Leaves]:
+    """(capacity, {path: weight}, tasks): two or three teams of one to three users."""
+    capacity = {name: draw(st.integers(100, 300)) for name in RESOURCES}
+    task = st.fixed_dictionaries({name: st.integers(0, 3) for name in RESOURCES}).filter(
+        lambda task: any(task.values())
+    )
+    weights: dict[str, int] = {}
+    tasks: Leaves = {}
+    for team in range(draw(st.integers(2, 3))):
+        weights[f"t{team}"] = draw(st.integers(1, 2))
+        for user in range(draw(st.integers(1, 3))):
+            weights[f"t{team}/u{user}"] = draw(st.integers(1, 2))
+            tasks[f"t{team}/u{user}"] = draw(task)
+    return capacity, weights, tasks
+
+
+def fill_tree(capacity: dict[str, int], weights: dict[str, int], tasks: Leaves) -> dict[str, int]:
+    """{leaf: tasks}"""
+    return fill(capacity, weights, {path: Demand(task) for path, task in tasks.items()})
+
+
+@given(trees())
+@settings(deadline=None)
+def test_a_tree_wastes_nothing(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
+    """Pareto efficiency: nobody's next task fits into what is left."""
+    capacity, weights, tasks = tree
+    given = fill_tree(capacity, weights, tasks)
+    left = {name: whole - sum(given[p] * task[name] for p, task in tasks.items()) for name, whole in capacity.items()}
+    assert [path for path, task in tasks.items() if all(task[each] <= left[each] for each in task)] == []
+
+
+@given(trees())
+@settings(deadline=None)
+def test_siblings_do_not_envy_each_other(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
+    """As on a flat pool, with the same two tasks of tolerance."""
+    capacity, weights, tasks = tree
+    given = fill_tree(capacity, weights, tasks)
+    for path, task in tasks.items():
+        for other, other_task in tasks.items():
+            if path != other and path.partition("/")[0] == other.partition("/")[0]:
+                ratio = Fraction(weights[path], weights[other])
+                bundle = {each: ratio * (given[other] - 1) * amount for each, amount in other_task.items()}
+                assert runs_with(bundle, task) <= given[path] + ratio, (path, other)
+
+
+@given(trees())
+@settings(deadline=None)
+def test_a_tree_guarantees_each_node_its_part(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
+    """Sharing incentive: a leaf's dominant share is its part by weight at every level, of the pool less a task of each."""
+    capacity, weights, tasks = tree
+    given = fill_tree(capacity, weights, tasks)
+    rest = 1 - max(Fraction(sum(task[each] for task in tasks.values()), whole) for each, whole in capacity.items())
+    teams = sum(weight for path, weight in weights.items() if "/" not in path)
+    for path, task in tasks.items():
+        team = path.partition("/")[0]
+        users = sum(weight for other, weight in weights.items() if other.startswith(f"{team}/"))
+        part = rest * Fraction(weights[team], teams) * Fraction(weights[path], users)
+        assert (given[path] + 1) * dominant(capacity, task) >= part, path
+
+
+def test_where_a_tree_lets_a_lie_pay() -> None:
+    """Strategy-proofness ends at inner nodes; docs/sequencers.md explains this example.
+
+    b/x needs memory alone. Asking for CPU besides, which nobody wants, makes CPU its dominant resource, so that less of its
+    memory counts in b's share after rescaling: b is given more, at the expense of a.
+    """
+    capacity, weights = {"cpu": 300, "gpu": 100, "mem": 300}, {"a": 1, "b": 1, "b/x": 1, "b/y": 1}
+    tasks = {"a": {"gpu": 1, "mem": 2}, "b/x": {"mem": 1}, "b/y": {"gpu": 1, "mem": 1}}
+    assert fill_tree(capacity, weights, tasks) == {"a": 57, "b/x": 143, "b/y": 43}
+    assert fill_tree(capacity, weights, tasks | {"b/x": {"cpu": 2, "mem": 1}}) == {"a": 50, "b/x": 150, "b/y": 50}
+
+
+# ---------------------------------------------------------------------------------------- over time
+
+
+class Pool:
+    """A pool in which tasks end, and what is free is given out again at once."""
+
+    def __init__(self, capacity: dict[str, int], needs: Leaves) -> None:
+        self.tree = Tree(tuple(capacity))
+        self.tree.capacity = list(capacity.values())
+        for path, need in needs.items():
+            leaf = self.tree.add(path, Limits())
+            leaf.leaf = tuple(need.get(name, 0) for name in capacity)
+        self.ranking = Ranking(self.tree, Drf(self.tree))
+
+    def want(self, *paths: str) -> None:
+        """From now on, tasks without end wait there."""
+        for path in paths:
+            leaf = self.tree.nodes[path]
+            leaf.wants = {bits(leaf.leaf): 1}
+            self.ranking.touch(leaf)
+
+    def start(self, path: str, times: int = 1) -> None:
+        """Tasks start, whoever's turn it is (negative: end)."""
+        leaf = self.tree.nodes[path]
+        self.tree.charge(leaf, leaf.leaf, times)
+        self.ranking.touch(leaf)
+
+    def give_out(self) -> None:
+        """What is free, in order."""
+        closed: list[str] = []
+        while (leaf := self.ranking.first()) is not None:
+            used = self.tree.root.usage
+            if all(u + more <= whole for u, more, whole in zip(used, leaf.leaf, self.tree.capacity, strict=True)):
+                self.start(leaf.path)
+            else:
+                leaf.closed = True
+                closed.append(leaf.path)
+                self.ranking.touch(leaf)
+        for path in closed:
+            self.tree.nodes[path].closed = False
+            self.ranking.touch(self.tree.nodes[path])
+
+    def holds(self, path: str) -> list[int]:
+        """What is charged to a node."""
+        return self.tree.nodes[path].usage
+
+
+def test_a_complementary_sibling_is_not_starved_while_tasks_come_and_go() -> None:
+    """eng/prod has all the memory, which nobody else wants; eng/dev keeps its half of the CPUs against sci for ever."""
+    pool = Pool({"cpu": 12, "mem": 12}, {"eng/dev": {"cpu": 1}, "eng/prod": {"mem": 1}, "sci": {"cpu": 1}})
+    pool.want("eng/dev", "eng/prod", "sci")
+    pool.give_out()
+    for _ in range(20):
+        for path in ("eng/dev", "eng/prod", "sci", "eng/dev"):
+            pool.start(path, -1)
+            pool.give_out()
+            assert (pool.holds("eng/prod"), pool.holds("eng")) == ([0, 12], [6, 12])
+
+
+def test_what_came_early_does_not_starve_a_complementary_sibling() -> None:
+    """eng/prod took most of the memory while nobody else was there, and wants more; eng/dev still gets its half."""
+    pool = Pool({"cpu": 12, "mem": 24}, {"eng/dev": {"cpu": 1}, "eng/prod": {"mem": 5}, "sci": {"cpu": 1}})
+    pool.want("eng/prod")
+    pool.give_out()
+    assert pool.holds("eng/prod") == [0, 20]
+    pool.want("eng/dev", "sci")
+    pool.give_out()
+    assert (pool.holds("eng/dev"), pool.holds("sci")) == ([6, 0], [6, 0])
+
+
+def test_a_newcomer_does_not_hide_what_its_siblings_hold() -> None:
+    """b joins a team whose other member holds the team's half: other teams' tasks that end are not given to the team.
+
+    By rescaling alone the team would count for twice what b has, and take from sci until b had caught up.
+    """
+    pool = Pool({"gpu": 24}, {"eng/a": {"gpu": 1}, "eng/b": {"gpu": 1}, "sci": {"gpu": 1}})
+    pool.want("eng/a", "sci")
+    pool.give_out()
+    pool.want("eng/b")
+    pool.start("eng/a", -1)
+    pool.give_out()
+    assert pool.holds("eng/b") == [1]
+    for _ in range(30):
+        pool.start("sci", -1)
+        pool.give_out()
+        assert pool.holds("sci") == [12]
+    for _ in range(11):
+        pool.start("eng/a", -1)
+        pool.give_out()
+    assert (pool.holds("eng/a"), pool.holds("eng/b"), pool.holds("sci")) == ([6], [6], [12])
+
+
+def test_a_blocked_child_is_not_given_twice_when_its_resource_comes_free() -> None:
+    """While CPUs are saturated pg31 counts as it is; one that comes free goes to who has the fewest."""
+    pool = Pool(
+        {"cpu": 12, "mem": 30}, {"pg1": {"cpu": 1}, "pg3/pg31": {"cpu": 1}, "pg3/pg32": {"mem": 1}, "pg4": {"mem": 1}}
+    )
+    pool.want("pg1", "pg3/pg31", "pg3/pg32", "pg4")
+    pool.give_out()
+    assert (pool.holds("pg1"), pool.holds("pg3"), pool.holds("pg4")) == ([6, 0], [6, 15], [0, 15])
+    for path in ("pg1", "pg3/pg31", "pg4", "pg3/pg32") * 5:
+        pool.start(path, -1)
+        pool.give_out()
+        assert (pool.holds("pg1"), pool.holds("pg3"), pool.holds("pg4")) == ([6, 0], [6, 15], [0, 15])
