@@ -176,6 +176,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     for event in configuration.events(changed, after, cause, command.user):
         plan.emit(event, len(msgspec.json.encode(event)))
     plan.outlook = after
+    plan.reshaped = True
     return ev.QueuesApplied(
         cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
         unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user,

@@ -11,6 +11,7 @@ from fairlead_queue.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
 
+WRITER = "queue"
 #: What is not listed changes nothing here.
 HANDLERS: dict[type[ev.EventBase], Any] = evolve_queues.HANDLERS | evolve_jobs.HANDLERS | evolve_runs.HANDLERS
 
@@ -23,6 +24,10 @@ def evolve(state: State, seq: int, commit: Commit) -> None:
     for pool in state.pools.values():
         if pool.past is not None and pool.past.tick(state.at_ns):
             pool.ranking.forget()
+    if commit.writer == WRITER:
+        state.decided_ns = at_ns
+    else:
+        state.heard_ns = state.at_ns
     for index, event in enumerate(commit.events):
         handler = HANDLERS.get(type(event))
         if handler is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_queue import shaping
+from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import NEVER, Array, End, Job
 from fairlead_queue.lanes import Deferral
 from fairlead_queue.order import OFFSET_MASK, RANK_STEP, priority_of
@@ -113,7 +113,7 @@ def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
 
 def _moved(state: State, event: ev.JobMoved, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    shaping.give_up(state, job)
+    claims.give_up(job)
     shaping.move(state, job, event.queue)
 
 
@@ -156,18 +156,23 @@ def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: in
 
 
 def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
+    """Of a job that has been placed or given back meanwhile it says nothing."""
     job = state.jobs[event.job]
     pool = job.lane.klass.pool
-    pool.claimant, pool.claims_under = job.id, event.queue
-    if event.queue and job.wait == "line":
-        shaping.put_claim(pool.tree.nodes[event.queue], job)
+    if job.wait == "line":
+        claims.put(state, pool.tree.nodes[event.queue], job)
+    elif job.open:
+        pool.claimant = job.id
 
 
 def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
+    """As above: who lacks a place only, and has no open offer any more, gets no answer."""
     job = state.jobs[event.job]
+    if event.amounts and job.wait == "line":
+        claims.put(state, job.lane.klass.pool.tree.nodes[event.queue], job)
+    elif event.amounts or not job.open:
+        return
     job.asked, job.asked_ns = "asked", state.at_ns
-    if event.queue and job.wait == "line":
-        shaping.put_claim(job.lane.klass.pool.tree.nodes[event.queue], job)
 
 
 def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
@@ -181,7 +186,7 @@ def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
         job = _born(state, event.job)
     else:
         state.unwait(job)
-        shaping.drop_claims(job.lane.klass.pool, job)
+        claims.drop(job)
     job.state = "offered"
     state.settle_past(job.lane)
     state.open_offer(job, event.rank)
@@ -191,7 +196,7 @@ def _born(state: State, id_: str) -> Job:
     """The array's next element; the array stands for the one after it, or leaves the line."""
     array = state.jobs[array_of(id_) or ""]
     assert isinstance(array, Array)
-    shaping.give_up(state, array)
+    claims.give_up(array)
     job = Job(id_, array.order, array.lane, array.cause)
     job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
     job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
@@ -229,7 +234,7 @@ def _recalled(state: State, event: ev.JobRecalled, id_: str, at_ns: int) -> None
 def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    shaping.give_up(state, job)
+    claims.give_up(job)
     job.state, job.hold, job.hold_by, job.end = "held", False, "", None
 
 
@@ -305,7 +310,7 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
-    shaping.give_up(state, job)
+    claims.give_up(job)
     if job.deadline_ns:
         state.set_deadline(job, 0)
     state.remove(job)

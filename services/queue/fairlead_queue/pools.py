@@ -46,10 +46,8 @@ class Pool:
         #: Open offers {id: job}, the oldest first, and how many lanes there are in which somebody waits.
         self.offers: dict[str, Job] = {}
         self.waiting = 0
-        #: The job for which something is being kept free because it has waited for long ("": nobody).
+        #: The job, with an open offer, for which places are kept because it has waited for long ("": nobody).
         self.claimant = ""
-        #: The queue under whose limit it claims; "": it claims a place.
-        self.claims_under = ""
         self.shape(RESOURCES)
 
     def shape(self, resources: Iterable[str]) -> None:

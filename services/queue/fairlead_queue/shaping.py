@@ -6,13 +6,14 @@ limited for the first time), the sequencer, or whether users are told apart, bui
 
 from collections.abc import Iterable
 
+from fairlead_queue import claims
 from fairlead_queue.budgets import Account
 from fairlead_queue.configuration import children_of, limits_of, pool_name
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.lanes import Lane, Queue
 from fairlead_queue.pools import Pool
 from fairlead_queue.state import State, user_limits
-from fairlead_queue.tree import Claim, Limits, Node
+from fairlead_queue.tree import Limits
 from fairlead_schemas.lifecycle import CHARGED_STATES
 from fairlead_schemas.queues import QUEUE_PRIORITY_MAX, RESOURCES, PoolSettings, QueueSettings
 
@@ -177,7 +178,7 @@ def rebuild(state: State, pool: Pool) -> None:
     """A new tree from the settings and the jobs. What was said of a lane, what is claimed and what was used in the
     past stay."""
     past = pool.past.dump() if pool.past is not None else None
-    claims = {node.path: node.claim for node in pool.tree.nodes.values() if node.claim is not None}
+    claimed = {node.path: node.claim.holder for node in pool.tree.nodes.values() if node.claim is not None}
     pool.shape(_resources(state, pool))
     measure(state, pool)
     settings = _settings(state)
@@ -194,11 +195,10 @@ def rebuild(state: State, pool: Pool) -> None:
     _relane(state, pool)
     if pool.past is not None and past is not None:
         pool.past.load(past)
-    for path, claim in claims.items():
-        node = pool.tree.nodes.get(path)
-        job = state.jobs.get(claim.holder)
-        if node is not None and job is not None:
-            put_claim(node, job)
+    for path, holder in sorted(claimed.items()):
+        node, job = pool.tree.nodes.get(path), state.jobs[holder]
+        if node is not None:
+            claims.put(state, node, job)
 
 
 def _relane(state: State, pool: Pool) -> None:
@@ -214,7 +214,7 @@ def _relane(state: State, pool: Pool) -> None:
         lane.jobs += 1
         if old not in lanes:
             lanes[old] = lane
-            lane.deferral, lane.claim = old.deferral, old.claim
+            lane.deferral = old.deferral
         if job.open:
             lane.offers[job.id] = job
         if job.id in old.running:
@@ -226,38 +226,7 @@ def _relane(state: State, pool: Pool) -> None:
             state.wait_in_line(job)
 
 
-# ---------------------------------------------------------------------------------------- claims and accounts
-
-
-def put_claim(node: Node, job: Job) -> None:
-    """What is free under this node is kept for the job."""
-    lane = job.lane
-    node.claim = Claim(job.id, lane.leaf.node, lane.klass.need)
-    lane.claim = job.id
-    Pool.forget_refusals(node)
-
-
-def drop_claims(pool: Pool, job: Job) -> None:
-    """Nothing is kept for the job any more."""
-    if job.lane.claim != job.id:
-        return
-    job.lane.claim = ""
-    node: Node | None = job.lane.leaf.node
-    while node is not None:
-        if node.claim is not None and node.claim.holder == job.id:
-            node.claim = None
-        node = node.parent
-    Pool.forget_refusals(job.lane.leaf.node)
-
-
-def give_up(state: State, job: Job) -> None:
-    """Nothing is kept for the job, and nobody need make room for it."""
-    pool = job.lane.klass.pool
-    if job.lane.claim == job.id:
-        drop_claims(pool, job)
-    if pool.claimant == job.id:
-        pool.claimant = pool.claims_under = ""
-    job.asked = ""
+# ---------------------------------------------------------------------------------------- accounts
 
 
 def limit_again(state: State, path: str) -> None:

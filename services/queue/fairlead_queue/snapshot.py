@@ -9,7 +9,7 @@ from bisect import insort
 
 import msgspec
 
-from fairlead_queue import shaping
+from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import Array, End, Job
 from fairlead_queue.lanes import Deferral, Lane
 from fairlead_queue.order import OFFSET_MASK
@@ -26,7 +26,6 @@ class PoolRow(msgspec.Struct, frozen=True, array_like=True):
     settings: PoolSettings
     capacity_count: int
     claimant: str
-    claims_under: str
     past: tuple[int, list[Row]] | None
 
 
@@ -50,13 +49,12 @@ class ClassRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LaneRow(msgspec.Struct, frozen=True, array_like=True):
-    """A lane of which something was said, or for which something is kept."""
+    """A lane of which something was said."""
 
     queue: str
     user: str
     klass: int
-    claim: str
-    deferral: tuple[str, str, str, int] | None
+    deferral: tuple[str, str, str, int]
 
 
 class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
@@ -114,6 +112,8 @@ class Document(msgspec.Struct, frozen=True):
 
     v: int
     at_ns: int
+    decided_ns: int
+    heard_ns: int
     next_number: int
     next_rank: int
     pools: list[PoolRow]
@@ -145,11 +145,13 @@ def dump(state: State) -> bytes:
         Document(
             v=VERSION,
             at_ns=state.at_ns,
+            decided_ns=state.decided_ns,
+            heard_ns=state.heard_ns,
             next_number=state.next_number,
             next_rank=state.next_rank,
             pools=[
                 PoolRow(
-                    name, pool.settings, pool.capacity_count, pool.claimant, pool.claims_under,
+                    name, pool.settings, pool.capacity_count, pool.claimant,
                     pool.past.dump() if pool.past is not None else None,
                 )
                 for name, pool in sorted(state.pools.items())
@@ -188,10 +190,9 @@ def _lanes(state: State, number_of: dict[Request, int]) -> list[LaneRow]:
         for user, leaf in sorted(queue.leaves.items()):
             for request, lane in leaf.lanes.items():
                 said = lane.deferral
-                if said is None and not lane.claim:
-                    continue
-                deferral = (said.reason, said.queue, said.resource, said.at_ns) if said is not None else None
-                rows.append(LaneRow(path, user, number_of[request], lane.claim, deferral))
+                if said is not None:
+                    deferral = (said.reason, said.queue, said.resource, said.at_ns)
+                    rows.append(LaneRow(path, user, number_of[request], deferral))
     rows.sort(key=lambda row: (row.queue, row.user, row.klass))
     return rows
 
@@ -219,7 +220,8 @@ def load(data: bytes) -> State:
     if document.v != VERSION:
         raise msgspec.ValidationError(f"queue snapshot has version {document.v}, this reader knows {VERSION}")
     state = State()
-    state.at_ns, state.next_number, state.next_rank = document.at_ns, document.next_number, document.next_rank
+    state.at_ns, state.decided_ns, state.heard_ns = document.at_ns, document.decided_ns, document.heard_ns
+    state.next_number, state.next_rank = document.next_number, document.next_rank
     state.nodes = dict(document.nodes)
     state.know_shapes()
     _load_queues(state, document)
@@ -240,7 +242,7 @@ def _load_queues(state: State, document: Document) -> None:
     for row in document.pools:
         shaping.set_pool(state, row.name, row.settings)
         pool = state.pools[row.name]
-        pool.capacity_count, pool.claimant, pool.claims_under = row.capacity_count, row.claimant, row.claims_under
+        pool.capacity_count, pool.claimant = row.capacity_count, row.claimant
     for row in sorted(document.queues, key=lambda row: (row.path.count("/"), row.path)):
         shaping.set_queue(state, row.path, row.settings)
     for row in document.accounts:
@@ -253,9 +255,7 @@ def _load_queues(state: State, document: Document) -> None:
 
 def _load_lane(state: State, row: LaneRow, request: Request) -> None:
     lane = state.lane(row.queue, row.user, request)
-    lane.claim = row.claim
-    if row.deferral is not None:
-        lane.deferral = Deferral(*row.deferral)
+    lane.deferral = Deferral(*row.deferral)
 
 
 def _derive(state: State, document: Document) -> None:
@@ -266,7 +266,7 @@ def _derive(state: State, document: Document) -> None:
         if past is not None and row.past is not None:
             past.load(row.past)
     for pool, node, job in document.claims:
-        shaping.put_claim(state.pools[pool].tree.nodes[node], state.jobs[job])
+        claims.put(state, state.pools[pool].tree.nodes[node], state.jobs[job])
     for id_ in document.owed:
         state.owed[id_] = state.jobs[id_]
     for job in state.jobs.values():

@@ -54,6 +54,10 @@ class State:
         self.next_rank = RANK_STEP
         #: The log's time: the latest of all commits that were folded.
         self.at_ns = 0
+        #: Time of the last commit of the queue's own.
+        self.decided_ns = 0
+        #: And of the placer's.
+        self.heard_ns = 0
         #: Open offers in all, and those of parked classes (derived).
         self.open = 0
         self.parked_open = 0

@@ -25,11 +25,11 @@ def act_on_time(plan: Plan) -> None:
             _age(plan, pool)
 
 
-def next_time(state: State) -> int | None:
-    """When something of this will be due."""
+def next_time(state: State, now_ns: int) -> int | None:
+    """When something of this will be due, nothing being due now."""
     times = [each[0][0] for each in (state.timers, state.deadlines) if each]
     for account in state.accounts.values():
-        at_ns = account.next_ns()
+        at_ns = account.next_ns(now_ns)
         if at_ns is not None:
             times.append(at_ns)
     for pool in state.pools.values():
@@ -71,15 +71,16 @@ def _deadlines(plan: Plan) -> None:
 
 
 def _budgets(plan: Plan) -> None:
-    """Marks that are reached, and those of a period that is over."""
+    """Marks that are reached; and that are not any more, in a new period or because the budget was raised."""
     for path, account in sorted(plan.state.accounts.items()):
         begin_ns, used = account.at(plan.now_ns)
         mark = account.mark(plan.now_ns)
-        if mark == account.reached or (mark < account.reached and begin_ns == account.begin_ns):
+        if mark == account.reached:
             continue
         if plan.room() <= 0:
             plan.full = True
             return
+        plan.reshaped = True
         plan.emit(
             BudgetReached(
                 cause="clock", queue=path, percent=mark, spent=used // UNIT, budget=account.budget.gpu_milli_s,

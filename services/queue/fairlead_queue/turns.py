@@ -81,6 +81,8 @@ class Turns:
         self.exhausted: set[Lane] = set()
         #: Of lanes that have been given a turn: the candidate after the last.
         self._next: dict[Lane, Candidate] = {}
+        #: Open offers that are on their way back and count no longer.
+        self.aside: set[str] = set()
         #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
         self.refused: dict[Node, tuple[Lane, Closed]] = {}
 
@@ -218,7 +220,9 @@ class Turns:
         if refusal.kind != "claimed":
             refusal.node.waiters.add(klass.need)
         closed = Closed(refusal.kind, refusal, queue_of(refusal.node))
-        self.refused.setdefault(refusal.node, (lane, closed))
+        first = self.refused.get(refusal.node)
+        if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
+            self.refused[refusal.node] = (lane, closed)
         return closed
 
     def _has_room(self, klass: Klass) -> bool:
@@ -279,9 +283,17 @@ class Turns:
     def set_aside(self, jobs: list[Job]) -> None:
         """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
         for job in jobs:
+            self.aside.add(job.id)
             self._count(job.lane.klass, -1)
             self.pool.charge(job.lane, -1)
             self._charged.append((job.lane, -1))
+
+    def changed(self) -> dict[Lane, int]:
+        """Jobs by which the charges of lanes differ from the state's."""
+        changed: dict[Lane, int] = {}
+        for lane, times in self._charged:
+            changed[lane] = changed.get(lane, 0) + times
+        return changed
 
     def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
         """Of these lanes one job each is charged again; of those given a turn one each is not."""
