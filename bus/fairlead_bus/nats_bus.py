@@ -165,10 +165,13 @@ class NatsBus:
             return
 
     async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> NatsSub:
+        return await self._subscribe(subject, handler, "")
+
+    async def _subscribe(self, subject: str, handler: Callable[[Message], None], group: str) -> NatsSub:
         def received(subject: str, payload: bytes, reply: str, status: str) -> None:
             handler(Message(subject, payload, reply))
 
-        return NatsSub(await self.link.subscribe(subject, received))
+        return NatsSub(await self.link.subscribe(subject, received, group))
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         try:
@@ -176,7 +179,7 @@ class NatsBus:
         except OutcomeUnknown as error:
             raise Unavailable(str(error)) from error
 
-    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]]) -> NatsSub:
+    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]], *, group: str = "") -> NatsSub:
         async def answer(message: Message) -> None:
             await self.publish(message.reply, await handler(message))
 
@@ -185,7 +188,7 @@ class NatsBus:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        return await self.subscribe(subject, receive)
+        return await self._subscribe(subject, receive, group)
 
     # -- buckets
 
