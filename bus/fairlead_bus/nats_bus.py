@@ -13,6 +13,7 @@ from nats.js.object_store import ObjectStore
 
 from fairlead_bus import nats_setup, streams
 from fairlead_bus.nats_link import ANSWER_S, ApiError, Link
+from fairlead_bus.nats_objects import read_object
 from fairlead_bus.nats_tail import NatsTail
 from fairlead_bus.port import (
     Bus,
@@ -240,14 +241,7 @@ class NatsBus:
             raise Unavailable(f"object {store}/{name} not stored: {str(error) or type(error).__name__}") from error
 
     async def get_object(self, store: str, name: str) -> bytes | None:
-        try:
-            return (await (await self._store(store)).get(name)).data
-        except (nats.js.errors.ObjectNotFoundError, nats.js.errors.ObjectDeletedError):
-            return None
-        except (nats.js.errors.BadObjectMetaError, nats.js.errors.DigestMismatchError):
-            return None
-        except (nats.errors.Error, OSError) as error:
-            raise Unavailable(f"object {store}/{name}: {str(error) or type(error).__name__}") from error
+        return await read_object(self._message, store, name)
 
     # -- connection
 

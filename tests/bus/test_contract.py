@@ -320,6 +320,28 @@ async def test_objects_are_replaced_whole(world: World):
     assert await bus.get_object(subjects.SNAPSHOT, "queue-0") == b"b" * 2_500_000
 
 
+async def test_an_object_that_is_replaced_while_it_is_read_comes_whole(world: World):
+    """One version or the next, never a wait for pieces that are gone."""
+    writer, reader = await world.connect(), await world.connect()
+    versions = [bytes([number]) * 300_000 for number in range(20)]
+    await writer.put_object(subjects.SNAPSHOT, "queue-0", versions[0])
+
+    async def replace() -> None:
+        for version in versions[1:]:
+            await writer.put_object(subjects.SNAPSHOT, "queue-0", version)
+
+    assert await reader.get_object(subjects.SNAPSHOT, "queue-0") == versions[0]
+    replacing = asyncio.create_task(replace())
+    seen: list[int] = []
+    while not replacing.done():
+        found = await soon(reader.get_object(subjects.SNAPSHOT, "queue-0"))
+        assert found is not None
+        seen.append(versions.index(found))
+    await replacing
+    assert seen == sorted(seen)
+    assert await reader.get_object(subjects.SNAPSHOT, "queue-0") == versions[-1]
+
+
 async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> None:
     """Also where nobody waits for the answer: it must not vanish, and the connection lives on."""
     bus = await world.connect()
