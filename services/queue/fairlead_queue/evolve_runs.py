@@ -80,7 +80,7 @@ def _run_started(state: State, event: ev.RunStarted, id_: str, at_ns: int) -> No
     job = _attempt(state, event)
     if job is None or job.state not in ("placed", "stopping"):
         return
-    job.started_ns, job.began_ns = state.at_ns, at_ns
+    job.started_ns = state.at_ns
     if job.state == "stopping":
         return
     job.state = "running"
@@ -94,8 +94,8 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
     if job is None or job.open or job.end is not None or job.state not in ("placed", "running", "stopping"):
         return
     if job.started_ns:
-        job.used_ns += at_ns - job.began_ns
-        job.started_ns = job.began_ns = 0
+        job.used_ns += state.at_ns - job.started_ns
+        job.started_ns = 0
     _give_back(state, job, at_ns)
     end = End(id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted)
     state.settled(job, end)

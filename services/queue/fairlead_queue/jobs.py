@@ -38,7 +38,7 @@ class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "after", "aged", "alarm_ns", "asked", "asked_ns", "attempt", "began_ns", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
+        "after", "aged", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
         "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_to",
@@ -58,9 +58,8 @@ class Job:
         #: Attempts allowed after a failed exit; how many have failed; losses and failed starts beside them.
         self.retries = self.failures = self.losses = self.starts = 0
         self.total_ns = self.start_at_ns = self.deadline_ns = self.slice_ns = 0
-        #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not),
-        #: by the log's time and by the placer's clock, which measures the run time.
-        self.used_ns = self.started_ns = self.began_ns = 0
+        #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not).
+        self.used_ns = self.started_ns = 0
         self.submitted_ns = 0
         #: Since when it waits (for an offer and then for a place), and by how much its priority has risen meanwhile.
         self.since_ns = self.aged = 0

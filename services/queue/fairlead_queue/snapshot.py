@@ -82,7 +82,6 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     total_ns: int
     used_ns: int
     started_ns: int
-    began_ns: int
     slice_ns: int
     start_at_ns: int
     deadline_ns: int
@@ -204,7 +203,7 @@ def _row(job: Job, klass: int) -> JobRow:
         array = ArrayRow(job.first, job.last, job.limit, job.ended, job.failed, job.cancelled)
     return JobRow(
         job.id, str(job.order), job.lane.leaf.queue.path, job.user, klass, job.cause, job.state, job.attempt,
-        job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.began_ns, job.slice_ns,
+        job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
         (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
@@ -317,7 +316,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.user, job.state, job.attempt = row.user, row.state, row.attempt
     job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts
     job.total_ns, job.used_ns = row.total_ns, row.used_ns
-    job.started_ns, job.began_ns = row.started_ns, row.began_ns
+    job.started_ns = row.started_ns
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
