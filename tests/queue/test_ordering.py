@@ -116,13 +116,12 @@ class Ordering(RuleBasedStateMachine):
         gpu=st.sampled_from([0, 0, 4]),
     )
     def configure(self, path: str, weight: int, priority: int, gpu: int) -> None:
-        node = self.tree.nodes.get(path)
-        if node is None:
-            above = self.tree.nodes.get(path.rpartition("/")[0])
-            if above is not None and above.is_leaf and any(above.usage):
+        if path not in self.tree.nodes:
+            parts = path.split("/")
+            above = [n for at in range(len(parts)) if (n := self.tree.nodes.get("/".join(parts[:at]))) is not None][-1]
+            if above.is_leaf and any(above.usage):
                 return  # jobs are in leaves
-            if above is not None:
-                above.wants, above.front = {}, 0
+            above.wants, above.front = {}, 0
         node = self.tree.add(path, Limits(weight=weight, priority=priority, guaranteed={"gpu": gpu} if gpu else {}))
         self.ranking.touch(node)
 
