@@ -68,6 +68,7 @@ def measure(turns: int = TURNS, fanout: tuple[int, ...] = FANOUT) -> Rates:
     given: list[Node] = []
     taken = _timed(lambda: given.extend(_turn(tree, ranking) for _ in range(turns)))
     freed = _timed(lambda: [_release(tree, ranking, leaf) for leaf in given])
+    assert not any(tree.root.usage)
     return Rates(turns / taken, turns / freed, turns / _timed(lambda: _by_heap(tree, turns)))
 
 

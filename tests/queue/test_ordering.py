@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from bench.ordering import measure
 from fairlead_queue.ordering import VIEWS_MAX, Ranking, Sequencer
 from fairlead_queue.past_use import PastUse
 from fairlead_queue.sequencers.drf import Drf
@@ -254,6 +255,11 @@ def test_a_new_queue_is_found_without_measuring_all_anew() -> None:
     ranking.remove(leaf)
     assert ranking.first() is tree.nodes["b/x"]
     assert counted == ["b/new", "b", "b"]
+
+
+def test_what_is_measured_of_it_plays() -> None:
+    """The bench runs on a small tree, and takes back all that it gave."""
+    assert min(measure(turns=20, fanout=(2, 2))) > 0
 
 
 def test_views_of_what_is_saturated_are_bounded() -> None:
