@@ -52,7 +52,9 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     plan.accepted.add(job)
     request = in_pool(plan, command)
     if command.array is None and command.start_at_ns <= plan.commit_ns and not command.after:
-        plan.fresh.append(Fresh(order_in(plan, command, number), job, command.queue, command.user, request, cause))
+        order = order_in(plan, command, plan.next_place)
+        plan.fresh.append(Fresh(order, job, command.queue, command.user, request, cause))
+    plan.next_place += 1
     return ev.JobSubmitted(
         cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,
         spec=command.spec, project=command.project, kind=command.kind, priority=command.priority, array=command.array,
@@ -70,13 +72,13 @@ def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
     return command.request if command.request.pool == wanted else msgspec.structs.replace(command.request, pool=wanted)
 
 
-def order_in(plan: Plan, command: cmd.SubmitJob, number: int) -> int:
+def order_in(plan: Plan, command: cmd.SubmitJob, place: int) -> int:
     """Where the job will stand in its line."""
     queue = plan.state.queues.get(command.queue)
     pool = queue.pool if queue is not None else plan.state.pools[DEFAULT_POOL]
     return pool.order(
         command.priority,
-        number,
+        place,
         deadline_ns=command.deadline_ns,
         submitted_ns=plan.commit_ns,
         total_ns=command.total_ns,

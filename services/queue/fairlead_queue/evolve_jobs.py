@@ -21,8 +21,9 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     state.next_number = number + 1
     lane = state.lane(event.queue, event.user, event.request)
     order = lane.klass.pool.order(
-        event.priority, number, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
+        event.priority, state.next_place, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
     )
+    state.next_place += 1
     if event.array is None:
         job = Job(event.job, order, lane, id_)
     else:
@@ -129,17 +130,9 @@ def _reorder(state: State, job: Job, priority: int) -> None:
     in_line = job.wait == "line"
     if in_line:
         state.unwait(job)
-    offset = job.order & OFFSET_MASK if isinstance(job, Array) or job.parent is not None else 0
-    job.order = job.lane.klass.pool.order(
-        priority, _number(job.id), offset, deadline_ns=job.deadline_ns, submitted_ns=job.submitted_ns,
-        total_ns=job.total_ns,
-    )  # fmt: skip
+    shaping.renew_order(job, priority)
     if in_line:
         state.wait_in_line(job)
-
-
-def _number(id_: str) -> int:
-    return int(array_of(id_) or id_)
 
 
 def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
@@ -290,11 +283,21 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
         job.losses += 1
     if job.aged:
         job.aged, aged = 0, job.aged
-        _reorder(state, job, priority_of(job.order) - aged)
+        shaping.renew_order(job, priority_of(job.order) - aged)
+    if event.reason == "preempted" and job.yields_by == "over_slice":
+        _go_behind(state, job)
+    job.yields_by = ""
     if event.not_before_ns > at_ns:
         state.wait_until(job, event.not_before_ns)
     else:
         state.wait_in_line(job)
+
+
+def _go_behind(state: State, job: Job) -> None:
+    """It has had its slice: others who deserve the same come before it now, where no line goes by places alone."""
+    if not job.lane.klass.pool.sequencer.by_order:
+        shaping.renew_order(job, priority_of(job.order), place=state.next_place)
+        state.next_place += 1
 
 
 def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:

@@ -41,7 +41,7 @@ class Job:
         "after", "aged", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
         "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
-        "wait", "yielders", "yields_to",
+        "wait", "yielders", "yields_by", "yields_to",
     )  # fmt: skip
 
     def __init__(self, id: str, order: int, lane: "Lane", cause: str) -> None:
@@ -79,8 +79,8 @@ class Job:
         #: "" | "cancelled" | "time_limit"
         self.stop = ""
         self.stop_by = ""
-        #: The job that it was asked to yield to; how many were asked to yield to it and have not ended.
-        self.yields_to = ""
+        #: The job that it was asked to yield to, and by which rule; how many were asked to yield to it and have not ended.
+        self.yields_to = self.yields_by = ""
         self.yielders = 0
         #: While it waits: "" | "asked": the placer has been asked to make room | "declined": it could not; and when.
         self.asked = ""

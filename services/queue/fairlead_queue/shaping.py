@@ -11,6 +11,7 @@ from fairlead_queue.budgets import Account
 from fairlead_queue.configuration import children_of, limits_of, pool_name
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.lanes import Lane, Queue
+from fairlead_queue.order import offset_of, place_of
 from fairlead_queue.pools import Pool
 from fairlead_queue.state import State, user_limits
 from fairlead_queue.tree import Limits
@@ -100,6 +101,18 @@ def move(state: State, job: Job, path: str) -> None:
     if wait == "line":
         state.wait_in_line(job)
     assert job.timer_ns == timer_ns
+
+
+def renew_order(job: Job, priority: int, *, place: int = -1, newest_first: bool | None = None) -> None:
+    """Its order with another priority, deadline or place (-1: the one it has, counted as `newest_first` says)."""
+    pool = job.lane.klass.pool
+    if place < 0:
+        was = pool.sequencer.newest_first if newest_first is None else newest_first
+        place = place_of(job.order, newest_first=was)
+    offset = offset_of(job.order) if isinstance(job, Array) or job.parent is not None else 0
+    job.order = pool.order(
+        priority, place, offset, deadline_ns=job.deadline_ns, submitted_ns=job.submitted_ns, total_ns=job.total_ns
+    )
 
 
 def state_of_waiting_changed(state: State, pool: Pool) -> None:

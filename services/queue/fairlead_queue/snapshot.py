@@ -100,6 +100,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     stop: str
     stop_by: str
     yields_to: str
+    yields_by: str
     yielders: int
     asked: str
     asked_ns: int
@@ -115,6 +116,7 @@ class Document(msgspec.Struct, frozen=True):
     decided_ns: int
     heard_ns: int
     next_number: int
+    next_place: int
     next_rank: int
     pools: list[PoolRow]
     queues: list[QueueRow]
@@ -148,6 +150,7 @@ def dump(state: State) -> bytes:
             decided_ns=state.decided_ns,
             heard_ns=state.heard_ns,
             next_number=state.next_number,
+            next_place=state.next_place,
             next_rank=state.next_rank,
             pools=[
                 PoolRow(
@@ -207,7 +210,7 @@ def _row(job: Job, klass: int) -> JobRow:
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
         (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
-        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yielders, job.asked, job.asked_ns, job.end, array,
+        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.end, array,
     )  # fmt: skip
 
 
@@ -221,7 +224,8 @@ def load(data: bytes) -> State:
         raise msgspec.ValidationError(f"queue snapshot has version {document.v}, this reader knows {VERSION}")
     state = State()
     state.at_ns, state.decided_ns, state.heard_ns = document.at_ns, document.decided_ns, document.heard_ns
-    state.next_number, state.next_rank = document.next_number, document.next_rank
+    state.next_number, state.next_place = document.next_number, document.next_place
+    state.next_rank = document.next_rank
     state.nodes = dict(document.nodes)
     state.know_shapes()
     _load_queues(state, document)
@@ -319,6 +323,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
-    job.yields_to, job.yielders, job.asked, job.asked_ns = row.yields_to, row.yielders, row.asked, row.asked_ns
+    job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
+    job.asked, job.asked_ns = row.asked, row.asked_ns
     job.end = row.end
     return job

@@ -49,8 +49,8 @@ class State:
         self.nodes: dict[str, Shape] = {}
         #: {pool: distinct shapes, largest first} (derived).
         self.shapes: dict[str, list[Shape]] = {}
-        #: The number of the next job, and the rank of the next offer.
-        self.next_number = 1
+        #: The number of the next job, its place in line (order.py), and the rank of the next offer.
+        self.next_number = self.next_place = 1
         self.next_rank = RANK_STEP
         #: The log's time: the latest of all commits that were folded.
         self.at_ns = 0
