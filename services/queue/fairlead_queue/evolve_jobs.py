@@ -7,6 +7,7 @@ from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import NEVER, Array, End, Job
 from fairlead_queue.lanes import Deferral
 from fairlead_queue.order import OFFSET_MASK, RANK_STEP, priority_of
+from fairlead_queue.places import renew_order
 from fairlead_queue.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of
@@ -130,7 +131,7 @@ def _reorder(state: State, job: Job, priority: int) -> None:
     in_line = job.wait == "line"
     if in_line:
         state.unwait(job)
-    shaping.renew_order(job, priority)
+    renew_order(job, priority)
     if in_line:
         state.wait_in_line(job)
 
@@ -283,7 +284,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
         job.losses += 1
     if job.aged:
         job.aged, aged = 0, job.aged
-        shaping.renew_order(job, priority_of(job.order) - aged)
+        renew_order(job, priority_of(job.order) - aged)
     if event.reason == "preempted" and job.yields_by == "over_slice":
         _go_behind(state, job)
     job.yields_by = ""
@@ -296,7 +297,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
 def _go_behind(state: State, job: Job) -> None:
     """It has had its slice: others who deserve the same come before it now, where no line goes by places alone."""
     if not job.lane.klass.pool.sequencer.by_order:
-        shaping.renew_order(job, priority_of(job.order), place=state.next_place)
+        renew_order(job, priority_of(job.order), place=state.next_place)
         state.next_place += 1
 
 
@@ -330,6 +331,7 @@ def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> N
         elif end_state == "cancelled":
             array.stop_by = by
         if array.wait == "array" and not array.full:
+            array.since_ns = state.at_ns  # until now it was its own limit that it waited for
             state.wait_in_line(array)
         _array_step(state, array, event_id)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_queue import shaping
+from fairlead_queue.limiting import measure
 from fairlead_queue.state import Shape, State
 from fairlead_schemas import events as ev
 from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL, QueueSettings
@@ -59,7 +60,7 @@ def _node(state: State, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: 
         pool = state.pools.get(name)
         if pool is not None:
             if old != shape:
-                shaping.measure(state, pool)
+                measure(state, pool)
             state.capacity_changed(pool)
 
 

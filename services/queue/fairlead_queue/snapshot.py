@@ -14,6 +14,7 @@ from fairlead_queue.jobs import Array, End, Job
 from fairlead_queue.lanes import Deferral, Lane
 from fairlead_queue.order import OFFSET_MASK
 from fairlead_queue.past_use import Row
+from fairlead_queue.rebuilding import heir
 from fairlead_queue.state import Shape, State
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import CHARGED_STATES
@@ -268,6 +269,8 @@ def _derive(state: State, document: Document) -> None:
     for row in document.pools:
         past = state.pools[row.name].past
         if past is not None and row.past is not None:
+            for each in row.past[1]:
+                heir(state, state.pools[row.name], each.path)  # a user's part, where none of his jobs is left
             past.load(row.past)
     for pool, node, job in document.claims:
         claims.put(state, state.pools[pool].tree.nodes[node], state.jobs[job])
