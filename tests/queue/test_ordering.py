@@ -153,7 +153,7 @@ class Ordering(RuleBasedStateMachine):
             self.tree.charge(node, tuple(node.usage), -1)
             self.ranking.touch(node)
 
-    @rule(at=st.integers(0, 9), masks=st.frozensets(st.integers(1, 3), max_size=2), closed=st.booleans())
+    @rule(at=st.integers(0, 9), masks=st.frozensets(st.integers(0, 3), max_size=2), closed=st.booleans())
     def wait(self, at: int, masks: frozenset[int], closed: bool) -> None:
         node = self.leaf(at)
         if node is not None:
@@ -278,6 +278,14 @@ def test_ties_go_by_path() -> None:
         leaf.wants = {1: 1}
         tree.charge(leaf, usage)
     assert Ranking(tree, Drf(tree)).first() is tree.nodes["a"]
+
+
+def test_a_job_that_needs_nothing_has_its_turn() -> None:
+    """It is never blocked, whatever is saturated."""
+    tree = leaves("a", "b")
+    tree.nodes["b"].wants = {0: 1}
+    tree.charge(tree.nodes["a"], (10,))
+    assert Ranking(tree, Drf(tree)).first() is tree.nodes["b"]
 
 
 @pytest.mark.parametrize("kind", sorted(SEQUENCERS))

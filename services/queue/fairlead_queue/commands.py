@@ -213,16 +213,11 @@ def _unknown(plan: Plan, command: str, id_: str, end_state: str, cause: str) -> 
     if end_state:
         return _conflict(command, cause, f"job {id_} has already ended: {end_state}")
     array = plan.state.jobs.get(array_of(id_) or "")
-    if isinstance(array, Array) and _is_unborn(array, id_):
+    if isinstance(array, Array) and array.is_unborn(id_):
         message = f"element {id_} has not been offered yet; cancel, hold or release array {array.id} instead"
         return ev.CommandRejected(cause=cause, command=command, code="not_yet_offered", message=message)
     message = f'no job "{id_[:40]}" is known here; it may have ended long ago'
     return ev.CommandRejected(cause=cause, command=command, code="not_found", message=message)
-
-
-def _is_unborn(array: Array, id_: str) -> bool:
-    index = id_.partition("_")[2]
-    return index.isdecimal() and array.last - array.unborn < int(index) <= array.last
 
 
 def _conflict(command: str, cause: str, message: str) -> ev.QueueEvent:

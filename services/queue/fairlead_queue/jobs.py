@@ -114,6 +114,11 @@ class Array(Job):
         """Elements that have not come into being."""
         return self.last - self.first + 1 - self.ended - len(self.live)
 
+    def is_unborn(self, element: str) -> bool:
+        """True for the id of an element that has not come into being."""
+        index = element.partition("_")[2]
+        return index.isdecimal() and self.last - self.unborn < int(index) <= self.last
+
     @property
     def full(self) -> bool:
         """As many elements live as may at once."""

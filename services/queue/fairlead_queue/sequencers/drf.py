@@ -101,7 +101,7 @@ class Drf:
             self._change(parent.state, share, vector, direction, weighted)
             share.direction = direction
         share.blocked, share.vector, share.dominant, share.weighted = blocked, vector, dominant, weighted
-        if leaf is None or not wanted:
+        if leaf is None or leaf.closed or not leaf.wants:
             return None
         if node.children and not blocked:
             held = self._held(node, wanted)

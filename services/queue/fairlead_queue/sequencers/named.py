@@ -45,16 +45,24 @@ def known_sequencers() -> list[str]:
 
 
 @cache
-def _installed() -> Mapping[str, EntryPoint]:
-    """{name: entry point}; our own names cannot be taken by others."""
-    return MappingProxyType({point.name: point for point in entry_points(group=GROUP) if point.name not in _OURS})
+def _installed() -> Mapping[str, list[EntryPoint]]:
+    """{name: the entry points that take it}; our own names cannot be taken."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        if point.name not in _OURS:
+            found.setdefault(point.name, []).append(point)
+    return MappingProxyType(found)
 
 
 @cache
 def _order(name: str) -> type[QueueOrder]:
-    point = _installed().get(name)
-    if point is None:
+    points = _installed().get(name, [])
+    if not points:
         raise ValueError(f'unknown sequencer "{name}"; known are {", ".join(known_sequencers())}')
+    if len(points) > 1:
+        values = sorted(point.value for point in points)
+        raise ValueError(f'sequencer "{name}" is offered by more than one package: {", ".join(values)}')
+    point = points[0]
     try:
         found = point.load()
     except Exception as error:
