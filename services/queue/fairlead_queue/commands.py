@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead_queue import configuration
-from fairlead_queue.admission import refusal, unknown_queue
+from fairlead_queue.admission import refusal, unknown_queue, unnamed_model
 from fairlead_queue.configuration import pool_name
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
@@ -160,6 +160,9 @@ def _move(plan: Plan, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
     if pool != job.lane.klass.pool.name:
         message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it anew"
         return _conflict(command.id, cause, message)
+    refused = unnamed_model(plan, command.queue, job.lane.klass.request)
+    if refused is not None:
+        return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
     plan.states[job.id] = state
     plan.entered.add(command.queue)
     return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
@@ -169,7 +172,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     state = plan.state
     before = plan.outlook or configuration.now(state)
     after = configuration.outlook(before, command)
-    message = configuration.refusal(state, command, after) or _in_use(plan, after)
+    message = configuration.refusal(state, command, before, after) or _in_use(plan, after)
     changed = configuration.changes(before, after) if not message else []
     if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
         message = "too many changes at once; send it again"
@@ -177,6 +180,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
         return ev.CommandRejected(cause=cause, command=command.id, code="invalid", message=message)
     for event in configuration.events(changed, after, cause, command.user):
         plan.emit(event, len(msgspec.json.encode(event)))
+    plan.entered.update(after.removed.values())
     plan.outlook = after
     plan.reshaped = True
     return ev.QueuesApplied(
@@ -187,7 +191,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
 
 def _in_use(plan: Plan, after: configuration.Outlook) -> str:
     """A queue that jobs enter by this very decision and that is none for jobs afterwards."""
-    for path in sorted(plan.entered):
+    for path in sorted(plan.entered.difference({""})):
         if path not in after.queues or any(other.startswith(f"{path}/") for other in after.queues):
             return f"queues.{path}: jobs are entering it at this moment; send it again"
     return ""
