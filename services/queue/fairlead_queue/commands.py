@@ -98,11 +98,11 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
-    if state == "stopping":
+    if state == "stopping" and (job.stop != "reclaimed" or job.id in plan.states):
         return _conflict(command.id, cause, f"job {job.id} is already being stopped")
     if state in END_STATES:
         return _conflict(command.id, cause, f"job {job.id} has already ended: {state}")
-    if state in ("offered", "placed", "running") or (isinstance(job, Array) and job.live):
+    if state in ("offered", "placed", "running", "stopping") or (isinstance(job, Array) and job.live):
         plan.states[job.id] = "stopping"
         return ev.JobStopRequested(cause=cause, job=job.id, attempt=job.attempt, reason="cancelled", by=command.user)
     plan.states[job.id] = "cancelled"
@@ -185,7 +185,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     plan.reshaped = True
     return ev.QueuesApplied(
         cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
-        unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user,
+        unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user, reclaim=command.reclaim,
     )  # fmt: skip
 
 

@@ -272,6 +272,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     job = state.jobs[event.job]
     state.unwait(job)
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
+    job.stop = job.stop_by = ""
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:

@@ -6,6 +6,7 @@ from typing import Any
 from fairlead_queue import shaping
 from fairlead_queue.limiting import measure
 from fairlead_queue.state import Shape, State
+from fairlead_queue.wishes import note_wish
 from fairlead_schemas import events as ev
 from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL, QueueSettings
 from fairlead_schemas.resources import Inventory
@@ -34,6 +35,12 @@ def _grow_parents(state: State, path: str) -> None:
     if parent and parent not in state.queues:
         _grow_parents(state, parent)
         shaping.set_queue(state, parent, QueueSettings())
+
+
+def _queues_applied(state: State, event: ev.QueuesApplied, id_: str, at_ns: int) -> None:
+    """What it changed stands before it in the same commit."""
+    if event.reclaim:
+        note_wish(state, id_, event.by)
 
 
 def _queue_removed(state: State, event: ev.QueueRemoved, id_: str, at_ns: int) -> None:
@@ -85,6 +92,7 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
     ev.PoolRemoved: _pool_removed,
     ev.QueueConfigured: _queue_configured,
     ev.QueueRemoved: _queue_removed,
+    ev.QueuesApplied: _queues_applied,
     ev.BudgetReached: _budget_reached,
     ev.AllocationReleased: _capacity,
     ev.NodeReturned: _capacity,

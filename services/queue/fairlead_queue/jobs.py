@@ -77,7 +77,7 @@ class Job:
         #: A person wants it held as soon as its offer is back.
         self.hold = False
         self.hold_by = ""
-        #: "" | "cancelled" | "time_limit"
+        #: "" | "cancelled" | "time_limit" | "reclaimed"
         self.stop = ""
         self.stop_by = ""
         #: The job that it was asked to yield to, and by which rule; how many were asked to yield to it and have not ended.

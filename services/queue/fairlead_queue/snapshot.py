@@ -123,6 +123,7 @@ class Document(msgspec.Struct, frozen=True):
     queues: list[QueueRow]
     accounts: list[AccountRow]
     claims: list[tuple[str, str, str]]  # pool, node, job
+    reclaims: list[tuple[str, str, str]]  # node, cause, by
     classes: list[ClassRow]
     lanes: list[LaneRow]
     jobs: list[JobRow]
@@ -171,6 +172,7 @@ def dump(state: State) -> bytes:
                 for node in pool.tree.nodes.values()
                 if node.claim is not None
             ),
+            reclaims=sorted((path, cause, by) for path, (cause, by) in state.reclaims.items()),
             # A class that is not parked any more is as one that never was.
             classes=[ClassRow(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
             lanes=_lanes(state, number_of),
@@ -230,6 +232,7 @@ def load(data: bytes) -> State:
     state.nodes = dict(document.nodes)
     state.know_shapes()
     _load_queues(state, document)
+    state.reclaims = {path: (cause, by) for path, cause, by in document.reclaims}
     state.finished = dict(document.finished)
     state.keys = {key: (job, digest) for key, job, digest in document.keys}
     for row in document.lanes:

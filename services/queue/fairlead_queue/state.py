@@ -66,6 +66,8 @@ class State:
         self.owed: dict[str, Job] = {}
         #: Arrays whose elements are still to be stopped.
         self.stopping: dict[str, Array] = {}
+        #: {path in the tree: (the event that asked, who)} of queues that give back what they hold beyond their limits.
+        self.reclaims: dict[str, tuple[str, str]] = {}
         #: Jobs recalled for quota that wait for their pool's capacity to change (derived).
         self.returned: dict[str, Job] = {}
         #: {job: the jobs that wait for its end} (derived).
