@@ -24,7 +24,11 @@ RunOutcome = Literal[
     "node_rebooted",  # a node of the run booted anew under it
     "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
 ]
-StopReason = Literal["cancelled", "time_limit"]
+StopReason = Literal[
+    "cancelled",  # a person wants it to end
+    "time_limit",  # its time is up
+    "reclaimed",  # its queue holds more than it may since a change that asked for it back; it waits again afterwards
+]
 RecallReason = Literal[
     "hold",  # a person holds the job
     "quota",  # others could use what it is charged for, and the placer has refused it
@@ -117,6 +121,8 @@ class QueuesApplied(EventBase, tag=True, frozen=True, kw_only=True):
     removed: int = 0
     unchanged: int = 0
     by: str = ""
+    #: Queues that hold more than they may now shall give it back: runs are stopped and wait again.
+    reclaim: bool = False
 
 
 class PoolConfigured(EventBase, tag=True, frozen=True, kw_only=True):

@@ -67,7 +67,7 @@ AT_NS = 1_800_000_000_000_000_000
 SUBMIT = "cmd:c1"
 
 EVENTS: list[events.EventBase] = [
-    events.QueuesApplied(cause=SUBMIT, command="c1", configured=2, removed=1, unchanged=3, by="ada"),
+    events.QueuesApplied(cause=SUBMIT, command="c1", configured=2, removed=1, unchanged=3, by="ada", reclaim=True),
     events.PoolConfigured(cause=SUBMIT, pool="a100", settings=POOL, by="ada"),
     events.PoolRemoved(cause=SUBMIT, pool="old", by="ada"),
     events.QueueConfigured(cause=SUBMIT, path="research/vision", settings=QUEUE, gpu_quota_milli=16000, by="ada"),

@@ -15,6 +15,7 @@ from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST
 from fairlead_queue.offers import make_offers
 from fairlead_queue.outcomes import settle
 from fairlead_queue.plan import Plan, encoded_bytes
+from fairlead_queue.reclaiming import reclaim
 from fairlead_queue.state import State
 from fairlead_queue.timing import act_on_time
 from fairlead_schemas.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
@@ -45,6 +46,8 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
         for command in each.body:
             carry_out(plan, command)
     act_on_time(plan)
+    if state.reclaims and plan.outlook is None:
+        reclaim(plan)
     if state.stopping:
         for array in sorted(state.stopping.values(), key=lambda array: array.order):
             _stop_elements(plan, array)

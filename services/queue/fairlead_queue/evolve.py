@@ -8,6 +8,7 @@ from typing import Any
 
 from fairlead_queue import evolve_jobs, evolve_queues, evolve_runs
 from fairlead_queue.state import State
+from fairlead_queue.wishes import forget_done
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
 
@@ -32,3 +33,5 @@ def evolve(state: State, seq: int, commit: Commit) -> None:
         handler = HANDLERS.get(type(event))
         if handler is not None:
             handler(state, event, f"{seq}.{index}", at_ns)
+    if state.reclaims:
+        forget_done(state)

@@ -7,6 +7,7 @@ from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import NEVER, Array, End, Job
 from fairlead_queue.lanes import Deferral
 from fairlead_queue.order import OFFSET_MASK, RANK_STEP, priority_of
+from fairlead_queue.places import renew_order
 from fairlead_queue.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of
@@ -21,8 +22,9 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     state.next_number = number + 1
     lane = state.lane(event.queue, event.user, event.request)
     order = lane.klass.pool.order(
-        event.priority, number, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
+        event.priority, state.next_place, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
     )
+    state.next_place += 1
     if event.array is None:
         job = Job(event.job, order, lane, id_)
     else:
@@ -129,17 +131,9 @@ def _reorder(state: State, job: Job, priority: int) -> None:
     in_line = job.wait == "line"
     if in_line:
         state.unwait(job)
-    offset = job.order & OFFSET_MASK if isinstance(job, Array) or job.parent is not None else 0
-    job.order = job.lane.klass.pool.order(
-        priority, _number(job.id), offset, deadline_ns=job.deadline_ns, submitted_ns=job.submitted_ns,
-        total_ns=job.total_ns,
-    )  # fmt: skip
+    renew_order(job, priority)
     if in_line:
         state.wait_in_line(job)
-
-
-def _number(id_: str) -> int:
-    return int(array_of(id_) or id_)
 
 
 def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
@@ -278,6 +272,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     job = state.jobs[event.job]
     state.unwait(job)
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
+    job.stop = job.stop_by = ""
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
@@ -290,11 +285,21 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
         job.losses += 1
     if job.aged:
         job.aged, aged = 0, job.aged
-        _reorder(state, job, priority_of(job.order) - aged)
+        renew_order(job, priority_of(job.order) - aged)
+    if event.reason == "preempted" and job.yields_by == "over_slice":
+        _go_behind(state, job)
+    job.yields_by = ""
     if event.not_before_ns > at_ns:
         state.wait_until(job, event.not_before_ns)
     else:
         state.wait_in_line(job)
+
+
+def _go_behind(state: State, job: Job) -> None:
+    """It has had its slice: others who deserve the same come before it now, where no line goes by places alone."""
+    if not job.lane.klass.pool.sequencer.by_order:
+        renew_order(job, priority_of(job.order), place=state.next_place)
+        state.next_place += 1
 
 
 def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
@@ -327,6 +332,7 @@ def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> N
         elif end_state == "cancelled":
             array.stop_by = by
         if array.wait == "array" and not array.full:
+            array.since_ns = state.at_ns  # until now it was its own limit that it waited for
             state.wait_in_line(array)
         _array_step(state, array, event_id)
 

@@ -134,7 +134,7 @@ def _preemption_started(state: State, event: ev.PreemptionStarted, id_: str, at_
         beneficiary.asked = ""
     if job is None or job.end is not None or job.yields_to:
         return
-    job.yields_to = event.beneficiary
+    job.yields_to, job.yields_by = event.beneficiary, event.rule
     if beneficiary is not None:
         beneficiary.yielders += 1
 

@@ -57,6 +57,7 @@ class Plan:
         self.entered: set[str] = set()
         self.accepted: set[str] = set()
         self.next_number = state.next_number
+        self.next_place = state.next_place
         self.next_rank = state.next_rank
         self.fresh: list[Fresh] = []
         #: Something was left for the next decision because this one is full.

@@ -14,6 +14,7 @@ from fairlead_queue.jobs import Array, End, Job
 from fairlead_queue.lanes import Deferral, Lane
 from fairlead_queue.order import OFFSET_MASK
 from fairlead_queue.past_use import Row
+from fairlead_queue.rebuilding import heir
 from fairlead_queue.state import Shape, State
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import CHARGED_STATES
@@ -100,6 +101,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     stop: str
     stop_by: str
     yields_to: str
+    yields_by: str
     yielders: int
     asked: str
     asked_ns: int
@@ -115,11 +117,13 @@ class Document(msgspec.Struct, frozen=True):
     decided_ns: int
     heard_ns: int
     next_number: int
+    next_place: int
     next_rank: int
     pools: list[PoolRow]
     queues: list[QueueRow]
     accounts: list[AccountRow]
     claims: list[tuple[str, str, str]]  # pool, node, job
+    reclaims: list[tuple[str, str, str]]  # node, cause, by
     classes: list[ClassRow]
     lanes: list[LaneRow]
     jobs: list[JobRow]
@@ -148,6 +152,7 @@ def dump(state: State) -> bytes:
             decided_ns=state.decided_ns,
             heard_ns=state.heard_ns,
             next_number=state.next_number,
+            next_place=state.next_place,
             next_rank=state.next_rank,
             pools=[
                 PoolRow(
@@ -167,6 +172,7 @@ def dump(state: State) -> bytes:
                 for node in pool.tree.nodes.values()
                 if node.claim is not None
             ),
+            reclaims=sorted((path, cause, by) for path, (cause, by) in state.reclaims.items()),
             # A class that is not parked any more is as one that never was.
             classes=[ClassRow(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
             lanes=_lanes(state, number_of),
@@ -207,7 +213,7 @@ def _row(job: Job, klass: int) -> JobRow:
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
         (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
-        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yielders, job.asked, job.asked_ns, job.end, array,
+        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.end, array,
     )  # fmt: skip
 
 
@@ -221,10 +227,12 @@ def load(data: bytes) -> State:
         raise msgspec.ValidationError(f"queue snapshot has version {document.v}, this reader knows {VERSION}")
     state = State()
     state.at_ns, state.decided_ns, state.heard_ns = document.at_ns, document.decided_ns, document.heard_ns
-    state.next_number, state.next_rank = document.next_number, document.next_rank
+    state.next_number, state.next_place = document.next_number, document.next_place
+    state.next_rank = document.next_rank
     state.nodes = dict(document.nodes)
     state.know_shapes()
     _load_queues(state, document)
+    state.reclaims = {path: (cause, by) for path, cause, by in document.reclaims}
     state.finished = dict(document.finished)
     state.keys = {key: (job, digest) for key, job, digest in document.keys}
     for row in document.lanes:
@@ -264,6 +272,8 @@ def _derive(state: State, document: Document) -> None:
     for row in document.pools:
         past = state.pools[row.name].past
         if past is not None and row.past is not None:
+            for each in row.past[1]:
+                heir(state, state.pools[row.name], each.path)  # a user's part, where none of his jobs is left
             past.load(row.past)
     for pool, node, job in document.claims:
         claims.put(state, state.pools[pool].tree.nodes[node], state.jobs[job])
@@ -320,6 +330,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
-    job.yields_to, job.yielders, job.asked, job.asked_ns = row.yields_to, row.yielders, row.asked, row.asked_ns
+    job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
+    job.asked, job.asked_ns = row.asked, row.asked_ns
     job.end = row.end
     return job

@@ -162,7 +162,7 @@ class Search:
                 for job in lane.running.values():
                     rule = self._rule(leaf, job)
                     if rule is not None:
-                        yield _Choice(self._lost(job), job.order, job, rule)
+                        yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, rule)
 
     def _leaves(self, node: Node) -> Iterator[Leaf]:
         if node.leaf is not None:
@@ -204,11 +204,6 @@ class Search:
         if job_slice_ns and self._may(leaf, need, "over_slice"):
             return "over_slice"
         return "over_share" if self.settings.rebalance and self._may(leaf, need, "over_share") else None
-
-    def _lost(self, job: Job) -> int:
-        """GPU-seconds since it started: what it loses if it has saved nothing."""
-        ran_s = (self.now_ns - job.started_ns) // SECOND_NS
-        return job.lane.klass.request.gpu_milli_total * ran_s // 1000
 
     # ------------------------------------------------------------------ shares and guarantees
 
@@ -291,6 +286,12 @@ class Search:
             given = self._given.setdefault(above, [0] * self.tree.width)
             for at, more in enumerate(need):
                 given[at] += more
+
+
+def lost_gpu_s(job: Job, now_ns: int) -> int:
+    """GPU-seconds since it started: what it loses if it has saved nothing."""
+    ran_ns = now_ns - job.started_ns if job.started_ns else 0
+    return job.lane.klass.request.gpu_milli_total * (ran_ns // SECOND_NS) // 1000
 
 
 def _priority(job: Job) -> int:

@@ -18,6 +18,7 @@ different ones different (weights up to 2**20). A rescaled share is rounded down
 from bisect import bisect_left, insort
 from math import lcm
 
+from fairlead_queue.order import CAME_MASK
 from fairlead_queue.ordering import Face, Key
 from fairlead_queue.past_use import PastUse
 from fairlead_queue.tree import Node, Tree
@@ -122,7 +123,8 @@ class Drf:
         return Share()
 
     def place(self, face: Face, saturated: int) -> Key | None:
-        """Those who can use something, those within their guarantee, then by the queue's priority and the share."""
+        """Those who can use something, those within their guarantee, then by the queue's priority and the share; of
+        equals the one whose next job came first."""
         node, leaf, share, parent = face.node, face.turn, face.state, face.parent
         if not share.is_changed and parent is not None and parent.parent is not None:  # the root rescales nobody
             share.is_changed = True
@@ -149,9 +151,10 @@ class Drf:
             rank += OVER
         if blocked:
             rank += BLOCKED
+        came = leaf.front & CAME_MASK
         if self.percent < 100:
-            return (rank, weighted)
-        return (rank, weighted, self._now(node))
+            return (rank, weighted, came)
+        return (rank, weighted, self._now(node), came)
 
     def leave(self, face: Face) -> None:
         """Its parent's sums are without it."""

@@ -44,6 +44,17 @@ def known_sequencers() -> list[str]:
     return sorted(_OURS.keys() | _installed().keys())
 
 
+def sequencer_problem(name: str) -> str:
+    """Why a known name cannot be used; "" when it can."""
+    if name in _OURS:
+        return ""
+    try:
+        _order(name)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 @cache
 def _installed() -> Mapping[str, list[EntryPoint]]:
     """{name: the entry points that take it}; our own names cannot be taken."""
