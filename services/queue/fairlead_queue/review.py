@@ -10,6 +10,7 @@ recalled for the order only where the order lets it.
 """
 
 from bisect import bisect_left
+from itertools import islice
 
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.lanes import Lane
@@ -172,7 +173,7 @@ def _recall_under(plan: Plan, pool: Pool, node: Node, wanted: Lane, at: int, ove
 
 def help_starving(plan: Plan, turns: Turns) -> int | None:
     """Ask others to yield to those who are entitled to it, or keep what comes free for the first; when to look again."""
-    times: list[int] = []
+    times = [job.offered_ns + REVIEW_NS for job in islice(turns.pool.offers.values(), 1)]  # the oldest may be fresh yet
     for place, starving in enumerate(_starving(plan, turns)):
         if plan.room() <= 0:
             plan.full = True

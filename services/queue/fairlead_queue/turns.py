@@ -70,9 +70,10 @@ class Turns:
         self._open: dict[Klass, int] = {}
         self.open = len(pool.offers)
         self._unparked = self.open - pool.parked_open
-        #: Needs of classes that some lane waits with and that are not shut.
-        self._needs = {klass.need for klass in pool.classes.values() if klass.waiting}
+        #: Classes that some lane waits with, those that are shut, and the needs of the others.
+        self._wanted = {klass for klass in pool.classes.values() if klass.waiting}
         self._shut: set[Klass] = set()
+        self._needs = {klass.need for klass in self._wanted}
         self._charged: list[tuple[Lane, int]] = []
         self._closed: list[Node] = []
         #: Leaves that were met once with nothing left.
@@ -206,7 +207,7 @@ class Turns:
         klass = lane.klass
         if klass in self._shut or not self._has_room(klass):
             self._shut.add(klass)
-            self._needs = {each.need for each in self.pool.classes.values() if each.waiting and each not in self._shut}
+            self._needs = {each.need for each in self._wanted if each not in self._shut}
             return Closed("turn")
         if self.state.accounts:
             spent = self._spent(lane)
@@ -269,12 +270,15 @@ class Turns:
             self._count(lane.klass, -1)
             self.pool.charge(lane, -1)
             self._charged.append((lane, -1))
+            self._wanted.add(lane.klass)
             self._needs.add(lane.klass.need)
         for lane, reopened in self._reopened.items():
             reopened.sort(key=_order)
+            node, first = lane.leaf.node, reopened[0].order
+            node.front = min(node.front or first, first)
             if not lane.front:
-                lane.leaf.node.wants[lane.klass.mask] = lane.leaf.node.wants.get(lane.klass.mask, 0) + 1
-                self.pool.ranking.touch(lane.leaf.node)
+                node.wants[lane.klass.mask] = node.wants.get(lane.klass.mask, 0) + 1
+            self.pool.ranking.touch(node)
 
     def set_aside(self, jobs: list[Job]) -> None:
         """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
@@ -309,17 +313,16 @@ class Turns:
         for node in self._closed:
             node.closed = False
             self.pool.ranking.touch(node)
-        for leaf in self._fronts:
-            node = leaf.node
-            node.front = leaf.fronts[0][0] if leaf.fronts else 0
-            self.pool.ranking.touch(node)
         for lane in self._reopened:
             if not lane.front:
                 wants, mask = lane.leaf.node.wants, lane.klass.mask
                 wants[mask] -= 1
                 if not wants[mask]:
                     del wants[mask]
-                self.pool.ranking.touch(lane.leaf.node)
+        for leaf in {**self._fronts, **{lane.leaf: None for lane in self._reopened}}:
+            node = leaf.node
+            node.front = leaf.fronts[0][0] if leaf.fronts else 0
+            self.pool.ranking.touch(node)
 
 
 def queue_of(node: Node) -> str:
