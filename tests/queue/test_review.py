@@ -66,3 +66,15 @@ def test_whoever_is_refused_between_two_looks_is_helped_at_the_next() -> None:
     waiting = here.submit(8, queue="b")
     here.refuse(waiting)
     assert woken(here, 5) == ["PreemptionRequested"]
+
+
+def test_one_line_goes_by_places_also_behind_a_class_that_is_passed_by() -> None:
+    """First come, first served over both queues: what stands behind a class that may have no more does not take its place."""
+    here = world("fifo")
+    here.run(here.submit(8, queue="a"))
+    here.refuse(here.submit(8, queue="a"))
+    for _ in range(20):
+        here.submit(8, queue="a")
+    here.ask(here.submission(2, queue="b"), here.submission(2, queue="a"))
+    offered = [here.state.jobs[job] for job in here.offered()[-2:]]
+    assert [job.lane.leaf.queue.path for job in offered] == ["b", "a"]

@@ -99,20 +99,29 @@ class Turns:
         return None
 
     def _find(self) -> tuple[Lane, Candidate] | None:
-        ranking, seen = self.pool.ranking, self._seen
-        first = ranking.first()
-        if first is None:
-            return None
-        found = self._first(first.leaf)  # most often it is the first one's
-        if found is not None:
-            return found
-        closed: list[Node] = []
-        for node in ranking.leaves(self._is_pruned):
+        first = self.pool.ranking.first()
+        while first is not None:
+            found = self._first(first.leaf)  # most often it is the first one's
+            if found is not None:
+                return found
+            if not self._fronts[first.leaf]:
+                found, again = self._look_past()
+                if not again:
+                    return found
+            first = self.pool.ranking.first()
+        return None
+
+    def _look_past(self) -> tuple[tuple[Lane, Candidate] | None, bool]:
+        """The first turn of another leaf, if any; True when nobody has it yet because one has taken another place."""
+        seen, closed = self._seen, list[Node]()
+        found, again = None, False
+        for node in self.pool.ranking.leaves(self._is_pruned):
             leaf: Leaf = node.leaf
             fronts = self._fronts.get(leaf)
             if fronts is None or fronts:
                 found = self._first(leaf)
-                if found is not None or not self._needs:
+                again = found is None and bool(self._fronts[leaf])
+                if found is not None or again or not self._needs:
                     break
             # One that has nothing is passed by; when it is met again, taking it out of the order is cheaper.
             if not self._fronts[leaf]:
@@ -121,7 +130,7 @@ class Turns:
                 seen.add(node)
         for node in closed:
             self._close(node)
-        return found
+        return found, again
 
     def _is_pruned(self, node: Node) -> bool:
         """Everything that could be offered has been refused by this node's limit."""
@@ -134,6 +143,8 @@ class Turns:
             fronts = self._fronts[leaf] = self._open_fronts(leaf)
         while fronts:
             order, lane, rest = fronts[0]
+            if self._falls_back(leaf.node, order):
+                return None
             if lane.klass in self._shut or self.gate(lane) is not None:
                 del fronts[0]
                 continue
@@ -150,6 +161,14 @@ class Turns:
             self._follow(leaf, fronts, lane, rest)
             return lane, candidate
         return None
+
+    def _falls_back(self, node: Node, order: int) -> bool:
+        """Where places decide whose turn it is, a leaf whose first jobs are passed by stands where its next one does."""
+        if not self.pool.sequencer.by_order or order == node.front:
+            return False
+        node.front = order
+        self.pool.ranking.touch(node)
+        return True
 
     def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[Candidate]) -> None:
         """The lane's next candidate stands in its place."""
