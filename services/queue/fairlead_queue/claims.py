@@ -1,6 +1,7 @@
 """What is kept free for a job that waits: quota under a limit, or (`Pool.claimant`) a place. Called by `evolve` only.
 
-One job at a time claims under a limit. A lane's jobs are alike, so one of them claims at a time; who comes before it in
+One job at a time claims under a limit; where two stand in each other's way (one under a limit of a limit), the one who
+waits longer goes first. A lane's jobs are alike, so one of them claims at a time; who comes before it in
 the lane takes the claim over.
 """
 
@@ -16,7 +17,7 @@ def put(state: State, node: Node, job: Job) -> None:
     for other in (node.claim.holder if node.claim is not None else "", lane.claim):
         if other not in ("", job.id):
             drop(state.jobs[other])
-    node.claim = Claim(job.id, lane.leaf.node, lane.klass.need)
+    node.claim = Claim(job.id, lane.leaf.node, lane.klass.need, job.since_ns)
     lane.claim = job.id
     Pool.forget_refusals(node)
 

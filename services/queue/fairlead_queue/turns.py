@@ -234,7 +234,7 @@ class Turns:
             spent = self._spent(lane)
             if spent:
                 return Closed("budget", queue=spent)
-        refusal = self.pool.tree.refusal(lane.leaf.node, klass.need, holder=lane.claim)
+        refusal = self._refusal(lane)
         if refusal is None:
             return None
         if refusal.kind != "claimed":
@@ -244,6 +244,10 @@ class Turns:
         if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
             self.refused[refusal.node] = (lane, closed)
         return closed
+
+    def _refusal(self, lane: Lane) -> Refusal | None:
+        since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
+        return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)
 
     def _has_room(self, klass: Klass) -> bool:
         """Whether the placer may have one more offer of the class."""
@@ -326,7 +330,7 @@ class Turns:
 
     def regive(self, lane: Lane) -> bool:
         """Charge a job that was given a turn, if the limits still allow it."""
-        if self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim) is not None:
+        if self._refusal(lane) is not None:
             return False
         self.pool.charge(lane, 1)
         self._charged.append((lane, 1))
