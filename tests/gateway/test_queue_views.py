@@ -205,6 +205,19 @@ def test_a_running_jobs_time_is_that_of_the_sequence() -> None:
     assert (job(book).used_seconds, job(book).left_seconds) == (2, None)
 
 
+def test_a_writer_whose_clock_is_behind_takes_no_time_back() -> None:
+    """Time used is counted by the newest time in the log so far."""
+    book = Logbook()
+    book.write(joined(), submitted(), offered(), placed(), started())
+    book.now_ns -= 100 * SECOND_NS
+    book.write(quota(1))
+    book.write(ended())
+    assert job(book).used_seconds == 0
+    book.now_ns += 200 * SECOND_NS
+    book.write(ev.JobSucceeded(cause="x", job="1"))
+    assert job(book).used_seconds == 0
+
+
 def test_what_a_job_asked_for_is_shown() -> None:
     """Deadline and dependencies; a deadline that cannot be met is said to be missed; an element has its array's."""
     book = Logbook()

@@ -199,8 +199,7 @@ class Trees(RuleBasedStateMachine):
     def remove_or_add(self, path: str) -> None:
         node = self.tree.nodes.get(path)
         if node is None:
-            above = path.rpartition("/")[0]
-            if not self.jobs.get(above):
+            if not any(path.startswith(f"{above}/") for above in self.jobs):  # jobs are in leaves
                 self.tree.add(path)
         elif node.is_leaf and not self.jobs.get(path):
             self.tree.remove(node)

@@ -325,7 +325,8 @@ def _job(row: JobRow, lane: Lane) -> Job:
         job.failed, job.cancelled = row.array.failed, row.array.cancelled
     job.user, job.state, job.attempt = row.user, row.state, row.attempt
     job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts
-    job.total_ns, job.used_ns, job.started_ns = row.total_ns, row.used_ns, row.started_ns
+    job.total_ns, job.used_ns = row.total_ns, row.used_ns
+    job.started_ns = row.started_ns
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by

@@ -70,9 +70,10 @@ class Turns:
         self._open: dict[Klass, int] = {}
         self.open = len(pool.offers)
         self._unparked = self.open - pool.parked_open
-        #: Needs of classes that some lane waits with and that are not shut.
-        self._needs = {klass.need for klass in pool.classes.values() if klass.waiting}
+        #: Classes that some lane waits with, those that are shut, and the needs of the others.
+        self._wanted = {klass for klass in pool.classes.values() if klass.waiting}
         self._shut: set[Klass] = set()
+        self._needs = {klass.need for klass in self._wanted}
         self._charged: list[tuple[Lane, int]] = []
         self._closed: list[Node] = []
         #: Leaves that were met once with nothing left.
@@ -100,20 +101,29 @@ class Turns:
         return None
 
     def _find(self) -> tuple[Lane, Candidate] | None:
-        ranking, seen = self.pool.ranking, self._seen
-        first = ranking.first()
-        if first is None:
-            return None
-        found = self._first(first.leaf)  # most often it is the first one's
-        if found is not None:
-            return found
-        closed: list[Node] = []
-        for node in ranking.leaves(self._is_pruned):
+        first = self.pool.ranking.first()
+        while first is not None:
+            found = self._first(first.leaf)  # most often it is the first one's
+            if found is not None:
+                return found
+            if not self._fronts[first.leaf]:
+                found, again = self._look_past()
+                if not again:
+                    return found
+            first = self.pool.ranking.first()
+        return None
+
+    def _look_past(self) -> tuple[tuple[Lane, Candidate] | None, bool]:
+        """The first turn of another leaf, if any; True when nobody has it yet because one has taken another place."""
+        seen, closed = self._seen, list[Node]()
+        found, again = None, False
+        for node in self.pool.ranking.leaves(self._is_pruned):
             leaf: Leaf = node.leaf
             fronts = self._fronts.get(leaf)
             if fronts is None or fronts:
                 found = self._first(leaf)
-                if found is not None or not self._needs:
+                again = found is None and bool(self._fronts[leaf])
+                if found is not None or again or not self._needs:
                     break
             # One that has nothing is passed by; when it is met again, taking it out of the order is cheaper.
             if not self._fronts[leaf]:
@@ -122,7 +132,7 @@ class Turns:
                 seen.add(node)
         for node in closed:
             self._close(node)
-        return found
+        return found, again
 
     def _is_pruned(self, node: Node) -> bool:
         """Everything that could be offered has been refused by this node's limit."""
@@ -135,6 +145,8 @@ class Turns:
             fronts = self._fronts[leaf] = self._open_fronts(leaf)
         while fronts:
             order, lane, rest = fronts[0]
+            if self._falls_back(leaf.node, order):
+                return None
             if lane.klass in self._shut or self.gate(lane) is not None:
                 del fronts[0]
                 continue
@@ -151,6 +163,14 @@ class Turns:
             self._follow(leaf, fronts, lane, rest)
             return lane, candidate
         return None
+
+    def _falls_back(self, node: Node, order: int) -> bool:
+        """Where places decide whose turn it is, a leaf whose first jobs are passed by stands where its next one does."""
+        if not self.pool.sequencer.by_order or order == node.front:
+            return False
+        node.front = order
+        self.pool.ranking.touch(node)
+        return True
 
     def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[Candidate]) -> None:
         """The lane's next candidate stands in its place."""
@@ -208,7 +228,7 @@ class Turns:
         klass = lane.klass
         if klass in self._shut or not self._has_room(klass):
             self._shut.add(klass)
-            self._needs = {each.need for each in self.pool.classes.values() if each.waiting and each not in self._shut}
+            self._needs = {each.need for each in self._wanted if each not in self._shut}
             return Closed("turn")
         if self.state.accounts:
             spent = self._spent(lane)
@@ -273,12 +293,15 @@ class Turns:
             self._count(lane.klass, -1)
             self.pool.charge(lane, -1)
             self._charged.append((lane, -1))
+            self._wanted.add(lane.klass)
             self._needs.add(lane.klass.need)
         for lane, reopened in self._reopened.items():
             reopened.sort(key=_order)
+            node, first = lane.leaf.node, reopened[0].order
+            node.front = min(node.front or first, first)
             if not lane.front:
-                lane.leaf.node.wants[lane.klass.mask] = lane.leaf.node.wants.get(lane.klass.mask, 0) + 1
-                self.pool.ranking.touch(lane.leaf.node)
+                node.wants[lane.klass.mask] = node.wants.get(lane.klass.mask, 0) + 1
+            self.pool.ranking.touch(node)
 
     def set_aside(self, jobs: list[Job]) -> None:
         """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
@@ -321,17 +344,16 @@ class Turns:
         for node in self._closed:
             node.closed = False
             self.pool.ranking.touch(node)
-        for leaf in self._fronts:
-            node = leaf.node
-            node.front = leaf.fronts[0][0] if leaf.fronts else 0
-            self.pool.ranking.touch(node)
         for lane in self._reopened:
             if not lane.front:
                 wants, mask = lane.leaf.node.wants, lane.klass.mask
                 wants[mask] -= 1
                 if not wants[mask]:
                     del wants[mask]
-                self.pool.ranking.touch(lane.leaf.node)
+        for leaf in {**self._fronts, **{lane.leaf: None for lane in self._reopened}}:
+            node = leaf.node
+            node.front = leaf.fronts[0][0] if leaf.fronts else 0
+            self.pool.ranking.touch(node)
 
 
 def queue_of(node: Node) -> str:

@@ -111,8 +111,10 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     slice_ns: int = 0
     total_ns: int = 0
     grace_ns: int = 0
-    #: Run time of the attempts that this one goes on from, its own ended run included.
+    #: Run time of the attempts that this one goes on from, its own ended run included; since when it runs now. Both by
+    #: the log's clock, which never goes back: writers' own clocks may differ.
     used_ns: int = 0
+    runs_since_ns: int = 0
     #: How often it has yielded, and to whom and why the last time (or is asked to now).
     preempted: int = 0
     yielding: Yielding | None = None
