@@ -125,8 +125,8 @@ def _problems(state: State, command: cmd.ApplyQueues, before: Outlook, after: Ou
         yield from _pool_problems(entry.pool, entry.settings)
     for entry in command.queues:
         yield from _own_problems(entry.path, entry.settings)
-    yield from _tree_problems(after)
     yield from _job_problems(state, before, after)
+    yield from _tree_problems(after)
 
 
 def _contradictions(command: cmd.ApplyQueues) -> Iterator[str]:
@@ -242,12 +242,13 @@ def _tree_problems(after: Outlook) -> Iterator[str]:
     for path, settings in sorted(after.queues.items()):
         at, parent = f"queues.{path}", path.rpartition("/")[0]
         if parent and parent not in after.queues:
-            yield f"{at}: there is no queue {parent}; name it too"
+            if parent not in after.removed:  # else it was said of that one
+                yield f"{at}: there is no queue {parent}; name it too"
             continue
         pool = pool_name(after.queues, path)
         if parent and settings.pool and settings.pool != pool:
             yield f"{at}.pool: expected {pool}, which {path.partition('/')[0]} is in, found {settings.pool[:63]}; leave it out"
-        if not parent and pool not in after.pools:
+        if not parent and pool not in after.pools and pool not in after.dropped_pools:
             yield f"{at}.pool: no pool {pool[:63]}; expected one of: {', '.join(sorted(after.pools))}"
         if settings.users and path in below:
             yield f"{at}.users: only a queue with none below it can limit users; move the limits to those below"
