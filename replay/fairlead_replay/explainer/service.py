@@ -59,7 +59,7 @@ class Explainer:
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
         ]
         tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._stopping.wait())]
-        log.info("answering", service=NAME)
+        log.info("answering")
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -128,7 +128,7 @@ class Explainer:
                     question = await self._waiting.get()
             except TimeoutError:
                 await self._folds.release()
-                log.info("let go, nobody asks", service=NAME)
+                log.info("let go, nobody asks")
                 continue
             payload = await self._answer(question)
             if not question.answer.done():
