@@ -83,6 +83,8 @@ def fill(capacity: Mapping[str, int], weights: Mapping[str, int], demands: Mappi
 
     Raises ValueError when a leaf is none, or its demand is of something that is not there or has no end.
     """
+    if not capacity:
+        raise ValueError("the pool has no resources")
     tree = Tree(tuple(capacity))
     tree.capacity = [capacity[name] for name in tree.resources]
     for path, weight in weights.items():

@@ -106,19 +106,20 @@ class LogReader:
         """An own commit on its way back: equal bytes need no second decoding."""
         self._expected = (payload, commit)
 
-    async def _messages(self) -> list[Stored]:
+    async def messages(self) -> list[Stored]:
+        """The next messages, unchecked, for those who `check` them one by one; waits for at least one."""
         if self._tail is None:
             self._tail = await self.bus.tail(subjects.LOG, after=self.chain.last)
         return await self._tail.next()
 
     async def next(self) -> list[Folded]:
         """The next commits; waits for at least one. Raises LogDamaged, for good."""
-        return [self.check(stored) for stored in await self._messages()]
+        return [self.check(stored) for stored in await self.messages()]
 
     async def next_checked(self) -> list[Checked]:
         """As `next`, with events left undecoded."""
         checked: list[Checked] = []
-        for stored in await self._messages():
+        for stored in await self.messages():
             envelope = self._decoded(stored, decode_envelope)
             self.chain.extend(stored, envelope)
             checked.append(Checked(stored.sequence, envelope.writer, envelope, stored.payload))

@@ -27,8 +27,8 @@ __all__ = ["MemoryBus", "MemoryHub", "MemorySubscription", "MemoryTail"]
 class MemorySubscription:
     """A core subscription (or a bucket's watcher)."""
 
-    def __init__(self, client: "MemoryBus", subject: str, handler: Callable[[Message], None]) -> None:
-        self.client, self.subject, self.handler = client, subject, handler
+    def __init__(self, client: "MemoryBus", subject: str, handler: Callable[[Message], None], group: str = "") -> None:
+        self.client, self.subject, self.handler, self.group = client, subject, handler, group
         self.open = True
         client.hub.subscribers.setdefault(subject, []).append(self)
 
@@ -177,7 +177,9 @@ class MemoryBus:
         finally:
             await subscription.close()
 
-    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]]) -> MemorySubscription:
+    async def serve(
+        self, subject: str, handler: Callable[[Message], Awaitable[bytes]], *, group: str = ""
+    ) -> MemorySubscription:
         async def answer(message: Message) -> None:
             await self.publish(message.reply, await handler(message))
 
@@ -186,7 +188,7 @@ class MemoryBus:
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
 
-        return await self.subscribe(subject, receive)
+        return MemorySubscription(self, subject, receive, group)
 
     async def put(
         self, bucket: str, key: str, value: bytes, *, expected: int | None = None, ttl_s: int | None = None

@@ -96,6 +96,8 @@ class MemoryHub:
         self.up = True
         self.unknown_appends: deque[bool] = deque()
         self.inbox = 0
+        #: Requests handed to groups so far.
+        self.group_turns = 0
 
     def connect(self) -> "MemoryBus":
         """A new client of this hub."""
@@ -106,11 +108,23 @@ class MemoryHub:
         return client
 
     def deliver(self, message: Message) -> int:
-        """Hand a core message to every subscriber, in order, soon. Returns how many there are."""
-        found = [s for pattern, group in self.subscribers.items() if matches(pattern, message.subject) for s in group]
+        """Hand a core message to every subscriber (of a group, to one), in order, soon. Returns how many get it."""
+        found = [s for pattern, named in self.subscribers.items() if matches(pattern, message.subject) for s in named]
+        if any(subscriber.group for subscriber in found):
+            found = self._one_of_each_group(found)
         for subscriber in found:
             asyncio.get_running_loop().call_soon(subscriber.receive, message)
         return len(found)
+
+    def _one_of_each_group(self, found: "list[MemorySubscription]") -> "list[MemorySubscription]":
+        """Those without a group, and of each group the one whose turn it is; a server picks by chance."""
+        groups: dict[str, list[MemorySubscription]] = {}
+        for subscriber in found:
+            if subscriber.group and subscriber.client.reachable():
+                groups.setdefault(subscriber.group, []).append(subscriber)
+        self.group_turns += 1
+        chosen = [members[self.group_turns % len(members)] for members in groups.values()]
+        return [subscriber for subscriber in found if not subscriber.group] + chosen
 
     # -- faults, for the contract suite and the simulator
 

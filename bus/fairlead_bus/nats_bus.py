@@ -13,6 +13,7 @@ from nats.js.object_store import ObjectStore
 
 from fairlead_bus import nats_setup, streams
 from fairlead_bus.nats_link import ANSWER_S, ApiError, Link
+from fairlead_bus.nats_objects import read_object
 from fairlead_bus.nats_tail import NatsTail
 from fairlead_bus.port import (
     Bus,
@@ -165,10 +166,13 @@ class NatsBus:
             return
 
     async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> NatsSub:
+        return await self._subscribe(subject, handler, "")
+
+    async def _subscribe(self, subject: str, handler: Callable[[Message], None], group: str) -> NatsSub:
         def received(subject: str, payload: bytes, reply: str, status: str) -> None:
             handler(Message(subject, payload, reply))
 
-        return NatsSub(await self.link.subscribe(subject, received))
+        return NatsSub(await self.link.subscribe(subject, received, group))
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         try:
@@ -176,7 +180,7 @@ class NatsBus:
         except OutcomeUnknown as error:
             raise Unavailable(str(error)) from error
 
-    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]]) -> NatsSub:
+    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]], *, group: str = "") -> NatsSub:
         async def answer(message: Message) -> None:
             await self.publish(message.reply, await handler(message))
 
@@ -185,7 +189,7 @@ class NatsBus:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        return await self.subscribe(subject, receive)
+        return await self._subscribe(subject, receive, group)
 
     # -- buckets
 
@@ -237,14 +241,7 @@ class NatsBus:
             raise Unavailable(f"object {store}/{name} not stored: {str(error) or type(error).__name__}") from error
 
     async def get_object(self, store: str, name: str) -> bytes | None:
-        try:
-            return (await (await self._store(store)).get(name)).data
-        except (nats.js.errors.ObjectNotFoundError, nats.js.errors.ObjectDeletedError):
-            return None
-        except (nats.js.errors.BadObjectMetaError, nats.js.errors.DigestMismatchError):
-            return None
-        except (nats.errors.Error, OSError) as error:
-            raise Unavailable(f"object {store}/{name}: {str(error) or type(error).__name__}") from error
+        return await read_object(self._message, store, name)
 
     # -- connection
 

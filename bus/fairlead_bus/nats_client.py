@@ -38,9 +38,9 @@ class DirectClient(Client):
         self._direct: dict[int, Handler] = {}
         self._ps = BurstParser(self._direct, self)
 
-    async def subscribe_direct(self, subject: str, handler: Handler) -> Subscription:
+    async def subscribe_direct(self, subject: str, handler: Handler, group: str = "") -> Subscription:
         """Call `handler` in the read loop for each message, in order. It must not block; what it raises is logged."""
-        subscription = await self.subscribe(subject, pending_msgs_limit=0, pending_bytes_limit=0)
+        subscription = await self.subscribe(subject, queue=group, pending_msgs_limit=0, pending_bytes_limit=0)
         self._direct[subscription._id] = handler
         while not subscription._pending_queue.empty():  # came before the handler was there
             message = subscription._pending_queue.get_nowait()

@@ -108,9 +108,9 @@ class Link:
         else:
             answer.set_result(payload)
 
-    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
-        """Call `handler` for each message, in order; nothing is dropped on the way."""
-        return await self.client.subscribe_direct(subject, handler)
+    async def subscribe(self, subject: str, handler: Handler, group: str = "") -> Subscription:
+        """Call `handler` for each message, in order; nothing is dropped on the way. In a group, one member gets each."""
+        return await self.client.subscribe_direct(subject, handler, group)
 
     async def send(
         self, subject: str, payload: bytes, *, reply: str = "", headers: dict[str, str] | None = None

@@ -144,8 +144,11 @@ class Bus(Protocol):
         """Ask and wait for one answer. Raises Unavailable when nobody answers in time."""
         ...
 
-    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]]) -> Subscription:
-        """Answer requests, each in a task of its own."""
+    async def serve(
+        self, subject: str, handler: Callable[[Message], Awaitable[bytes]], *, group: str = ""
+    ) -> Subscription:
+        """Answer requests, each in a task of its own. Of those who serve a subject under the same `group`, one gets
+        each request; who names none gets them all."""
         ...
 
     # -- buckets (last value per key)

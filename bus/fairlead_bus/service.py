@@ -72,7 +72,7 @@ class Service[C: Core]:
         act: Callable[[C], Awaitable[None]] | None = None,
         clock: Callable[[], int] = time.time_ns,
         instance: str = "",
-        schema: str = "1",
+        schema: str = snapshots.SCHEMA,
         snapshot_events: int = snapshots.SNAPSHOT_EVENTS,
     ) -> None:
         self.bus, self.core_type, self.writer = bus, core_type, writer

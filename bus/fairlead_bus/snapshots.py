@@ -17,6 +17,8 @@ from fairlead_bus.port import Bus, BusError
 from fairlead_schemas import subjects
 
 KEPT = 2
+#: The shape of a core's state as its service names it, unless it says otherwise.
+SCHEMA = "1"
 #: A snapshot is due after so many events, and after so long if there were any.
 SNAPSHOT_EVENTS = 50_000
 SNAPSHOT_AGE_S = 300.0

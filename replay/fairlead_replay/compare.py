@@ -70,7 +70,7 @@ def _compare(writer: str, answer: LiveState | None, commits: list[Placed]) -> Co
     return Comparison(writer, answer.sequence, fold_to(commits, answer.sequence).state_hashes()[writer], answer.sha256)
 
 
-async def compare_snapshots(bus: Bus, commits: list[Placed], *, schema: str = "1") -> list[Comparison]:
+async def compare_snapshots(bus: Bus, commits: list[Placed], *, schema: str = snapshots.SCHEMA) -> list[Comparison]:
     """fold(snapshot + tail) against fold(log), for the newest snapshot of every service that has one."""
     state = await bus.state(subjects.LOG)
     last = commits[-1].sequence if commits else 0

@@ -10,6 +10,11 @@ from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.decoding import decode
 from fairlead_schemas.events import Victim
 
+#: A question is worked at for so long before it is answered with `busy`; whoever asks waits a little longer.
+ANSWER_S = 10.0
+#: Jobs that one AskDryRun may name.
+COMMANDS_MAX = 100
+
 
 class _Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pass
@@ -24,7 +29,7 @@ class AskWhy(_Words, frozen=True, kw_only=True, tag=True):
 
 
 class AskDryRun(_Words, frozen=True, kw_only=True, tag=True):
-    """What would become of these jobs if they were submitted now, each by itself?"""
+    """What would become of these jobs if they were submitted now, each by itself? COMMANDS_MAX of them at most."""
 
     commands: tuple[SubmitJob, ...]
 
@@ -98,7 +103,8 @@ class Answer(_Words, frozen=True, kw_only=True):
     sequence: int = 0
     why: Explanation | None = None
     outcomes: tuple[Outcome, ...] = ()
-    #: not_found | not_yet | failed
+    #: not_found: no such job, or not any more | not_yet: the log has not come so far | busy: ask again soon
+    #: | invalid: the question cannot be read | failed: whoever answers has more in its log
     error: str = ""
     message: str = ""
 

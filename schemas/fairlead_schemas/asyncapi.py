@@ -1,12 +1,13 @@
 """The bus as an AsyncAPI 3.1 document: channels, messages, who sends them, and how they are stored.
 
 AsyncAPI's NATS binding knows queues only, so the facts of JetStream stand under `x-jetstream`.
-Addresses come from `subjects`, schemas from the types: nothing is said twice.
+Addresses come from `subjects`, schemas from the types: nothing is said twice. A channel without an address is the
+inbox that a request names for its answer.
 """
 
 from typing import Any, NamedTuple
 
-from fairlead_schemas import commands, commit, reports, samples, subjects
+from fairlead_schemas import ask, commands, commit, reports, samples, subjects
 from fairlead_schemas.jsonschema import Desired, components
 
 _SCHEMAS = "#/components/schemas/{name}"
@@ -26,13 +27,15 @@ class Channel(NamedTuple):
     """One subject (or a family of them)."""
 
     name: str
-    address: str
+    address: str | None
     message: str
     payload: Any
     sender: str
     summary: str
     #: None: core NATS, never stored.
     jetstream: dict[str, Any] | None = None
+    #: Name of the channel on which an answer comes.
+    answer: str = ""
 
 
 def channels() -> list[Channel]:
@@ -62,6 +65,10 @@ def channels() -> list[Channel]:
                 "Standard output and error of a rank.", {"stream": subjects.OUTPUT, **_LOSSY}),
         Channel("desired", f"$KV.{subjects.DESIRED}.{{node}}", "Desired", Desired, "placer",
                 "Everything that should be on the node now.", {"bucket": subjects.DESIRED, "durable": False}),
+        Channel("ask", subjects.ASK, "Ask", ask.Ask, "gateway",
+                "A question to the folded state; of those who answer, one does.", answer="ask.answer"),
+        Channel("ask.answer", None, "Answer", ask.Answer, "explainer",
+                "The answer to a question, true for the log sequence that it states."),
     ]  # fmt: skip
 
 
@@ -97,15 +104,16 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "messages": {channel.message: {"$ref": f"#/components/messages/{channel.message}"}},
         "x-jetstream": channel.jetstream or {"stored": False},
     }
-    names = [part[1:-1] for part in channel.address.split(".") if part.startswith("{")]
+    names = [part[1:-1] for part in (channel.address or "").split(".") if part.startswith("{")]
     if names:
         shown["parameters"] = {name: {"description": f"the {name}"} for name in names}
     return shown
 
 
 def _operation(channel: Channel) -> dict[str, Any]:
+    reply = {"reply": {"channel": {"$ref": f"#/channels/{channel.answer}"}}} if channel.answer else {}
     return {
         "action": "send",
         "channel": {"$ref": f"#/channels/{channel.name}"},
         "summary": f"sent by {channel.sender}",
-    }
+    } | reply

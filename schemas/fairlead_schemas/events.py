@@ -24,7 +24,11 @@ RunOutcome = Literal[
     "node_rebooted",  # a node of the run booted anew under it
     "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
 ]
-StopReason = Literal["cancelled", "time_limit"]
+StopReason = Literal[
+    "cancelled",  # a person wants it to end
+    "time_limit",  # its time is up
+    "reclaimed",  # its queue holds more than it may since a change that asked for it back; it waits again afterwards
+]
 RecallReason = Literal[
     "hold",  # a person holds the job
     "quota",  # others could use what it is charged for, and the placer has refused it
@@ -72,6 +76,28 @@ FIELDS: dict[str, str] = {
     "signal": "The signal that ended the process.",
     "inventory": "What the node has.",
     "boot_id": "Names the boot of the machine; another one means that it was restarted.",
+    "queue": "Path of the queue.",
+    "path": "Path of the queue.",
+    "jobs": "Ids of jobs.",
+    "deadline_ns": "The Unix time by which it was to have ended.",
+    "pool": "Name of the pool.",
+    "settings": "The whole setting, in integers.",
+    "configured": "How many were made or changed.",
+    "removed": "How many were removed.",
+    "unchanged": "How many were as they are wanted already.",
+    "move_to": "The queue that its waiting jobs are in from here on.",
+    "resource": 'What of: "gpu", "gpu:<model>", "cpu" or "memory".',
+    "held": "What is held under the limit.",
+    "needed": "What the job needs.",
+    "ceiling": "The limit.",
+    "waited_ns": "How long it has waited.",
+    "victims": "Who may yield, in order.",
+    "amounts": "{resource: amount}.",
+    "budget": "The whole budget, in the unit of `spent`.",
+    "beneficiary": "Whom it yields to.",
+    "rule": "By which rule.",
+    "nodes": "Ids of nodes.",
+    "state": "How the other must have ended.",
     "released": "Whether what it held is free again, on evidence.",
 }
 
@@ -95,6 +121,8 @@ class QueuesApplied(EventBase, tag=True, frozen=True, kw_only=True):
     removed: int = 0
     unchanged: int = 0
     by: str = ""
+    #: Queues that hold more than they may now shall give it back: runs are stopped and wait again.
+    reclaim: bool = False
 
 
 class PoolConfigured(EventBase, tag=True, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ class PreemptionWords(_Strict, frozen=True, kw_only=True):
     """Whose runs may be asked to yield to a job of this queue, and how long its own are safe."""
 
     reclaim: Reclaim = "any"
-    rebalance: bool = True
+    rebalance: bool = False
     lowerPriority: bool = True  # noqa: N815 -- as above
     protect: str | int = "1m"
 
@@ -90,7 +90,7 @@ def read_queue(reading: Reading, fields: dict[str, Any], at: str) -> QueueSettin
     settings = QueueSettings(
         pool="" if pool == DEFAULT_POOL else pool, guaranteed=amounts("guaranteed"), maximum=amounts("maximum"), borrowing=amounts("borrowing"),
         lending=amounts("lending"), weight=reading.whole(fields.get("weight", 1), joined(at, "weight"), 1, WEIGHT_MAX),
-        priority=reading.whole(fields.get("priority", 0), joined(at, "priority"), 0, QUEUE_PRIORITY_MAX),
+        priority=reading.whole(fields.get("priority", 0), joined(at, "priority"), -QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX),
         users=read_users(reading, fields.get("users", {}), joined(at, "users")),
         budget=_budget(reading, fields.get("budget"), joined(at, "budget")),
         preemption=_preemption(reading, fields.get("preemption", {}), joined(at, "preemption")),
@@ -111,7 +111,8 @@ def _check_limits(reading: Reading, settings: QueueSettings, at: str) -> None:
             told = f"expected at most maximum.{GPU_WORD} ({amount_word('gpu', maximum['gpu'])})"
             reading.wrong(joined(at, f"guaranteed.{word}"), f"{told}, found {amount_word(resource, amount)}")
     for resource, amount in settings.lending.items():
-        most, word = guaranteed.get(resource, 0), resource_word(resource)
+        # Where it names none, it has what the queues below are guaranteed together.
+        most, word = guaranteed.get(resource, amount), resource_word(resource)
         if amount > most:
             found = f"found {amount_word(resource, amount)}; lower it, or guarantee more"
             told = f"expected at most what is guaranteed ({amount_word(resource, most)})"

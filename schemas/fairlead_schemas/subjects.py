@@ -17,6 +17,8 @@ SAMPLE_ALL = "fairlead.sample.>"
 OUTPUT_ALL = "fairlead.output.>"
 BEATS = "fairlead.beat.*"
 REPORTS = "fairlead.report.*"
+#: Where questions to the folded state are asked (core request/reply; nothing stored).
+ASK = "fairlead.ask"
 
 
 def log(writer: str) -> str:

@@ -1,12 +1,21 @@
 """What every bus must do: one suite, run against the in-memory twin and a real nats-server."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from fairlead_bus import streams
-from fairlead_bus.port import Bus, Message, OutcomeUnknown, StaleWriter, StreamFull, TooLarge, Unavailable
+from fairlead_bus.port import (
+    Bus,
+    Message,
+    OutcomeUnknown,
+    StaleWriter,
+    StreamFull,
+    Subscription,
+    TooLarge,
+    Unavailable,
+)
 from fairlead_schemas import subjects
 from tests.bus.worlds import World
 
@@ -16,6 +25,13 @@ QUEUE, PLACER = subjects.log("queue"), subjects.log("placer")
 async def soon[T](awaited: Awaitable[T]) -> T:
     """Fail instead of hanging."""
     return await asyncio.wait_for(awaited, 10)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what others do; fail instead of hanging."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 -- any condition
+            await asyncio.sleep(0.01)
 
 
 async def read_all(bus: Bus, count: int, *, stream: str = subjects.LOG, subject: str = "") -> list[tuple[int, bytes]]:
@@ -212,6 +228,37 @@ async def test_requests_are_answered_or_unavailable(world: World):
         await asker.request("fairlead.rpc.test.nobody", b"1", timeout_s=0.5)
 
 
+async def test_of_a_group_one_answers_each_request(world: World):
+    """Every request is taken once, all members get some; after one has gone the others get them all."""
+    asker, took = await world.connect(), {name: list[bytes]() for name in ("a", "b", "alone")}
+
+    async def join(name: str, group: str) -> tuple[Bus, Subscription]:
+        async def answer(message: Message) -> bytes:
+            took[name].append(message.payload)
+            return name.encode()
+
+        bus = await world.connect()
+        subscription = await bus.serve("fairlead.rpc.test.group", answer, group=group)
+        await bus.flush()
+        return bus, subscription
+
+    bus, first = await join("a", "answering")
+    await join("b", "answering")
+    await join("alone", "")
+    asked = [b"%d" % number for number in range(60)]
+    for payload in asked:
+        await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
+    await until(lambda: len(took["alone"]) == 60 and len(took["a"] + took["b"]) == 60)
+    assert sorted(took["a"] + took["b"]) == sorted(took["alone"]) == sorted(asked)
+    assert took["a"] and took["b"]
+    await first.close()
+    await bus.flush()
+    before = len(took["b"])
+    for payload in asked[:10]:
+        await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
+    await until(lambda: len(took["b"]) == before + 10)
+
+
 async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
     """Revisions rise, a wrong expectation is refused, a deleted key is absent and can be made anew."""
     bus = await world.connect()
@@ -271,6 +318,28 @@ async def test_objects_are_replaced_whole(world: World):
     await bus.put_object(subjects.SNAPSHOT, "queue-0", b"a" * 3_000_000)
     await bus.put_object(subjects.SNAPSHOT, "queue-0", b"b" * 2_500_000)
     assert await bus.get_object(subjects.SNAPSHOT, "queue-0") == b"b" * 2_500_000
+
+
+async def test_an_object_that_is_replaced_while_it_is_read_comes_whole(world: World):
+    """One version or the next, never a wait for pieces that are gone."""
+    writer, reader = await world.connect(), await world.connect()
+    versions = [bytes([number]) * 300_000 for number in range(20)]
+    await writer.put_object(subjects.SNAPSHOT, "queue-0", versions[0])
+
+    async def replace() -> None:
+        for version in versions[1:]:
+            await writer.put_object(subjects.SNAPSHOT, "queue-0", version)
+
+    assert await reader.get_object(subjects.SNAPSHOT, "queue-0") == versions[0]
+    replacing = asyncio.create_task(replace())
+    seen: list[int] = []
+    while not replacing.done():
+        found = await soon(reader.get_object(subjects.SNAPSHOT, "queue-0"))
+        assert found is not None
+        seen.append(versions.index(found))
+    await replacing
+    assert seen == sorted(seen)
+    assert await reader.get_object(subjects.SNAPSHOT, "queue-0") == versions[-1]
 
 
 async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> None:

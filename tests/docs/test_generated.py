@@ -90,6 +90,7 @@ def test_asyncapi_says_how_the_bus_stores() -> None:
         if "stream" in facts:
             spec = streams[facts["stream"]]
             assert (facts["discard"] == "new", facts["durable"]) == (spec.refuse_when_full, spec.durable)
+            assert channel.address is not None
             assert channel.address.startswith(spec.subject.removesuffix(">"))
         elif "bucket" in facts:
             assert facts["durable"] == durable[facts["bucket"]]

@@ -23,10 +23,10 @@ def obliging(command: Any) -> list[ev.Event]:
         case cmd.ApplyQueues():
             changed = len(command.queues) + len(command.pools)
             return [
-                ev.QueuesApplied(cause=cause, command=command.id, configured=changed, removed=len(command.remove)),
                 *(ev.PoolConfigured(cause=cause, pool=one.pool, settings=one.settings) for one in command.pools),
                 *(ev.QueueConfigured(cause=cause, path=one.path, settings=one.settings) for one in command.queues),
-                *(ev.QueueRemoved(cause=cause, path=one.path) for one in command.remove),
+                *(ev.QueueRemoved(cause=cause, path=one.path, move_to=one.move_to) for one in command.remove),
+                ev.QueuesApplied(cause=cause, command=command.id, configured=changed, removed=len(command.remove)),
             ]
         case cmd.SubmitJob():
             return [

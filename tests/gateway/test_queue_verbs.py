@@ -82,7 +82,11 @@ async def test_a_bad_file_names_all_its_mistakes_and_sends_nothing() -> None:
             "invalid", "queues.a.guaranteed.cpu: expected at most 8, found 9\npools.p.sequencer: there is no \"x\"", 422,
             {"queues.a.guaranteed.cpu": "expected at most 8, found 9", "pools.p.sequencer": 'there is no "x"'},
         ),
-        ("unknown_parent", "queues.a/b: there is no a", 422, {"queues.a/b": "there is no a"}),
+        ("invalid", "queues.a/b: there is no a", 422, {"queues.a/b": "there is no a"}),
+        (
+            "invalid", "queues.a.guaranteed.gpu: too much\nqueues.a.maximum.gpu:L4: too little", 422,
+            {f"queues.a.guaranteed.{GPU}": "too much", f"queues.a.maximum.{GPU}:L4": "too little"},
+        ),
         ("invalid", "something else: is wrong", 422, {"": "something else: is wrong"}),
         ("conflict", "queue a has 3 jobs; name where they go", 409, {}),
         ("not_found", "there is no queue a", 404, {}),
@@ -133,8 +137,10 @@ async def test_a_queue_is_deleted() -> None:
         assert errors(await house.http.delete("/v1/queues/research?moveTo=A")) == {
             "moveTo": 'expected a queue such as "research/vision", found "A"'
         }
-        house.answer = refusing("conflict", "queue research has 3 jobs that wait; say where they go")
-        assert (await house.http.delete("/v1/queues/research")).status_code == 409
+        house.answer = refusing("invalid", "queues.research: 3 jobs wait in it; say where they go (--move-to QUEUE)")
+        refused = await house.http.delete("/v1/queues/research")
+        assert (refused.status_code, list(errors(refused))) == (422, ["queues.research"])
+        assert (await house.http.delete("/v1/queues/research/vision")).status_code == 404
 
 
 async def test_a_job_is_moved() -> None:
@@ -147,7 +153,7 @@ async def test_a_job_is_moved() -> None:
         assert errors(await house.http.post("/v1/jobs/1:move", json={"queue": "R!"})) != {}
         assert errors(await house.http.post("/v1/jobs/1:move", json={})) == {"queue": "required field is missing"}
         assert (await house.http.post("/v1/jobs/x:move", json={"queue": "a"})).status_code == 404
-        for code, status in (("unknown_queue", 422), ("conflict", 409), ("not_found", 404)):
+        for code, status in (("unknown_queue", 422), ("not_a_leaf", 422), ("conflict", 409), ("not_found", 404)):
             house.answer = refusing(code, "no")
             assert (await house.http.post("/v1/jobs/1:move", json={"queue": "a"})).status_code == status
 
@@ -195,8 +201,8 @@ async def test_events_about_queues_and_pools_have_a_subject() -> None:
         await until(lambda: house.gateway.views.sequence >= 1)
         events = (await house.http.get("/v1/events?from=1")).json()["items"]
         assert [event.get("subject", "") for event in events] == [
-            "",
             "pool/a100",
             "queue/research",
             "queue/research/vision",
+            "",
         ]

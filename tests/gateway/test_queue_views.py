@@ -205,6 +205,19 @@ def test_a_running_jobs_time_is_that_of_the_sequence() -> None:
     assert (job(book).used_seconds, job(book).left_seconds) == (2, None)
 
 
+def test_a_writer_whose_clock_is_behind_takes_no_time_back() -> None:
+    """Time used is counted by the newest time in the log so far."""
+    book = Logbook()
+    book.write(joined(), submitted(), offered(), placed(), started())
+    book.now_ns -= 100 * SECOND_NS
+    book.write(quota(1))
+    book.write(ended())
+    assert job(book).used_seconds == 0
+    book.now_ns += 200 * SECOND_NS
+    book.write(ev.JobSucceeded(cause="x", job="1"))
+    assert job(book).used_seconds == 0
+
+
 def test_what_a_job_asked_for_is_shown() -> None:
     """Deadline and dependencies; a deadline that cannot be met is said to be missed; an element has its array's."""
     book = Logbook()
@@ -228,11 +241,15 @@ def test_what_a_job_asked_for_is_shown() -> None:
 
 
 def test_ageing_raises_the_priority() -> None:
-    """By one each time, of those that are named."""
+    """By one each time, of those that are named; an element has its array's; another attempt begins without."""
     book = Logbook()
     book.write(submitted("1"), submitted("2"), ev.JobsAged(cause="clock", jobs=("1",)))
     book.write(ev.JobsAged(cause="clock", jobs=("1",)))
     assert (job(book, "1").priority, job(book, "2").priority) == (52, 50)
+    book.write(joined(), offered(), placed(), started(), ended(code=1), requeued(reason="retry"))
+    assert job(book, "1").priority == 50
+    book.write(submitted("3", array=(0, 1)), ev.JobsAged(cause="clock", jobs=("3",)), offered("3_0"))
+    assert job(book, "3_0").priority == 51
 
 
 def test_yielding_is_counted_where_it_happened() -> None:
@@ -245,6 +262,52 @@ def test_yielding_is_counted_where_it_happened() -> None:
     book.write(ended(preempted=True), requeued())
     assert (job(book).preempted, job(book).preempted_for) == (1, {"job": "2", "rule": "over_guarantee"})
     assert [queue(book, path).preempted for path in ("research", "research/speech", "research/vision")] == [1, 1, 0]
+
+
+def test_what_waits_in_a_removed_queue_waits_elsewhere() -> None:
+    """Single jobs by their state, arrays with what is still to come; what had ended stays counted where it was."""
+    book = family()
+    held = ev.JobHeld(cause="c", job="2")
+    book.write(*(submitted(name, queue="research/vision") for name in "123"), held, ev.JobCancelled(cause="c", job="3"))
+    book.write(submitted("4", queue="research/vision", array=(0, 3)), submitted("5", queue="research/speech"))
+    book.write(ev.QueueRemoved(cause="cmd:r", path="research/vision", move_to="research/speech"))
+    assert {name: job(book, name).queue for name in "1234"} == {
+        "1": "research/speech", "2": "research/speech", "3": "research/vision", "4": "research/speech",
+    }  # fmt: skip
+    assert queue(book, "research/speech").waiting == 1 + 1 + 4 + 1
+    assert book.views.job_counts() == {"queued": 2, "held": 1, "cancelled": 1, "waiting": 4}
+    book.write(offered("1"), offered("4_0", 2))
+    assert queue(book, "research/speech").charged["gpu"] == 2000
+
+
+def test_a_job_behind_jobs_that_have_ended_waits_for_nothing() -> None:
+    """It is queued at once; behind one that ended otherwise, or has not ended, it is scheduled."""
+    book = Logbook()
+    book.write(joined(), submitted("1"), submitted("2"), submitted("3"))
+    book.write(
+        offered("1"),
+        placed(),
+        started(),
+        ended(),
+        ev.JobSucceeded(cause="x", job="1"),
+        ev.JobCancelled(cause="c", job="2"),
+    )
+    states = [
+        (("1", "succeeded"), "queued"), (("1", "ended"), "queued"), (("1", "failed"), "scheduled"),
+        (("2", "failed"), "queued"), (("2", "ended"), "queued"), (("2", "succeeded"), "scheduled"), (("3", "ended"), "scheduled"),
+    ]  # fmt: skip
+    for number, ((name, state), expected) in enumerate(states, 10):
+        book.write(submitted(str(number), after=(ev.Dependency(job=name, state=state),)))  # type: ignore[arg-type] -- of a table
+        assert job(book, str(number)).state == expected, (name, state)
+
+
+def test_a_new_rank_that_comes_too_late_changes_nothing() -> None:
+    """It was placed meanwhile, or its run has ended already: what it holds is counted once and given back once."""
+    book = Logbook()
+    book.write(joined(), submitted(), offered(), placed(), offered(rank=3))
+    assert (job(book).state, queue(book, "default").gpu_milli_charged) == ("placed", 1000)
+    book.write(started(), ended(), offered(rank=4))
+    assert (job(book).state, queue(book, "default").gpu_milli_charged) == ("running", 0)
 
 
 def test_another_rank_is_no_admission() -> None:
@@ -263,8 +326,8 @@ def test_an_applied_file_is_an_outcome() -> None:
     """Its counts answer the command, whatever else stands in the commit."""
     book = Logbook()
     book.write(
-        ev.QueuesApplied(cause="cmd:k1", command="k1", configured=1, removed=2, unchanged=3),
         ev.QueueConfigured(cause="cmd:k1", path="a", settings=QueueSettings()),
+        ev.QueuesApplied(cause="cmd:k1", command="k1", configured=1, removed=2, unchanged=3),
     )
     outcome = book.views.outcomes.get("k1")
     assert outcome is not None and (outcome.code, outcome.applied) == ("", (1, 2, 3))

@@ -70,14 +70,14 @@ TABLE: list[tuple[str, list[ev.Event], str, str, str, dict[str, int | str]]] = [
         [RESEARCH, submitted(queue="research"),
          deferred("1", "maximum", "research", resource="memory", held=2**20, needed=1024, ceiling=2**20)],
         "maximum", "queue research is at 1Ti of 1Ti of memory; this needs 1Gi",
-        "starts when 1Gi of memory of research are given back", {"held_memory_mib": 2**20},
+        "starts when 1Gi of memory of research is given back", {"held_memory_mib": 2**20},
     ),
     (
         "one model",
         [RESEARCH, submitted(queue="research"),
          deferred("1", "maximum", "research", resource="gpu:NVIDIA-L4", held=4000, needed=1000, ceiling=4000)],
         "maximum", "queue research is at 4 of 4 NVIDIA-L4 GPUs; this needs 1",
-        "starts when 1 NVIDIA-L4 GPU of research are given back", {"resource": "gpu:NVIDIA-L4"},
+        "starts when 1 NVIDIA-L4 GPU of research is given back", {"resource": "gpu:NVIDIA-L4"},
     ),
     (
         "borrowing",
@@ -104,7 +104,7 @@ TABLE: list[tuple[str, list[ev.Event], str, str, str, dict[str, int | str]]] = [
         "reserved",
         [RESEARCH, submitted(gpus=8), deferred("1", "reserved", "research", resource="gpu", held=60_000, needed=8000, ceiling=64_000)],
         "reserved", "needs 8 GPUs; 60 of 64 are used or kept, and the rest is kept for the guarantee of research",
-        "starts when 4 GPUs are given back or lent, or ask for 4 instead of 8", {},
+        "starts when 4 GPUs of pool default are given back or lent, or ask for 4 instead of 8", {},
     ),
     (
         "reserved, without numbers", [submitted(), deferred("1", "reserved", "research")], "reserved",

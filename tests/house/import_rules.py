@@ -25,7 +25,7 @@ CORES: dict[str, tuple[str, ...]] = {
     "fairlead_gateway": ("moments", "page", "problems", "submissions", "views", "why"),
     "fairlead_agent": ("devices.labels", "devices.port", "launch", "reconcile", "records", "reporting", "run"),
     "fairlead_telemetry": ("jobdoc", "samples", "schema"),
-    "fairlead_replay": ("lives",),
+    "fairlead_replay": ("explainer.questions", "lives"),
 }
 
 #: {module (with all below it): (shells of services that it may use, why)}

@@ -181,7 +181,8 @@ def test_subjects_are_spelled_in_one_place() -> None:
         and isinstance(node.value, str)
         and node.value.startswith(
             tuple(
-                f"fairlead.{kind}." for kind in ("log", "cmd", "sample", "output", "beat", "report", "confirm", "rpc")
+                f"fairlead.{kind}"
+                for kind in ("ask", "log.", "cmd.", "sample.", "output.", "beat.", "report.", "confirm.", "rpc.")
             )
         )
         and " " not in node.value

@@ -15,7 +15,7 @@ from fairlead_queue.ordering import Ranking
 from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.tree import Limits, Tree, bits
 
-RESOURCES = ("cpu", "gpu", "mem")
+RESOURCES: tuple[str, ...] = ("cpu", "gpu", "mem")
 
 type Users = dict[str, tuple[int, dict[str, int]]]
 """{user: (weight, task)}"""
@@ -195,6 +195,44 @@ def test_a_tree_guarantees_each_node_its_part(tree: tuple[dict[str, int], dict[s
         users = sum(weight for other, weight in weights.items() if other.startswith(f"{team}/"))
         part = rest * Fraction(weights[team], teams) * Fraction(weights[path], users)
         assert (given[path] + 1) * dominant(capacity, task) >= part, path
+
+
+@st.composite
+def promised(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, Limits], Leaves]:
+    """(capacity, {path: limits}, tasks): guarantees of whole tasks that fit together, at both levels; any priorities."""
+    tasks: Leaves = {}
+    limits: dict[str, Limits] = {}
+    needed = dict.fromkeys(RESOURCES, 0)
+    for team in ("t0", "t1"):
+        own = dict.fromkeys(RESOURCES, 0)
+        for user in range(draw(st.integers(1, 3))):
+            path = f"{team}/u{user}"
+            tasks[path] = task = draw(st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 3), min_size=1))
+            guaranteed = _usage_of(task, draw(st.integers(0, 8)))
+            limits[path] = Limits(guaranteed, weight=draw(st.integers(1, 3)), priority=draw(st.integers(0, 2)))
+            own = {name: amount + guaranteed.get(name, 0) for name, amount in own.items()}
+        limits[team] = Limits(own, weight=draw(st.integers(1, 3)), priority=draw(st.integers(0, 2)))
+        needed = {name: amount + own[name] for name, amount in needed.items()}
+    return {name: amount + draw(st.integers(1, 20)) for name, amount in needed.items()}, limits, tasks
+
+
+def _usage_of(task: dict[str, int], count: int) -> dict[str, int]:
+    return {name: amount * count for name, amount in task.items() if count}
+
+
+@given(promised())
+@settings(deadline=None)
+def test_guarantees_come_before_priorities(pool: tuple[dict[str, int], dict[str, Limits], Leaves]) -> None:
+    """A queue with enough to do gets what it was promised, whatever priority others borrow with."""
+    capacity, limits, tasks = pool
+    playing = Pool(capacity, tasks)
+    for path, one in limits.items():
+        playing.tree.limit(playing.tree.nodes[path], one)
+    playing.want(*tasks)
+    playing.give_out()
+    for path, one in limits.items():
+        holds = dict(zip(capacity, playing.holds(path), strict=True))
+        assert [name for name, amount in one.guaranteed.items() if holds[name] < amount] == [], path
 
 
 def test_where_a_tree_lets_a_lie_pay() -> None:

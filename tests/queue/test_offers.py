@@ -275,7 +275,7 @@ def test_what_is_asked_back_is_held_until_it_is_back() -> None:
     assert (recalls(world), world.of(urgent), world.charged("small")) == ([(second, "quota")], "queued", 3000)
     assert world.pass_time() == []
     world.give_back(second)
-    assert [(event.job, event.rank < world.state.jobs[first].rank) for event in world.settle()] == [(urgent, False)]
+    assert [(event.job, event.rank < world.state.jobs[first].rank) for event in world.settle()] == [(urgent, True)]
     world.pass_time()
     assert world.offered() == [urgent, first]
 

@@ -1,8 +1,11 @@
 """Limits, charges and what is reserved in a tree of queues, by example."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlead_queue.tree import Claim, Limits, Node, Refusal, Tree
+from fairlead_queue.tree import UNLIMITED, Claim, Limits, Node, Refusal, Tree
 
 GPU = ("gpu",)
 
@@ -155,3 +158,181 @@ def test_use_over_a_guarantee_is_counted() -> None:
     assert tree.over_guarantee(a, 0) == 0
     tree.charge(a, (6,))
     assert tree.over_guarantee(a, 0) == 2
+
+
+# ---------------------------------------------------------------------------------------- after any history
+
+TWO = ("gpu", "cpu")
+PATHS = ("a", "b", "a/x", "a/y", "a/x/u", "a/x/@v", "b/x")
+AMOUNTS = st.dictionaries(st.sampled_from(TWO), st.integers(0, 8))
+
+
+class Trees(RuleBasedStateMachine):
+    """Charges in the leaves beside a plain list of them; what is held and refused is computed anew from its definition."""
+
+    @initialize(maximum=st.sampled_from([{}, {"gpu": 20, "cpu": 20}]))
+    def begin(self, maximum: dict[str, int]) -> None:
+        self.tree = Tree(TWO)
+        self.tree.capacity = [30, 30]
+        #: {leaf: jobs charged}
+        self.jobs: dict[str, list[tuple[int, int]]] = {}
+        self.limits: dict[str, Limits] = {}
+        for path in PATHS:
+            self.tree.add(path)
+        self.configure(self.tree.nodes["a"], Limits(maximum=maximum))
+
+    def configure(self, node: Node, limits: Limits) -> None:
+        self.tree.limit(node, limits)
+        self.limits[node.path] = limits
+
+    def leaves(self) -> list[Node]:
+        return [node for node in self.tree.nodes.values() if node.is_leaf and node.parent is not None]
+
+    @rule(path=st.sampled_from(PATHS), maximum=AMOUNTS, guaranteed=AMOUNTS, borrowing=AMOUNTS, lending=AMOUNTS)
+    def limit(self, path: str, maximum: dict[str, int], guaranteed: dict[str, int], borrowing: dict[str, int],
+              lending: dict[str, int]) -> None:  # fmt: skip
+        node = self.tree.nodes.get(path)
+        if node is not None:
+            self.configure(node, Limits(guaranteed, maximum, borrowing, lending))
+
+    @rule(path=st.sampled_from(PATHS))
+    def remove_or_add(self, path: str) -> None:
+        node = self.tree.nodes.get(path)
+        if node is None:
+            if not any(path.startswith(f"{above}/") for above in self.jobs):  # jobs are in leaves
+                self.tree.add(path)
+        elif node.is_leaf and not self.jobs.get(path):
+            self.tree.remove(node)
+            self.limits.pop(path, None)
+
+    @rule(at=st.integers(0, 9), need=st.tuples(st.integers(0, 5), st.integers(0, 5)), anyway=st.booleans())
+    def start(self, at: int, need: tuple[int, int], anyway: bool) -> None:
+        """With a check; or without, as jobs are that ran before a limit was lowered."""
+        leaves = self.leaves()
+        if not leaves:
+            return
+        leaf = leaves[at % len(leaves)]
+        refusal = self.tree.refusal(leaf, need)
+        assert (refusal is None) == self.fits(leaf, need), refusal
+        if refusal is not None:
+            assert refusal.held + refusal.needed > refusal.ceiling
+        if refusal is None or anyway:
+            self.tree.charge(leaf, need)
+            self.jobs.setdefault(leaf.path, []).append(need)
+
+    @rule(at=st.integers(0, 9), which=st.integers(0, 9), times=st.integers(1, 2))
+    def end(self, at: int, which: int, times: int) -> None:
+        for path in sorted(self.jobs)[at : at + 1]:
+            for _ in range(times):
+                if self.jobs[path]:
+                    need = self.jobs[path].pop(which % len(self.jobs[path]))
+                    self.tree.charge(self.tree.nodes[path], need, -1)
+            if not self.jobs[path]:
+                del self.jobs[path]
+
+    # -- the same from its definition
+
+    def usage(self, node: Node, at: int) -> int:
+        below = sum(self.usage(child, at) for child in node.children.values())
+        return below + sum(need[at] for need in self.jobs.get(node.path, ()))
+
+    def held(self, node: Node, at: int) -> int:
+        """What is used in a leaf; above, of each child what it uses or may not lend."""
+        if node.is_leaf:
+            return self.usage(node, at)
+        return sum(self.outward(child, at) for child in node.children.values())
+
+    def outward(self, node: Node, at: int) -> int:
+        limits, name = self.limits.get(node.path, Limits()), TWO[at]
+        guaranteed = limits.guaranteed.get(name, 0)
+        kept = guaranteed - min(guaranteed, limits.lending.get(name, guaranteed))
+        return max(self.held(node, at), kept)
+
+    def ceiling(self, node: Node, at: int) -> int:
+        limits, name = self.limits.get(node.path, Limits()), TWO[at]
+        borrowed = limits.guaranteed.get(name, 0) + limits.borrowing.get(name, UNLIMITED)
+        return min(limits.maximum.get(name, UNLIMITED), borrowed)
+
+    def fits(self, leaf: Node, need: tuple[int, int]) -> bool:
+        """As if it were started: no node on the way holds more than before and more than it may."""
+        before = {(node.path, at): self.held(node, at) for node in leaf.up() for at in (0, 1)}
+        reserved = [before["", at] - self.usage(self.tree.root, at) for at in (0, 1)]
+        self.jobs.setdefault(leaf.path, []).append(need)
+        after = {(node.path, at): self.held(node, at) for node in leaf.up() for at in (0, 1)}
+        self.jobs[leaf.path].pop()
+        if not self.jobs[leaf.path]:
+            del self.jobs[leaf.path]
+        grown = [(self.tree.nodes[path], at, held) for (path, at), held in after.items() if held > before[path, at]]
+        if any(held > self.ceiling(node, at) for node, at, held in grown if node.parent is not None):
+            return False
+        return not any(
+            held > self.tree.capacity[at] and reserved[at] for node, at, held in grown if node.parent is None
+        )
+
+    @invariant()
+    def charges_are_what_is_defined(self) -> None:
+        for node in self.tree.nodes.values() if hasattr(self, "tree") else ():
+            assert node.usage == [self.usage(node, at) for at in (0, 1)], node.path
+            assert node.held == [self.held(node, at) for at in (0, 1)], node.path
+
+
+TestTrees = Trees.TestCase
+TestTrees.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+
+
+@st.composite
+def promises(draw: st.DrawFn) -> dict[str, Limits]:
+    """Limits of a pool of 30 that can all be kept at once: children's guarantees within their parent's."""
+
+    def limits(guaranteed: int) -> Limits:
+        lending = draw(st.sampled_from([{}, {"gpu": draw(st.integers(0, guaranteed))}]))
+        maximum = draw(st.sampled_from([{}, {"gpu": guaranteed + draw(st.integers(0, 10))}]))
+        borrowing = draw(st.sampled_from([{}, {"gpu": draw(st.integers(0, 10))}]))
+        return Limits({"gpu": guaranteed}, maximum, borrowing, lending)
+
+    x, y = draw(st.integers(0, 6)), draw(st.integers(0, 6))
+    return {
+        "a": limits(x + y + draw(st.integers(0, 4))), "a/x": limits(x), "a/y": limits(y),
+        "b": limits(draw(st.integers(0, 14))), "c": Limits(),
+    }  # fmt: skip
+
+
+@given(
+    promises(),
+    st.lists(st.tuples(st.sampled_from(["a/x", "a/y", "b", "c"]), st.integers(-6, 12)), min_size=5, max_size=30),
+)
+def test_respected_refusals_keep_every_promise(limits: dict[str, Limits], steps: list[tuple[str, int]]) -> None:
+    """Use stays within every maximum and what may be borrowed; and what is not lent can be had at any time, at once."""
+    tree = Tree(GPU)
+    tree.capacity = [30]
+    for path, one in limits.items():
+        tree.add(path, one)
+    for path, amount in steps:
+        leaf = tree.nodes[path]
+        if amount < 0:
+            tree.charge(leaf, (min(-amount, leaf.usage[0]),), -1)
+        elif tree.refusal(leaf, (amount,)) is None and tree.root.usage[0] + amount <= 30:
+            tree.charge(leaf, (amount,))
+        for path_, one in limits.items():
+            used, guaranteed = tree.nodes[path_].usage[0], one.guaranteed.get("gpu", 0)
+            assert used <= one.maximum.get("gpu", UNLIMITED)
+            assert used <= guaranteed + one.borrowing.get("gpu", UNLIMITED)
+        assert tree.root.held[0] <= 30
+        for path_ in ("a/x", "a/y", "b"):
+            keeper = tree.nodes[path_]
+            missing = keeper.kept[0] - keeper.usage[0]
+            assert missing <= 0 or tree.refusal(keeper, (missing,)) is None
+
+
+def test_of_two_claims_in_each_others_way_the_older_goes_first() -> None:
+    """One claims under the upper limit, the other under the lower: neither may wait for the other for ever."""
+    tree = Tree(("gpu",))
+    tree.capacity = [100]
+    tree.add("lab", Limits(maximum={"gpu": 9}))
+    wide = tree.add("lab/wide", Limits(maximum={"gpu": 8}))
+    tree.nodes["lab"].claim = Claim("old", wide, (3,), 10)
+    wide.claim = Claim("young", wide, (8,), 20)
+    assert tree.refusal(wide, (3,), holder="old", since=10) is None
+    refused = tree.refusal(wide, (8,), holder="young", since=20)
+    assert refused is not None
+    assert (refused.kind, refused.holder) == ("claimed", "old")

@@ -74,6 +74,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a float": ({"drf": [ONE | {"capacity": {"cpu": 1.5}}]}, "Expected `int`, got `float`"),
     "negative": ({"drf": [ONE | {"capacity": {"cpu": -1}}]}, "Expected `int` >= 0"),
     "weight 0": ({"drf": [ONE | {"users": {"a": {"demand": {"cpu": 1}, "weight": 0}}}]}, "Expected `int` >= 1"),
+    "no resources": ({"drf": [ONE | {"capacity": {}}]}, 'case "c": the pool has no resources'),
     "unknown resource": (
         {"drf": [ONE | {"users": {"a": {"demand": {"gpu": 1}}}}]},
         'case "c": "a" needs gpu, of which there is no capacity',

@@ -18,7 +18,7 @@ from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, encod
 from fairlead_schemas.events import Event, JobOffered, JobSubmitted
 from tests.replay.worlds import log_of
 
-SEED = 7
+SEED = 8
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_a_seed_is_one_history() -> None:
 
 def test_a_snapshot_and_its_tail_fold_to_what_the_whole_log_folds_to() -> None:
     """At every tenth sequence, for every core."""
-    commits = list(commits_of(log_of(7)))
+    commits = list(commits_of(log_of(8)))
     whole = fold_to(commits).state_hashes()
     for sequence in range(0, len(commits), 10):
         for writer, core in fold_to(commits, sequence).cores().items():
@@ -68,14 +68,14 @@ def test_a_snapshot_and_its_tail_fold_to_what_the_whole_log_folds_to() -> None:
 
 def test_folding_beyond_the_end_is_refused() -> None:
     """An answer for a sequence that is not there would be a wrong answer."""
-    commits = list(commits_of(log_of(7)))
+    commits = list(commits_of(log_of(8)))
     with pytest.raises(ValueError, match="the log ends at sequence"):
         fold_to(commits, len(commits) + 1)
 
 
 def test_a_moment_is_the_last_sequence_before_it() -> None:
     """Folding to a commit's own time includes it."""
-    commits = list(commits_of(log_of(7)))
+    commits = list(commits_of(log_of(8)))
     middle = commits[30]
     assert fold_to_time(commits, middle.commit.at_ns).sequence >= 31
     assert fold_to_time(commits, commits[0].commit.at_ns - 1).sequence == 0
@@ -90,11 +90,11 @@ async def test_services_that_do_not_answer_are_not_called_equal() -> None:
 @pytest.mark.parametrize("wrong", [False, True])
 async def test_snapshots_in_the_store_are_compared(wrong: bool) -> None:
     """One taken at its sequence folds on to what the log says; one that was tampered with does not."""
-    bus, commits = hub_of(7).connect(), list(commits_of(log_of(7)))
+    bus, commits = hub_of(8).connect(), list(commits_of(log_of(8)))
     created = (await bus.state(subjects.LOG)).created
     state = fold_to(commits, 40).queue.snapshot()
     if wrong:
-        state = fold_to(commits, 40).queue.snapshot().replace(b'"capacity":11', b'"capacity":12')
+        state = fold_to(commits, 40).queue.snapshot().replace(b'"next_number":', b'"next_number":9')
     for turn in (0, 1):  # both that are kept
         await snapshots.save(bus, "queue", snapshots.Snapshot(40, {}, state), created=created, schema="1", turn=turn)
     compared = {each.what: each.equal for each in await compare_snapshots(bus, commits)}

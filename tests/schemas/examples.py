@@ -5,7 +5,7 @@ The golden files hold their bytes. A new type or field gets its example here; `-
 
 import msgspec
 
-from fairlead_schemas import commands, desired, events, queues, reports, samples
+from fairlead_schemas import ask, commands, desired, events, queues, reports, samples
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
@@ -67,7 +67,7 @@ AT_NS = 1_800_000_000_000_000_000
 SUBMIT = "cmd:c1"
 
 EVENTS: list[events.EventBase] = [
-    events.QueuesApplied(cause=SUBMIT, command="c1", configured=2, removed=1, unchanged=3, by="ada"),
+    events.QueuesApplied(cause=SUBMIT, command="c1", configured=2, removed=1, unchanged=3, by="ada", reclaim=True),
     events.PoolConfigured(cause=SUBMIT, pool="a100", settings=POOL, by="ada"),
     events.PoolRemoved(cause=SUBMIT, pool="old", by="ada"),
     events.QueueConfigured(cause=SUBMIT, path="research/vision", settings=QUEUE, gpu_quota_milli=16000, by="ada"),
@@ -323,4 +323,40 @@ COMMIT = Commit(
     cursors={"report.sim-1": 4, "CMD": 812},
     prev=GENESIS,
     events=[events.RunStarted(cause="report:sim-1:2", job="812", attempt=1)],
+)
+
+ASKS = [
+    ask.AskWhy(job="812", at=4711),
+    ask.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
+]
+EXPLANATION = ask.Explanation(
+    reason="maximum",
+    message="queue research holds 6 GPUs of 8 GPUs; this needs 4 GPUs",
+    numbers={"queue": "research", "held": 6000},
+    changes=(
+        ask.Change(
+            kind="wait", message="starts when 2 GPUs are given back", queue="research", resource="gpu", amount=2
+        ),
+    ),
+    ahead=1,
+    first_ahead=("811",),
+)
+ANSWER = ask.Answer(
+    sequence=4711,
+    why=EXPLANATION,
+    outcomes=(
+        ask.Outcome(
+            code="invalid",
+            field="queue",
+            message="expected a queue",
+            pool="a100",
+            quota=(ask.QuotaAfter(queue="research", resource="gpu", used=1, after=2, guaranteed=3, maximum=4),),
+            borrows={"gpu": 1000},
+            waits=EXPLANATION,
+            displaces=(events.Victim(job="7", attempt=1, rule="over_guarantee", gpu_s=60),),
+            estimate=ask.Estimate(basis="time limits of all that runs", start_ns=AT_NS),
+        ),
+    ),
+    error="busy",
+    message="ask again",
 )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from fairlead_schemas import commands, commit, desired, events, reports, samples
+from fairlead_schemas import ask, commands, commit, desired, events, reports, samples
 from tests.schemas import examples
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,6 +41,8 @@ FAMILIES = [
     Family("output_wanted", [examples.WANTED], reports.encode, reader(reports.OutputWanted)),
     Family("samples", [examples.SAMPLES], samples.encode_samples, samples.decode_samples),
     Family("desired", [examples.DESIRED], desired.encode_desired, desired.decode_desired),
+    Family("ask", examples.ASKS, ask.encode, ask.decode_ask),
+    Family("answer", [examples.ANSWER], ask.encode, ask.decode_answer),
     Family("commit", [examples.COMMIT], commit.encode_commit, commit.decode_commit),
 ]
 by_name = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -72,8 +74,9 @@ def test_the_bytes_are_those_of_the_golden_file(family: Family, request: pytest.
         (commands.QueueCommand, examples.COMMANDS),
         (commands.PlacerCommand, examples.COMMANDS),
         (reports.Report, examples.REPORTS),
+        (ask.Ask, examples.ASKS),
     ],
-    ids=["events", "queue commands", "placer commands", "reports"],
+    ids=["events", "queue commands", "placer commands", "reports", "questions"],
 )
 def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) -> None:
     """A type without an example has no promise; add one to examples.py."""
@@ -83,7 +86,8 @@ def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) ->
 STRUCTS = [
     *examples.EVENTS, *examples.COMMANDS, *examples.REPORTS, examples.BEAT, examples.CONFIRM, examples.PIECE,
     examples.WANTED, examples.SAMPLES, examples.SAMPLES.gpus[0], examples.DESIRED, examples.DESIRED.runs[0],
-    examples.REQUEST, examples.INVENTORY, examples.INVENTORY.gpus[0],
+    examples.REQUEST, examples.INVENTORY, examples.INVENTORY.gpus[0], *examples.ASKS, examples.ANSWER,
+    examples.ANSWER.outcomes[0], examples.ANSWER.outcomes[0].quota[0], examples.EXPLANATION, examples.EXPLANATION.changes[0],
 ]  # fmt: skip
 
 

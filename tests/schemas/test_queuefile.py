@@ -62,7 +62,7 @@ def test_words_become_integers() -> None:
                 "borrowing": {GPU: 32, "memory": 0}, "lending": {"cpu": "500m"}, "weight": 2, "priority": 1,
                 "users": {"default": {GPU: 8}, "ada": {GPU: 16}, "bob": {}},
                 "budget": {"gpuHours": 1000, "period": "week", "whenSpent": "demote"},
-                "preemption": {"reclaim": "lower_priority", "rebalance": False, "lowerPriority": False, "protect": "10m"},
+                "preemption": {"reclaim": "lower_priority", "rebalance": True, "lowerPriority": False, "protect": "10m"},
                 "queues": {"vision": {}, "speech": None},
             },
         },
@@ -79,7 +79,7 @@ def test_words_become_integers() -> None:
         weight=2, priority=1, users={"*": {"gpu": 8000}, "ada": {"gpu": 16_000}, "bob": {}},
         budget=Budget(gpu_milli_s=3_600_000_000, period="week", when_spent="demote"),
         preemption=Preemption(
-            reclaim="lower_priority", rebalance=False, lower_priority=False, protect_ns=HOUR_NS // 6
+            reclaim="lower_priority", rebalance=True, lower_priority=False, protect_ns=HOUR_NS // 6
         ),
     )  # fmt: skip
     assert found.pools == (PoolEntry(pool="a100", settings=pool),)
@@ -114,14 +114,14 @@ QUEUE_MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"guaranteed": {"memory": "2Ti"}, "maximum": {"memory": "1Ti"}}, "maximum.memory", "(2Ti), found 1Ti"),
     ({"guaranteed": {f"{GPU}:{A100}": 8}, "maximum": {GPU: 4}}, f"guaranteed.{GPU}:{A100}", "expected at most maximum.nvidia.com/gpu (4), found 8"),
     ({"guaranteed": {GPU: 4}, "lending": {GPU: 5}}, f"lending.{GPU}", "expected at most what is guaranteed (4), found 5"),
-    ({"lending": {"cpu": "500m"}}, "lending.cpu", "expected at most what is guaranteed (0), found 500m"),
+    ({"guaranteed": {"cpu": 0}, "lending": {"cpu": "500m"}}, "lending.cpu", "expected at most what is guaranteed (0), found 500m"),
     ({"weight": 0}, "weight", 'expected a whole number from 1 to 1000000, found "0"'),
     ({"weight": -2}, "weight", "from 1 to"),
     ({"weight": 1.5}, "weight", 'expected a whole number, found "1.5"'),
     ({"weight": "2"}, "weight", 'expected a whole number, found "2"'),
     ({"weight": True}, "weight", 'expected a whole number, found "true"'),
-    ({"priority": -1}, "priority", "from 0 to 1000"),
-    ({"priority": 1001}, "priority", "from 0 to 1000"),
+    ({"priority": -1001}, "priority", "from -1000 to 1000"),
+    ({"priority": 1001}, "priority", "from -1000 to 1000"),
     ({"pool": "Big Pool"}, "pool", 'expected 1 to 63 of a-z 0-9 _ -, found "Big Pool"'),
     ({"pool": 7}, "pool", 'expected a word, found "7"'),
     ({"users": {"Ada!": {GPU: 1}}}, "users.Ada!", 'expected a user (1 to 63 of a-z 0-9 _ -) or "default"'),
@@ -216,7 +216,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     file = {
         "pools": {"p": {"pastPercent": 200}},
         "queues": {
-            "a": {"weight": 0, "guaranteed": {"cpu": "x", "memory": "y"}, "queues": {"b": {"priority": -1}}},
+            "a": {"weight": 0, "guaranteed": {"cpu": "x", "memory": "y"}, "queues": {"b": {"priority": -1001}}},
             "a/b": {"colour": "red"},
         },
     }
@@ -284,7 +284,7 @@ def amounts(gpus: st.SearchStrategy[int] = GPUS) -> st.SearchStrategy[dict[str, 
 
 
 SETTINGS = st.builds(
-    QueueSettings, maximum=amounts(), borrowing=amounts(), weight=st.integers(1, 10**6), priority=st.integers(0, 1000),
+    QueueSettings, maximum=amounts(), borrowing=amounts(), weight=st.integers(1, 10**6), priority=st.integers(-1000, 1000),
     users=st.dictionaries(TOKENS.filter("default".__ne__) | st.just("*"), amounts(), max_size=2),
     budget=st.none() | st.builds(
         Budget, gpu_milli_s=st.integers(1, 10**9).map(lambda thousandths: thousandths * 3600),

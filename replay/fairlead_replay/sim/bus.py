@@ -174,8 +174,10 @@ class FaultyBus:
         await self._trip()
         return await self.client.request(subject, payload, timeout_s=timeout_s)
 
-    async def serve(self, subject: str, handler: Callable[[Message], Awaitable[bytes]]) -> MemorySubscription:
-        return await self.client.serve(subject, handler)
+    async def serve(
+        self, subject: str, handler: Callable[[Message], Awaitable[bytes]], *, group: str = ""
+    ) -> MemorySubscription:
+        return await self.client.serve(subject, handler, group=group)
 
     # -- buckets and objects
 

@@ -50,6 +50,7 @@ class Books:
         self.settings: dict[str, QueueSettings] = {}
         self.requests: dict[str, tuple[str, str, Request]] = {}  # {job or array: (queue, user, request)}
         self.charged: dict[str, tuple[str, str, Request]] = {}  # {job: the same}
+        self.placed: set[tuple[str, int]] = set()  # (job, attempt): a later rank for it comes too late
         self.pools: dict[str, str] = {}  # {node: pool}
 
     def take(self, event: Event) -> str:
@@ -62,11 +63,12 @@ class Books:
             case JobMoved():
                 _, user, request = self.requests[event.job]
                 self.requests[event.job] = (event.queue, user, request)
-            case JobOffered():
+            case JobOffered() if (event.job, event.attempt) not in self.placed:
                 return self._charge(event.job)
             case NodeJoined() | NodeChanged():
                 self.pools[event.node] = event.inventory.labels.get(POOL_LABEL, DEFAULT_POOL)
             case JobPlaced():
+                self.placed.add((event.job, event.attempt))
                 return self._whole(event)
             case OfferReturned() | RunEnded() | JobCancelled() | JobFailed() | JobSucceeded():
                 self.charged.pop(event.job, None)

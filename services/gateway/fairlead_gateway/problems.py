@@ -94,6 +94,6 @@ def rejected(code: str, message: str, field: str = "", *, submit: bool) -> Refus
     errors = [FieldError(field=field, message=message)] if field else []
     if code in _CONFLICTS:
         return Refused(409, code, message, errors=errors, hint="use another Idempotency-Key for another job")
-    if submit or code in {"invalid", "undecodable", "unknown_queue"}:
+    if submit or code in {"invalid", "undecodable", "unknown_queue", "not_a_leaf"}:
         return Refused(422, code, message, errors=errors)
     return Refused(404 if code == "not_found" else 409, code, message, errors=errors)

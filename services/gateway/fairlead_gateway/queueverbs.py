@@ -25,13 +25,15 @@ from fairlead_schemas.ids import is_queue_path
 from fairlead_schemas.jobspec import FieldError, field_error
 from fairlead_schemas.queuefile import InvalidQueues, read_queue_file, read_settings
 from fairlead_schemas.queues import QueueEntry, QueueRemoval
+from fairlead_schemas.queuewords import GPU_WORD
 
 FILE_BYTES_MAX = 512 * 1024
 #: Mistakes that one answer names.
 ERRORS_MAX = 100
 HINT = "GET /v1/schemas/queues shows the fields of a queue file"
 
-_LINE = re.compile(r"((?:queues|pools|remove)\b\S*): (.+)\Z")
+_GPU = re.compile(r"\.gpu(?=:|\Z)")
+_LINE = re.compile(r"((?:queues|pools)\.\S*): (.+)\Z")
 
 
 def refusal_of(outcome: Outcome) -> Refused:
@@ -39,12 +41,17 @@ def refusal_of(outcome: Outcome) -> Refused:
     if outcome.code in ("not_found", "conflict"):
         return rejected(outcome.code, outcome.message, submit=False)
     lines = [line for line in outcome.message.splitlines() if line.strip()]
-    errors = [
-        FieldError(field=found[1], message=found[2]) if (found := _LINE.match(line)) else FieldError(field="", message=line)
-        for line in lines
-    ]  # fmt: skip
+    errors = [_error(line) for line in lines]
     detail = lines[0] if len(lines) == 1 else f"{len(lines)} mistakes; nothing was changed"
     return Refused(422, outcome.code, detail, errors=errors)
+
+
+def _error(line: str) -> FieldError:
+    """A line of the queue service; it calls resources as the log does, the file as Kubernetes does."""
+    found = _LINE.match(line)
+    if found is None:
+        return FieldError(field="", message=line)
+    return FieldError(field=_GPU.sub(f".{GPU_WORD}", found[1]), message=found[2])
 
 
 class QueueVerbs:
@@ -109,7 +116,14 @@ class QueueVerbs:
             id=self._asking.command_id(self._gate, head, "delete", path, move_to), user=head.user,
             remove=(QueueRemoval(path=path, move_to=move_to),),
         )  # fmt: skip
-        if await self._send(command) is None:
+        try:
+            outcome = await self._send(command)
+        except Refused as refused:
+            row = self._views.queues.rows.get(path)
+            if refused.status == 422 and (row is None or not row.exists):
+                raise not_found("queue", path, hint="GET /v1/queues lists them") from None
+            raise
+        if outcome is None:
             return self._asking.undecided(command)
         return Json({"path": path, "removed": True, "moved_to": move_to or None, "sequence": self._views.sequence})
 

@@ -6,6 +6,7 @@ from fairlead_queue.configuration import pool_name
 from fairlead_queue.plan import Plan
 from fairlead_queue.pools import model_of
 from fairlead_queue.state import Shape
+from fairlead_queue.tree import USER_MARK
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, NODES_MAX, PRIORITY_MAX, RETRIES_MAX
 from fairlead_schemas.quantities import format_duration, format_memory, format_milli
@@ -42,7 +43,7 @@ def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
         or _late(plan, command)
         or unknown_queue(plan, command.queue)
         or _not_allowed(plan, command)
-        or _unnamed_model(plan, command)
+        or unnamed_model(plan, command.queue, command.request)
         or _too_large(plan, command)
         or _spent(plan, command.queue)
         or _unknown_dependency(plan, command)
@@ -56,6 +57,8 @@ def _invalid(command: SubmitJob) -> Refusal | None:
         return Refusal("invalid", f"expected 0 to {PRIORITY_MAX}, found {command.priority}", "priority")
     if not 0 <= command.retries <= RETRIES_MAX:
         return Refusal("invalid", f"expected 0 to {RETRIES_MAX}, found {command.retries}", "retries.max")
+    if command.array_limit < 0:
+        return Refusal("invalid", f"expected 0 or more, found {command.array_limit}", "array")
     if not 1 <= request.nodes <= NODES_MAX:
         return Refusal("invalid", f"expected 1 to {NODES_MAX}, found {request.nodes}", "nodes")
     for field, amount in (
@@ -123,8 +126,7 @@ def unknown_queue(plan: Plan, path: str) -> Refusal | None:
 
 
 def _is_inner(plan: Plan, path: str) -> bool:
-    queue = plan.state.queues[path]
-    return bool(queue.node.children) and not queue.settings.users
+    return any(not child.name.startswith(USER_MARK) for child in plan.state.queues[path].node.children.values())
 
 
 def _below(plan: Plan, path: str) -> list[str]:
@@ -159,11 +161,10 @@ def _top(plan: Plan, path: str) -> dict[str, QueueSettings]:
     return {top: plan.state.queues[top].settings} if top in plan.state.queues else {}
 
 
-def _unnamed_model(plan: Plan, command: SubmitJob) -> Refusal | None:
+def unnamed_model(plan: Plan, path: str, request: Request) -> Refusal | None:
     """Where GPUs are limited by model, a job must say which it means: nobody could count it otherwise."""
-    if not command.request.gpu_milli or model_of(command.request):
+    if not request.gpu_milli or model_of(request):
         return None
-    path = command.queue
     while path:
         settings = plan.settings_of(path)
         if settings is not None:
@@ -199,7 +200,11 @@ def _spent(plan: Plan, path: str) -> Refusal | None:
 
 def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:
     state = plan.state
+    named: set[str] = set()
     for at, each in enumerate(command.after):
+        if each.job in named:
+            return Refusal("invalid", f"job {each.job[:40]} is named twice; keep one of them", f"dependsOn[{at}]")
+        named.add(each.job)
         if each.job in state.jobs or each.job in state.finished or each.job in plan.accepted:
             continue
         message = f'no job "{each.job[:40]}" is known here; it may have ended long ago'

@@ -79,12 +79,14 @@ class Account:
         _, used = self.at(now_ns)
         return max((mark for mark in MARKS if used * 100 >= self.limit * mark), default=0)
 
-    def next_ns(self) -> int | None:
-        """When its mark will be another one if nothing changes."""
-        times = [self.end_ns] if self.reached or self.rate else []
-        if self.rate:
-            ahead = [mark for mark in MARKS if mark > self.reached]
-            if ahead:
-                missing = self.limit * ahead[0] - self.used * 100
-                times.append(self.since_ns + max(0, -(-missing // (100 * self.rate))))
-        return min(times, default=None)
+    def next_ns(self, now_ns: int) -> int | None:
+        """The next moment after this one at which its mark may be another one; None: not while nothing changes."""
+        if not self.reached and not self.rate:
+            return None
+        _, end_ns = period_of(self.budget.period, now_ns)
+        _, used = self.at(now_ns)
+        ahead = [mark for mark in MARKS if used * 100 < self.limit * mark]
+        if not self.rate or not ahead:
+            return end_ns
+        missing = self.limit * ahead[0] - used * 100
+        return min(end_ns, now_ns - -missing // (100 * self.rate))

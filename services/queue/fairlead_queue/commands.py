@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead_queue import configuration
-from fairlead_queue.admission import refusal, unknown_queue
+from fairlead_queue.admission import refusal, unknown_queue, unnamed_model
 from fairlead_queue.configuration import pool_name
 from fairlead_queue.jobs import Array, Job
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
@@ -52,7 +52,9 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     plan.accepted.add(job)
     request = in_pool(plan, command)
     if command.array is None and command.start_at_ns <= plan.commit_ns and not command.after:
-        plan.fresh.append(Fresh(order_in(plan, command, number), job, command.queue, command.user, request, cause))
+        order = order_in(plan, command, plan.next_place)
+        plan.fresh.append(Fresh(order, job, command.queue, command.user, request, cause))
+    plan.next_place += 1
     return ev.JobSubmitted(
         cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,
         spec=command.spec, project=command.project, kind=command.kind, priority=command.priority, array=command.array,
@@ -70,13 +72,13 @@ def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
     return command.request if command.request.pool == wanted else msgspec.structs.replace(command.request, pool=wanted)
 
 
-def order_in(plan: Plan, command: cmd.SubmitJob, number: int) -> int:
+def order_in(plan: Plan, command: cmd.SubmitJob, place: int) -> int:
     """Where the job will stand in its line."""
     queue = plan.state.queues.get(command.queue)
     pool = queue.pool if queue is not None else plan.state.pools[DEFAULT_POOL]
     return pool.order(
         command.priority,
-        number,
+        place,
         deadline_ns=command.deadline_ns,
         submitted_ns=plan.commit_ns,
         total_ns=command.total_ns,
@@ -96,11 +98,11 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
-    if state == "stopping":
+    if state == "stopping" and (job.stop != "reclaimed" or job.id in plan.states):
         return _conflict(command.id, cause, f"job {job.id} is already being stopped")
     if state in END_STATES:
         return _conflict(command.id, cause, f"job {job.id} has already ended: {state}")
-    if state in ("offered", "placed", "running") or (isinstance(job, Array) and job.live):
+    if state in ("offered", "placed", "running", "stopping") or (isinstance(job, Array) and job.live):
         plan.states[job.id] = "stopping"
         return ev.JobStopRequested(cause=cause, job=job.id, attempt=job.attempt, reason="cancelled", by=command.user)
     plan.states[job.id] = "cancelled"
@@ -158,6 +160,9 @@ def _move(plan: Plan, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
     if pool != job.lane.klass.pool.name:
         message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it anew"
         return _conflict(command.id, cause, message)
+    refused = unnamed_model(plan, command.queue, job.lane.klass.request)
+    if refused is not None:
+        return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
     plan.states[job.id] = state
     plan.entered.add(command.queue)
     return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
@@ -167,7 +172,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     state = plan.state
     before = plan.outlook or configuration.now(state)
     after = configuration.outlook(before, command)
-    message = configuration.refusal(state, command, after) or _in_use(plan, after)
+    message = configuration.refusal(state, command, before, after) or _in_use(plan, after)
     changed = configuration.changes(before, after) if not message else []
     if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
         message = "too many changes at once; send it again"
@@ -175,16 +180,18 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
         return ev.CommandRejected(cause=cause, command=command.id, code="invalid", message=message)
     for event in configuration.events(changed, after, cause, command.user):
         plan.emit(event, len(msgspec.json.encode(event)))
+    plan.entered.update(after.removed.values())
     plan.outlook = after
+    plan.reshaped = True
     return ev.QueuesApplied(
         cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
-        unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user,
+        unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user, reclaim=command.reclaim,
     )  # fmt: skip
 
 
 def _in_use(plan: Plan, after: configuration.Outlook) -> str:
     """A queue that jobs enter by this very decision and that is none for jobs afterwards."""
-    for path in sorted(plan.entered):
+    for path in sorted(plan.entered.difference({""})):
         if path not in after.queues or any(other.startswith(f"{path}/") for other in after.queues):
             return f"queues.{path}: jobs are entering it at this moment; send it again"
     return ""
@@ -210,16 +217,11 @@ def _unknown(plan: Plan, command: str, id_: str, end_state: str, cause: str) -> 
     if end_state:
         return _conflict(command, cause, f"job {id_} has already ended: {end_state}")
     array = plan.state.jobs.get(array_of(id_) or "")
-    if isinstance(array, Array) and _is_unborn(array, id_):
+    if isinstance(array, Array) and array.is_unborn(id_):
         message = f"element {id_} has not been offered yet; cancel, hold or release array {array.id} instead"
         return ev.CommandRejected(cause=cause, command=command, code="not_yet_offered", message=message)
     message = f'no job "{id_[:40]}" is known here; it may have ended long ago'
     return ev.CommandRejected(cause=cause, command=command, code="not_found", message=message)
-
-
-def _is_unborn(array: Array, id_: str) -> bool:
-    index = id_.partition("_")[2]
-    return index.isdecimal() and array.last - array.unborn < int(index) <= array.last
 
 
 def _conflict(command: str, cause: str, message: str) -> ev.QueueEvent:

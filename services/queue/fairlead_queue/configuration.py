@@ -7,7 +7,7 @@ A queue that names no guarantee of a resource has what the queues below it have 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fairlead_queue.sequencers.named import known_sequencers
+from fairlead_queue.sequencers.named import known_sequencers, sequencer_problem
 from fairlead_queue.state import State
 from fairlead_queue.tree import Limits
 from fairlead_schemas import commands as cmd
@@ -105,26 +105,39 @@ def events(changed: Sequence[PoolEntry | QueueEntry], after: Outlook, cause: str
         yield ev.PoolRemoved(cause=cause, pool=name, by=by)
 
 
-def refusal(state: State, command: cmd.ApplyQueues, after: Outlook) -> str:
+def refusal(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> str:
     """What is wrong with it, "" when nothing is."""
-    found = list(_problems(state, command, after))
+    found = list(_problems(state, command, before, after))
     if not found:
         return ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return found[0][: MESSAGE_CHARS_MAX - len(more)] + more
 
 
-def _problems(state: State, command: cmd.ApplyQueues, after: Outlook) -> Iterator[str]:
-    changes = len(command.pools) + len(command.queues) + len(after.removed) + len(after.dropped_pools)
-    if changes > CHANGES_MAX:
-        yield f"expected at most {CHANGES_MAX} queues and pools in one change, found {changes}; apply a part of the tree"
+def _problems(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> Iterator[str]:
+    named = max(len(command.pools) + len(command.queues), len(changes(before, after)))
+    count = named + len(after.removed) + len(after.dropped_pools)
+    if count > CHANGES_MAX:
+        yield f"expected at most {CHANGES_MAX} queues and pools in one change, found {count}; apply a part of the tree"
         return
+    yield from _contradictions(command)
     for entry in command.pools:
         yield from _pool_problems(entry.pool, entry.settings)
     for entry in command.queues:
         yield from _own_problems(entry.path, entry.settings)
     yield from _tree_problems(after)
-    yield from _job_problems(state, command, after)
+    yield from _job_problems(state, before, after)
+
+
+def _contradictions(command: cmd.ApplyQueues) -> Iterator[str]:
+    """Something is said of one queue or pool twice."""
+    queues, pools = [entry.path for entry in command.queues], [entry.pool for entry in command.pools]
+    removed = [each.path for each in command.remove]
+    for kind, names in (("queues", queues), ("pools", pools), ("queues", removed)):
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"{kind}.{name[:100]}: it is named twice; keep one of them"
+    for name in sorted(set(queues) & set(removed)):
+        yield f"queues.{name[:100]}: it is configured and removed at once; do one of them"
 
 
 # ---------------------------------------------------------------------------------------- each by itself
@@ -137,6 +150,8 @@ def _pool_problems(name: str, settings: PoolSettings) -> Iterator[str]:
     if settings.sequencer not in known_sequencers():
         known = ", ".join(sorted(known_sequencers()))
         yield f'{at}.sequencer: expected one of {known}, found "{settings.sequencer[:40]}"'
+    elif problem := sequencer_problem(settings.sequencer):
+        yield f"{at}.sequencer: {problem}"
     if not 0 <= settings.past_percent <= 100:
         yield f"{at}.pastPercent: expected 0 to 100, found {settings.past_percent}"
     for word, amount in (("halfLife", settings.half_life_ns), ("patience", settings.patience_ns)):
@@ -166,10 +181,6 @@ def _own_problems(path: str, settings: QueueSettings) -> Iterator[str]:
         if not user or len(user) > 128:
             yield f"{at}.users: expected user names of 1 to 128 characters"
         yield from _amount_problems(f"{at}.users.{'default' if user == ANY_USER else user[:60]}", amounts)
-    for resource, amount in settings.lending.items():
-        own = settings.guaranteed.get(resource, 0)
-        if resource in settings.guaranteed and amount > own:
-            yield f"{at}.lending.{resource}: expected at most the guarantee ({own}), found {amount}; raise the guarantee or lend less"
     if settings.budget is not None and not 0 < settings.budget.gpu_milli_s <= AMOUNT_MAX * 1000:
         yield f"{at}.budget.gpuHours: expected more than 0, found {settings.budget.gpu_milli_s} milli-GPU-seconds"
     if not 0 <= settings.preemption.protect_ns <= TIME_MAX_NS:
@@ -255,22 +266,33 @@ def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, lis
         most = limits.maximum.get(resource)
         if most is not None and most < amount:
             yield f"queues.{path}.maximum.{resource}: expected at least the guarantee ({amount}), found {most}"
+    for resource, amount in limits.lending.items():
+        own = limits.guaranteed.get(resource, 0)
+        if amount > own:
+            yield (
+                f"queues.{path}.lending.{resource}: expected at most the guarantee ({own}), found {amount}; "
+                "raise the guarantee or lend less"
+            )
 
 
 # ---------------------------------------------------------------------------------------- jobs that are there
 
 
-def _job_problems(state: State, command: cmd.ApplyQueues, after: Outlook) -> Iterator[str]:
+def _job_problems(state: State, before: Outlook, after: Outlook) -> Iterator[str]:
+    inner = {path.rpartition("/")[0] for path in after.queues}
+    were_inner = {path.rpartition("/")[0] for path in state.queues}
     for path, move_to in after.removed.items():
-        yield from _removal_problems(state, path, move_to, after)
+        if path in before.queues:
+            yield from _removal_problems(state, path, move_to, after, inner)
+        else:
+            yield f"queues.{path[:100]}: there is no such queue to remove"
     for path in sorted(after.queues):
         queue = state.queues.get(path)
-        has_jobs = queue is not None and any(leaf.lanes for leaf in queue.leaves.values())
-        if queue is None or not has_jobs:
+        if queue is None or not any(leaf.lanes for leaf in queue.leaves.values()):
             continue
         if pool_name(after.queues, path) != queue.pool.name:
             yield f"queues.{path}.pool: jobs of pool {queue.pool.name} are in it; it can be changed when they have ended"
-        if not queue.node.children and any(other.startswith(f"{path}/") for other in after.queues):
+        if path in inner and path not in were_inner:
             yield f"queues.{path}: jobs are in it, so no queue can be put below it; move them first (fairlead move)"
     for name in after.dropped_pools:
         users = [path for path in after.queues if pool_name(after.queues, path) == name]
@@ -278,22 +300,19 @@ def _job_problems(state: State, command: cmd.ApplyQueues, after: Outlook) -> Ite
             yield f"pools.{name}: queue {users[0]} is in it; remove that too, or name the pool"
 
 
-def _removal_problems(state: State, path: str, move_to: str, after: Outlook) -> Iterator[str]:
-    queue = state.queues.get(path)
-    if queue is None:
-        yield f"queues.{path[:100]}: there is no such queue to remove"
-        return
-    if any(other.startswith(f"{path}/") for other in after.queues):
+def _removal_problems(state: State, path: str, move_to: str, after: Outlook, inner: set[str]) -> Iterator[str]:
+    if path in inner:
         yield f"queues.{path}: there are queues below it; remove them too"
-    jobs = sum(lane.jobs for leaf in queue.leaves.values() for lane in leaf.lanes.values())
-    busy = sum(len(lane.offers) + len(lane.running) for leaf in queue.leaves.values() for lane in leaf.lanes.values())
+    queue = state.queues.get(path)
+    lanes = [lane for leaf in queue.leaves.values() for lane in leaf.lanes.values()] if queue is not None else []
+    jobs, busy = sum(lane.jobs for lane in lanes), sum(len(lane.offers) + len(lane.running) for lane in lanes)
     if busy:
         yield f"queues.{path}: {busy} jobs of it are offered or run; wait until they have ended, or cancel them"
     elif jobs and not move_to:
         yield f"queues.{path}: {jobs} jobs wait in it; say where they go (--move-to QUEUE), or cancel them"
-    if not jobs or not move_to:
+    if queue is None or not jobs or not move_to:
         return
-    if move_to not in after.queues or any(other.startswith(f"{move_to}/") for other in after.queues):
+    if move_to not in after.queues or move_to in inner:
         yield f"queues.{path}: jobs can be moved to a queue with none below it; {move_to[:100]} is none"
     elif pool_name(after.queues, move_to) != queue.pool.name:
         yield f"queues.{path}: its jobs are of pool {queue.pool.name}, {move_to} is of another"

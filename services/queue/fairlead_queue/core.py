@@ -6,7 +6,7 @@ from typing import Self
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_queue import snapshot
 from fairlead_queue.decide import Decided, decide
-from fairlead_queue.evolve import evolve
+from fairlead_queue.evolve import WRITER, evolve
 from fairlead_queue.limits import REVIEW_NS
 from fairlead_queue.state import State
 from fairlead_queue.timing import next_time
@@ -16,7 +16,7 @@ from fairlead_schemas.commit import Commit
 class QueueCore:
     """Implements `fairlead_bus.core.Core` for the writer "queue"."""
 
-    writer = "queue"
+    writer = WRITER
 
     def __init__(self) -> None:
         self.state = State()
@@ -37,7 +37,7 @@ class QueueCore:
         decided = decide(self.state, inputs, now_ns)
         if not inputs and not decided.events and not decided.full:
             self._quiet_at = self._folded
-            self._quiet_until = self._next_time(decided)
+            self._quiet_until = self._next_time(decided, now_ns)
         cursors = {each.source: each.position for each in inputs}
         return Decision(list(decided.events), cursors)
 
@@ -53,12 +53,12 @@ class QueueCore:
         """0 until a decision upon the state as it is has brought nothing; then when time alone may bring something."""
         return self._quiet_until if self._quiet_at == self._folded else 0
 
-    def _next_time(self, decided: Decided) -> int | None:
+    def _next_time(self, decided: Decided, now_ns: int) -> int | None:
         state = self.state
         review_at = decided.review_at
         if not decided.reviewed and (state.open or state.in_line):
-            review_at = (state.at_ns // REVIEW_NS + 1) * REVIEW_NS
-        times = [at_ns for at_ns in (review_at, next_time(state)) if at_ns is not None]
+            review_at = (now_ns // REVIEW_NS + 1) * REVIEW_NS
+        times = [at_ns for at_ns in (review_at, next_time(state, max(now_ns, state.at_ns))) if at_ns is not None]
         return min(times, default=None)
 
     def _is_due(self, now_ns: int) -> bool:

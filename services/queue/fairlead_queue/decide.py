@@ -11,10 +11,11 @@ from fairlead_bus.core import Input
 from fairlead_queue import configuration
 from fairlead_queue.commands import carry_out
 from fairlead_queue.jobs import Array
-from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_NS
+from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
 from fairlead_queue.offers import make_offers
 from fairlead_queue.outcomes import settle
 from fairlead_queue.plan import Plan, encoded_bytes
+from fairlead_queue.reclaiming import reclaim
 from fairlead_queue.state import State
 from fairlead_queue.timing import act_on_time
 from fairlead_schemas.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
@@ -37,7 +38,6 @@ class Decided(NamedTuple):
 def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
     """What to commit now."""
     plan = Plan(state, now_ns, sum(len(each.body) for each in inputs))
-    now_ns = plan.now_ns
     if not state.queues:
         _configure_default(plan)
     if state.owed:
@@ -46,14 +46,23 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
         for command in each.body:
             carry_out(plan, command)
     act_on_time(plan)
+    if state.reclaims and plan.outlook is None:
+        reclaim(plan)
     if state.stopping:
         for array in sorted(state.stopping.values(), key=lambda array: array.order):
             _stop_elements(plan, array)
     if len(state.finished) > FINISHED_JOBS_MAX:
         _retire(plan)
-    reviewed = now_ns // REVIEW_NS > state.at_ns // REVIEW_NS
+    reviewed = is_review_due(state, now_ns)
     review_at = make_offers(plan, reviewing=reviewed)
     return Decided(plan.events, plan.full, reviewed, review_at)
+
+
+def is_review_due(state: State, now_ns: int) -> bool:
+    """Whether nobody has committed since the last whole REVIEW_NS, by the queue's own clock; its own commits alone count
+    where others' clocks are ahead. Anyhow when it has said nothing for long: in a busy log others often commit first."""
+    last_ns = state.at_ns if state.at_ns <= now_ns else state.decided_ns
+    return now_ns // REVIEW_NS > last_ns // REVIEW_NS or now_ns >= state.decided_ns + REVIEW_LATEST_NS
 
 
 def _configure_default(plan: Plan) -> None:
@@ -61,6 +70,7 @@ def _configure_default(plan: Plan) -> None:
     plan.emit(QueueConfigured(cause="clock", path=DEFAULT_QUEUE))
     before = configuration.now(plan.state)
     plan.outlook = before._replace(queues={DEFAULT_QUEUE: settings})
+    plan.reshaped = True
 
 
 def _stop_elements(plan: Plan, array: Array) -> None:

@@ -25,7 +25,7 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
         return Outcome(code=refused.code, field=refused.field, message=refused.message)
     queue = state.queues[command.queue]
     request = in_pool(plan, command)
-    order = order_in(plan, command, state.next_number)
+    order = order_in(plan, command, state.next_place)
     job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
     job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
     state.add(job)

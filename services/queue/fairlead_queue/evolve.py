@@ -8,9 +8,11 @@ from typing import Any
 
 from fairlead_queue import evolve_jobs, evolve_queues, evolve_runs
 from fairlead_queue.state import State
+from fairlead_queue.wishes import forget_done
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
 
+WRITER = "queue"
 #: What is not listed changes nothing here.
 HANDLERS: dict[type[ev.EventBase], Any] = evolve_queues.HANDLERS | evolve_jobs.HANDLERS | evolve_runs.HANDLERS
 
@@ -23,7 +25,13 @@ def evolve(state: State, seq: int, commit: Commit) -> None:
     for pool in state.pools.values():
         if pool.past is not None and pool.past.tick(state.at_ns):
             pool.ranking.forget()
+    if commit.writer == WRITER:
+        state.decided_ns = at_ns
+    else:
+        state.heard_ns = state.at_ns
     for index, event in enumerate(commit.events):
         handler = HANDLERS.get(type(event))
         if handler is not None:
             handler(state, event, f"{seq}.{index}", at_ns)
+    if state.reclaims:
+        forget_done(state)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_queue import shaping
+from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import NEVER, Array, End, Job
 from fairlead_queue.lanes import Deferral
 from fairlead_queue.order import OFFSET_MASK, RANK_STEP, priority_of
+from fairlead_queue.places import renew_order
 from fairlead_queue.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of
@@ -21,8 +22,9 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     state.next_number = number + 1
     lane = state.lane(event.queue, event.user, event.request)
     order = lane.klass.pool.order(
-        event.priority, number, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
+        event.priority, state.next_place, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
     )
+    state.next_place += 1
     if event.array is None:
         job = Job(event.job, order, lane, id_)
     else:
@@ -113,7 +115,7 @@ def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
 
 def _moved(state: State, event: ev.JobMoved, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    shaping.give_up(state, job)
+    claims.give_up(job)
     shaping.move(state, job, event.queue)
 
 
@@ -129,17 +131,9 @@ def _reorder(state: State, job: Job, priority: int) -> None:
     in_line = job.wait == "line"
     if in_line:
         state.unwait(job)
-    offset = job.order & OFFSET_MASK if isinstance(job, Array) or job.parent is not None else 0
-    job.order = job.lane.klass.pool.order(
-        priority, _number(job.id), offset, deadline_ns=job.deadline_ns, submitted_ns=job.submitted_ns,
-        total_ns=job.total_ns,
-    )  # fmt: skip
+    renew_order(job, priority)
     if in_line:
         state.wait_in_line(job)
-
-
-def _number(id_: str) -> int:
-    return int(array_of(id_) or id_)
 
 
 def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
@@ -156,18 +150,23 @@ def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: in
 
 
 def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
+    """Of a job that has been placed or given back meanwhile it says nothing."""
     job = state.jobs[event.job]
     pool = job.lane.klass.pool
-    pool.claimant, pool.claims_under = job.id, event.queue
-    if event.queue and job.wait == "line":
-        shaping.put_claim(pool.tree.nodes[event.queue], job)
+    if job.wait == "line":
+        claims.put(state, pool.tree.nodes[event.queue], job)
+    elif job.open:
+        pool.claimant = job.id
 
 
 def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
+    """As above: who lacks a place only, and has no open offer any more, gets no answer."""
     job = state.jobs[event.job]
+    if event.amounts and job.wait == "line":
+        claims.put(state, job.lane.klass.pool.tree.nodes[event.queue], job)
+    elif event.amounts or not job.open:
+        return
     job.asked, job.asked_ns = "asked", state.at_ns
-    if event.queue and job.wait == "line":
-        shaping.put_claim(job.lane.klass.pool.tree.nodes[event.queue], job)
 
 
 def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
@@ -181,7 +180,7 @@ def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
         job = _born(state, event.job)
     else:
         state.unwait(job)
-        shaping.drop_claims(job.lane.klass.pool, job)
+        claims.drop(job)
     job.state = "offered"
     state.settle_past(job.lane)
     state.open_offer(job, event.rank)
@@ -191,7 +190,7 @@ def _born(state: State, id_: str) -> Job:
     """The array's next element; the array stands for the one after it, or leaves the line."""
     array = state.jobs[array_of(id_) or ""]
     assert isinstance(array, Array)
-    shaping.give_up(state, array)
+    claims.give_up(array)
     job = Job(id_, array.order, array.lane, array.cause)
     job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
     job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
@@ -229,7 +228,7 @@ def _recalled(state: State, event: ev.JobRecalled, id_: str, at_ns: int) -> None
 def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    shaping.give_up(state, job)
+    claims.give_up(job)
     job.state, job.hold, job.hold_by, job.end = "held", False, "", None
 
 
@@ -273,6 +272,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     job = state.jobs[event.job]
     state.unwait(job)
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
+    job.stop = job.stop_by = ""
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
@@ -285,11 +285,21 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
         job.losses += 1
     if job.aged:
         job.aged, aged = 0, job.aged
-        _reorder(state, job, priority_of(job.order) - aged)
+        renew_order(job, priority_of(job.order) - aged)
+    if event.reason == "preempted" and job.yields_by == "over_slice":
+        _go_behind(state, job)
+    job.yields_by = ""
     if event.not_before_ns > at_ns:
         state.wait_until(job, event.not_before_ns)
     else:
         state.wait_in_line(job)
+
+
+def _go_behind(state: State, job: Job) -> None:
+    """It has had its slice: others who deserve the same come before it now, where no line goes by places alone."""
+    if not job.lane.klass.pool.sequencer.by_order:
+        renew_order(job, priority_of(job.order), place=state.next_place)
+        state.next_place += 1
 
 
 def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
@@ -305,7 +315,7 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
-    shaping.give_up(state, job)
+    claims.give_up(job)
     if job.deadline_ns:
         state.set_deadline(job, 0)
     state.remove(job)
@@ -322,6 +332,7 @@ def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> N
         elif end_state == "cancelled":
             array.stop_by = by
         if array.wait == "array" and not array.full:
+            array.since_ns = state.at_ns  # until now it was its own limit that it waited for
             state.wait_in_line(array)
         _array_step(state, array, event_id)
 

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_queue import shaping
+from fairlead_queue.limiting import measure
 from fairlead_queue.state import Shape, State
+from fairlead_queue.wishes import note_wish
 from fairlead_schemas import events as ev
 from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL, QueueSettings
 from fairlead_schemas.resources import Inventory
@@ -35,6 +37,12 @@ def _grow_parents(state: State, path: str) -> None:
         shaping.set_queue(state, parent, QueueSettings())
 
 
+def _queues_applied(state: State, event: ev.QueuesApplied, id_: str, at_ns: int) -> None:
+    """What it changed stands before it in the same commit."""
+    if event.reclaim:
+        note_wish(state, id_, event.by)
+
+
 def _queue_removed(state: State, event: ev.QueueRemoved, id_: str, at_ns: int) -> None:
     shaping.remove_queue(state, event.path, event.move_to)
 
@@ -59,7 +67,7 @@ def _node(state: State, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: 
         pool = state.pools.get(name)
         if pool is not None:
             if old != shape:
-                shaping.measure(state, pool)
+                measure(state, pool)
             state.capacity_changed(pool)
 
 
@@ -84,6 +92,7 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
     ev.PoolRemoved: _pool_removed,
     ev.QueueConfigured: _queue_configured,
     ev.QueueRemoved: _queue_removed,
+    ev.QueuesApplied: _queues_applied,
     ev.BudgetReached: _budget_reached,
     ev.AllocationReleased: _capacity,
     ev.NodeReturned: _capacity,

@@ -6,7 +6,7 @@ An event about a job or attempt that the queue has already closed says nothing h
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fairlead_queue import shaping
+from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import End, Job
 from fairlead_queue.state import State
 from fairlead_schemas import events as ev
@@ -27,7 +27,7 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
         return
     state.unpark(job.lane.klass)
     state.close_offer(job)
-    shaping.give_up(state, job)
+    claims.give_up(job)
     job.lane.running[job.id] = job
     if job.deadline_ns:
         state.set_alarm(job)
@@ -60,7 +60,7 @@ def _returned(state: State, event: ev.OfferReturned, id_: str, at_ns: int) -> No
         return
     recall = job.recall
     state.close_offer(job)
-    shaping.give_up(state, job)
+    claims.give_up(job)
     state.settle_past(job.lane)
     if job.state == "stopping":
         state.settled(job, End(id_, None))
@@ -134,7 +134,7 @@ def _preemption_started(state: State, event: ev.PreemptionStarted, id_: str, at_
         beneficiary.asked = ""
     if job is None or job.end is not None or job.yields_to:
         return
-    job.yields_to = event.beneficiary
+    job.yields_to, job.yields_by = event.beneficiary, event.rule
     if beneficiary is not None:
         beneficiary.yielders += 1
 
@@ -143,12 +143,17 @@ def _preemption_declined(state: State, event: ev.PreemptionDeclined, id_: str, a
     job = _attempt(state, event)
     if job is not None and job.asked:
         job.asked, job.asked_ns = "declined", state.at_ns
-        shaping.drop_claims(job.lane.klass.pool, job)
+        claims.drop(job)
 
 
 def _reservation_ended(state: State, event: ev.ReservationEnded, id_: str, at_ns: int) -> None:
-    for pool in state.pools.values():
-        state.capacity_changed(pool)  # the nodes that were kept take any work again
+    """The nodes that were kept take any work again. A job that still waits found none that could be kept."""
+    job = _attempt(state, event)
+    for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
+        state.capacity_changed(pool)
+    if job is not None and job.lane.klass.pool.claimant == job.id:
+        job.lane.klass.pool.claimant = ""
+        job.asked, job.asked_ns = "unkept", state.at_ns
 
 
 HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {

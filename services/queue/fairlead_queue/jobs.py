@@ -38,10 +38,10 @@ class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "after", "aged", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
+        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
         "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
-        "wait", "yielders", "yields_to",
+        "wait", "yielders", "yields_by", "yields_to",
     )  # fmt: skip
 
     def __init__(self, id: str, order: int, lane: "Lane", cause: str) -> None:
@@ -61,8 +61,9 @@ class Job:
         #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not).
         self.used_ns = self.started_ns = 0
         self.submitted_ns = 0
-        #: Since when it waits (for an offer and then for a place), and by how much its priority has risen meanwhile.
-        self.since_ns = self.aged = 0
+        #: Since when it waits (for an offer and then for a place), by how much its priority has risen meanwhile, and when it
+        #: rises next (0: it does not).
+        self.since_ns = self.aged = self.ages_ns = 0
         #: Jobs it waits for: {job: how it must end}.
         self.after: dict[str, str] | None = None
         self.wait = ""
@@ -76,11 +77,11 @@ class Job:
         #: A person wants it held as soon as its offer is back.
         self.hold = False
         self.hold_by = ""
-        #: "" | "cancelled" | "time_limit"
+        #: "" | "cancelled" | "time_limit" | "reclaimed"
         self.stop = ""
         self.stop_by = ""
-        #: The job that it was asked to yield to; how many were asked to yield to it and have not ended.
-        self.yields_to = ""
+        #: The job that it was asked to yield to, and by which rule; how many were asked to yield to it and have not ended.
+        self.yields_to = self.yields_by = ""
         self.yielders = 0
         #: While it waits: "" | "asked": the placer has been asked to make room | "declined": it could not; and when.
         self.asked = ""
@@ -112,6 +113,11 @@ class Array(Job):
     def unborn(self) -> int:
         """Elements that have not come into being."""
         return self.last - self.first + 1 - self.ended - len(self.live)
+
+    def is_unborn(self, element: str) -> bool:
+        """True for the id of an element that has not come into being."""
+        index = element.partition("_")[2]
+        return index.isdecimal() and self.last - self.unborn < int(index) <= self.last
 
     @property
     def full(self) -> bool:

@@ -12,6 +12,9 @@ PARKED_OFFERS_MAX = 16
 
 #: An offer that is open for so long is stuck: the whole order is looked at again, so often at most.
 REVIEW_NS = SECOND_NS // 4
+REVIEW_LATEST_NS = SECOND_NS
+#: An offer that is open for so long counts as refused, though the placer (which repeats itself seldom) has not said so.
+STUCK_NS = 5 * SECOND_NS
 #: What was said of a lane that waits is not said anew within this time.
 NEWS_NS = 10 * SECOND_NS
 #: Lanes of which one decision says why they wait.

@@ -1,8 +1,10 @@
-"""Where a job stands in its line, as one integer: priority descending, then the earliest deadline, then submit order,
-then array index.
+"""Where a job stands in its line, as one integer: priority descending, then the earliest deadline, then the order in
+which they came, then array index.
 
 127                       117               53                   17                0
-| PRIORITY_MAX - priority | deadline, Unix ns | number of the job  | array offset   |
+| PRIORITY_MAX - priority | deadline, Unix ns | place              | array offset   |
+
+Places are given one after the other, to a job when it comes and anew when it has had its slice.
 
 It orders jobs of one queue. Between queues the pool's sequencer decides; an offer's rank is another number.
 """
@@ -10,12 +12,14 @@ It orders jobs of one queue. Between queues the pool's sequencer decides; an off
 from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, PRIORITY_MAX
 
 OFFSET_BITS = 17
-NUMBER_BITS = 36
+PLACE_BITS = 36
 DEADLINE_BITS = 64
-NUMBER_MASK = (1 << NUMBER_BITS) - 1
+PLACE_MASK = (1 << PLACE_BITS) - 1
+#: Of an order: which of two came first, whatever their priority.
+CAME_MASK = (1 << PLACE_BITS + OFFSET_BITS) - 1
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 DEADLINE_MASK = (1 << DEADLINE_BITS) - 1
-_DEADLINE_SHIFT = OFFSET_BITS + NUMBER_BITS
+_DEADLINE_SHIFT = OFFSET_BITS + PLACE_BITS
 _PRIORITY_SHIFT = _DEADLINE_SHIFT + DEADLINE_BITS
 
 assert ARRAY_ELEMENTS_MAX <= 1 << OFFSET_BITS
@@ -24,17 +28,23 @@ assert ARRAY_ELEMENTS_MAX <= 1 << OFFSET_BITS
 RANK_STEP = 1 << 20
 
 
-def order_of(priority: int, number: int, offset: int = 0, deadline_ns: int = 0, *, newest_first: bool = False) -> int:
+def order_of(priority: int, place: int, offset: int = 0, deadline_ns: int = 0, *, newest_first: bool = False) -> int:
     """Smaller goes first. No deadline (0) comes behind every deadline."""
     if newest_first:
-        number = NUMBER_MASK - number
+        place = PLACE_MASK - place
     deadline = deadline_ns or DEADLINE_MASK
-    return (PRIORITY_MAX - priority) << _PRIORITY_SHIFT | deadline << _DEADLINE_SHIFT | number << OFFSET_BITS | offset
+    return (PRIORITY_MAX - priority) << _PRIORITY_SHIFT | deadline << _DEADLINE_SHIFT | place << OFFSET_BITS | offset
 
 
 def priority_of(order: int) -> int:
     """The priority in an order."""
     return PRIORITY_MAX - (order >> _PRIORITY_SHIFT)
+
+
+def place_of(order: int, *, newest_first: bool = False) -> int:
+    """The place in an order."""
+    place = order >> OFFSET_BITS & PLACE_MASK
+    return PLACE_MASK - place if newest_first else place
 
 
 def offset_of(order: int) -> int:

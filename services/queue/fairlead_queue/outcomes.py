@@ -96,6 +96,10 @@ def _stopped(job: Job, end: End) -> QueueEvent:
         return JobSucceeded(cause=end.cause, job=job.id, attempt=job.attempt)
     if job.stop == "time_limit":
         return _fail(job, end, "time_limit")
+    if job.stop == "reclaimed":
+        if job.parent is None or not job.parent.stop:
+            return JobRequeued(cause=end.cause, job=job.id, attempt=job.attempt + 1, reason="preempted")
+        return JobCancelled(cause=end.cause, job=job.id, by=job.parent.stop_by, attempt=job.attempt)
     return JobCancelled(cause=end.cause, job=job.id, by=job.stop_by, attempt=job.attempt)
 
 

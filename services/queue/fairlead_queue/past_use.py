@@ -16,6 +16,7 @@ a clock: equal histories give equal values. A leaf is folded only when its charg
 step, so what `value` says does not depend on how often `tick` is called.
 """
 
+from collections.abc import Callable
 from math import isqrt
 from typing import NamedTuple
 
@@ -92,6 +93,37 @@ class PastUse:
         """The node leaves the tree, and its past with it."""
         self._leaves.pop(node, None)
         self._values.pop(node, None)
+
+    def settled(self, at_ns: int) -> "list[tuple[str, _Past]]":
+        """(path, past) of every leaf, counted until now."""
+        for leaf in self._leaves:
+            self.settle(leaf, at_ns)
+        return [(leaf.path, past) for leaf, past in self._leaves.items()]
+
+    def begin(self, at_ns: int) -> None:
+        """Go on from this moment, with nothing used before."""
+        self._period = at_ns // self.period_ns
+
+    def take_over(self, before: "PastUse", place: "Callable[[str], Node | None]", at_ns: int) -> None:
+        """What the leaves of another tree have used, resource by resource; `place` says which leaf of this tree each
+        path is now. Where periods are of another length, what was used in the one that is running is not counted."""
+        names = before.tree.resources
+        for path, past in before.settled(at_ns):
+            node = place(path)
+            if node is None:
+                continue
+            mine = self._leaves.get(node)
+            if mine is None:
+                zeros = [0] * self.tree.width
+                mine = self._leaves[node] = _Past(at_ns, zeros, zeros.copy())
+            mine.settled_ns = max(mine.settled_ns, past.settled_ns)
+            is_alike = before.period_ns == self.period_ns
+            for at, name in enumerate(self.tree.resources):
+                if name in names:
+                    then = names.index(name)
+                    mine.value[at] += past.value[then]
+                    mine.area[at] += past.area[then] if is_alike else 0
+        self._values = self._evaluated()
 
     def tick(self, at_ns: int) -> bool:
         """Go on to a time; True when a period has ended and with it some node's value has changed."""

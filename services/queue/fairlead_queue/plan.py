@@ -51,10 +51,13 @@ class Plan:
         self.keys: dict[str, tuple[str, str]] = {}
         #: The queues and pools after a change that this very decision accepts; None: as they are.
         self.outlook: Outlook | None = None
+        #: Limits, or whether a budget is spent, are others after this decision: the next one offers.
+        self.reshaped = False
         #: Queues that jobs enter by this decision, and jobs that it accepts.
         self.entered: set[str] = set()
         self.accepted: set[str] = set()
         self.next_number = state.next_number
+        self.next_place = state.next_place
         self.next_rank = state.next_rank
         self.fresh: list[Fresh] = []
         #: Something was left for the next decision because this one is full.

@@ -46,10 +46,8 @@ class Pool:
         #: Open offers {id: job}, the oldest first, and how many lanes there are in which somebody waits.
         self.offers: dict[str, Job] = {}
         self.waiting = 0
-        #: The job for which something is being kept free because it has waited for long ("": nobody).
+        #: The job, with an open offer, for which places are kept because it has waited for long ("": nobody).
         self.claimant = ""
-        #: The queue under whose limit it claims; "": it claims a place.
-        self.claims_under = ""
         self.shape(RESOURCES)
 
     def shape(self, resources: Iterable[str]) -> None:
@@ -61,14 +59,14 @@ class Pool:
         self.ranking = Ranking(self.tree, self.sequencer)
 
     def order(
-        self, priority: int, number: int, offset: int = 0, *, deadline_ns: int, submitted_ns: int, total_ns: int
+        self, priority: int, place: int, offset: int = 0, *, deadline_ns: int, submitted_ns: int, total_ns: int
     ) -> int:
         """Where a job stands in its line. Where the sequencer makes promises, a job's is a deadline like its own."""
         stretch = self.sequencer.stretch
         if stretch and total_ns:
             promised_ns = submitted_ns + stretch * total_ns
             deadline_ns = min(deadline_ns, promised_ns) if deadline_ns else promised_ns
-        return order_of(priority, number, offset, deadline_ns, newest_first=self.sequencer.newest_first)
+        return order_of(priority, place, offset, deadline_ns, newest_first=self.sequencer.newest_first)
 
     # ------------------------------------------------------------------ amounts
 

@@ -1,39 +1,33 @@
-"""The slow look, a few times a second: does the placer hold the right offers in the right order, and who starves?
+"""The slow look, a few times a second: does the placer hold the right offers, in the right order?
 
 A job that comes late but deserves to go first takes the place it deserves among the open offers: others get a rank
 behind it, or are asked back where the placer has as many as it looks ahead over. What the placer has refused gives its
-quota to those who could use it. Somebody who starves by right gets others asked to yield; and the first in the whole
-order, when he has waited for as long as the pool is patient, gets what comes free kept for him.
+quota to those who could use it.
 
 Recall cannot go round in circles: a job recalled for quota is offered again only after capacity has changed, and one
 recalled for the order only where the order lets it.
 """
 
 from bisect import bisect_left
-from itertools import islice
 
-from fairlead_queue.jobs import Array, Job
+from fairlead_queue.jobs import Job
 from fairlead_queue.lanes import Lane
-from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, NEWS_MAX, NEWS_NS, REVIEW_NS, STARVING_MAX
+from fairlead_queue.limits import REVIEW_NS, STUCK_NS
 from fairlead_queue.order import RANK_STEP
 from fairlead_queue.plan import Plan
 from fairlead_queue.pools import Pool
 from fairlead_queue.tree import Node
-from fairlead_queue.turns import Candidate, Closed, Turns
-from fairlead_queue.yields import Search, Starving
-from fairlead_schemas.events import (
-    JobOffered,
-    JobRecalled,
-    PreemptionRequested,
-    RecallReason,
-    ReservationRequested,
-    Victim,
-)
+from fairlead_queue.turns import Candidate, Turns
+from fairlead_schemas.events import JobOffered, JobRecalled, RecallReason
 
 
 def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
     """Open offers that the order is to be held against; none while the oldest is fresh."""
-    offers = [job for job in pool.offers.values() if not (job.recall or job.stop) and job.id not in plan.states]
+    offers = [
+        job
+        for job in pool.offers.values()
+        if not (job.recall or job.stop or is_served(job)) and job.id not in plan.states
+    ]
     return offers if offers and min(job.offered_ns for job in offers) + REVIEW_NS <= plan.now_ns else []
 
 
@@ -136,143 +130,59 @@ def recall(plan: Plan, job: Job, reason: RecallReason) -> None:
 # ---------------------------------------------------------------------------------------- quota that refused offers hold
 
 
-def give_quota(plan: Plan, turns: Turns) -> None:
-    """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it."""
-    if not turns.pool.parked_open:
-        return
+def give_quota(plan: Plan, turns: Turns) -> int | None:
+    """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it. Returns
+    when more offers may count as refused (None: none will)."""
+    again_ns: int | None = None
     for node, (lane, closed) in turns.refused.items():
         refusal = closed.refusal
         if refusal is None or lane.klass.parked or refusal.needed > refusal.ceiling or refusal.kind == "claimed":
             continue
         at = turns.pool.resources.index(refusal.resource)
         over = refusal.held + refusal.needed - refusal.ceiling
-        _recall_under(plan, turns.pool, node, lane, at, over)
+        at_ns = _recall_under(plan, turns, node, lane, at, over)
+        if at_ns is not None:
+            again_ns = at_ns if again_ns is None else min(again_ns, at_ns)
+    return again_ns
 
 
-def _recall_under(plan: Plan, pool: Pool, node: Node, wanted: Lane, at: int, over: int) -> None:
+def _recall_under(plan: Plan, turns: Turns, node: Node, wanted: Lane, at: int, over: int) -> int | None:
     """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
-    under = [job for job in pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
-    over -= sum(job.lane.klass.need[at] for job in under if job.recall or job.stop)
+    under = [job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
     chosen: list[Job] = []
+    later: list[int] = []
     for job in sorted(under, key=lambda job: job.rank, reverse=True):
+        klass = job.lane.klass
+        if job.recall or job.stop:
+            over -= 0 if job.id in turns.aside else klass.need[at]
+        elif klass is wanted.klass or job.id in plan.states or is_served(job):
+            continue
+        elif _is_refused(plan, job):
+            chosen.append(job)
+        else:
+            later.append(job.offered_ns + STUCK_NS)
+    enough: list[Job] = []
+    for job in chosen:
         if over <= 0:
             break
-        klass = job.lane.klass
-        if klass.parked and klass is not wanted.klass and not job.recall and not job.stop and job.id not in plan.states:
-            chosen.append(job)
-            over -= klass.need[at]
-    for job in chosen if over <= 0 else ():
-        if plan.room() <= 0:
-            plan.full = True
-            return
-        recall(plan, job, "quota")
-
-
-# ---------------------------------------------------------------------------------------- those who starve
-
-
-def help_starving(plan: Plan, turns: Turns) -> int | None:
-    """Ask others to yield to those who are entitled to it, or keep what comes free for the first; when to look again."""
-    times = [job.offered_ns + REVIEW_NS for job in islice(turns.pool.offers.values(), 1)]  # the oldest may be fresh yet
-    for place, starving in enumerate(_starving(plan, turns)):
+        enough.append(job)
+        over -= job.lane.klass.need[at]
+    if over > 0:
+        return min(later, default=None)
+    for job in enough:
         if plan.room() <= 0:
             plan.full = True
             break
-        at_ns = _help(plan, turns.pool, starving, is_first=place == 0)
-        if at_ns is not None:
-            times.append(at_ns)
-    return min((at_ns for at_ns in times if at_ns > plan.now_ns), default=None)
+        recall(plan, job, "quota")
+    return None
 
 
-def _starving(plan: Plan, turns: Turns) -> list[Starving]:
-    """Those who wait for a place, by rank, and the first under each limit that is in the way."""
-    pool, root = turns.pool, turns.pool.tree.root
-    stuck = sorted(stuck_offers(plan, pool), key=lambda job: job.rank)[:STARVING_MAX]
-    found = [Starving(job, job.lane, root, {}, True) for job in stuck]
-    for node, (lane, closed) in list(turns.refused.items())[:STARVING_MAX]:
-        refusal, job = closed.refusal, lane.first()
-        if refusal is None or job is None or job.id in plan.states or refusal.needed > refusal.ceiling:
-            continue
-        missing = {refusal.resource: refusal.held + refusal.needed - refusal.ceiling}
-        found.append(Starving(job, lane, node, missing, False))
-    return found
+def _is_refused(plan: Plan, job: Job) -> bool:
+    """Whether the placer has refused an open offer: it said so, or it spoke of others since, or it is silent for long."""
+    heard = plan.state.heard_ns >= job.offered_ns + REVIEW_NS
+    return job.lane.klass.parked or heard or job.offered_ns + STUCK_NS <= plan.now_ns
 
 
-def _help(plan: Plan, pool: Pool, starving: Starving, *, is_first: bool) -> int | None:
-    job = starving.job
-    claim = starving.under.claim
-    if job.asked == "asked" or job.yielders or (claim is not None and claim.holder != job.id):
-        return None
-    again_ns = job.since_ns + ASK_AFTER_NS
-    if job.asked == "declined":
-        again_ns = max(again_ns, job.asked_ns + ASK_AGAIN_NS)
-    next_ns: int | None = again_ns
-    if again_ns <= plan.now_ns:
-        found = Search(pool, starving, plan.now_ns).find()
-        next_ns = found.next_ns
-        if found.victims:
-            _ask(plan, starving, found.victims)
-            return None
-    patient_ns = job.since_ns + pool.settings.patience_ns
-    if not is_first or not _may_claim(pool, starving):
-        return next_ns
-    if patient_ns > plan.now_ns:
-        return patient_ns if next_ns is None else min(patient_ns, next_ns)
-    _keep(plan, pool, starving)
-    return next_ns
-
-
-def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:
-    plan.emit(
-        PreemptionRequested(
-            cause=starving.job.cause, job=starving.job.id, attempt=max(1, starving.job.attempt), victims=victims,
-            queue=starving.under.path, amounts=starving.missing,
-        ),
-        extra_bytes=80 * len(victims),
-    )  # fmt: skip
-
-
-def _may_claim(pool: Pool, starving: Starving) -> bool:
-    """One claim at a time in a pool; a job that claimed under a limit goes on to claim a place."""
-    if not pool.claimant:
-        return True
-    return pool.claimant == starving.job.id and bool(pool.claims_under) and starving.charged
-
-
-def _keep(plan: Plan, pool: Pool, starving: Starving) -> None:
-    job = starving.job
-    under = "" if starving.charged else starving.under.path
-    if isinstance(job, Array) and starving.charged:
-        return
-    plan.emit(
-        ReservationRequested(
-            cause=job.cause, job=job.id, attempt=max(1, job.attempt), waited_ns=plan.now_ns - job.since_ns, queue=under
-        )
-    )
-
-
-# ---------------------------------------------------------------------------------------- news
-
-
-def renew_news(plan: Plan, turns: Turns) -> list[tuple[Lane, Closed]]:
-    """Lanes of which something else holds now than was said last, a while ago."""
-    found: list[tuple[int, Lane, Closed]] = []
-    for node in turns.pool.tree.nodes.values():
-        if node.leaf is None:
-            continue
-        for _, job in node.leaf.fronts:
-            lane = job.lane
-            if lane.deferral is None or lane.deferral.at_ns + NEWS_NS > plan.now_ns or lane in turns.exhausted:
-                continue
-            closed = turns.gate(lane)
-            if closed is None:
-                continue
-            resource = closed.refusal.resource if closed.refusal is not None else ""
-            if (closed.reason, closed.queue, resource) != (
-                lane.deferral.reason,
-                lane.deferral.queue,
-                lane.deferral.resource,
-            ):
-                found.append((lane.front, lane, closed))
-    found.sort(key=lambda each: each[0])
-    return [(lane, closed) for _, lane, closed in found[:NEWS_MAX]]
+def is_served(job: Job) -> bool:
+    """Whether others are asked to yield to an open offer, or what comes free is kept for it: it is not asked back."""
+    return bool(job.yielders) or job.asked == "asked" or job.lane.klass.pool.claimant == job.id

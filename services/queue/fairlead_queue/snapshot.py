@@ -9,11 +9,12 @@ from bisect import insort
 
 import msgspec
 
-from fairlead_queue import shaping
+from fairlead_queue import claims, shaping
 from fairlead_queue.jobs import Array, End, Job
 from fairlead_queue.lanes import Deferral, Lane
 from fairlead_queue.order import OFFSET_MASK
 from fairlead_queue.past_use import Row
+from fairlead_queue.rebuilding import heir
 from fairlead_queue.state import Shape, State
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import CHARGED_STATES
@@ -26,7 +27,6 @@ class PoolRow(msgspec.Struct, frozen=True, array_like=True):
     settings: PoolSettings
     capacity_count: int
     claimant: str
-    claims_under: str
     past: tuple[int, list[Row]] | None
 
 
@@ -50,13 +50,12 @@ class ClassRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LaneRow(msgspec.Struct, frozen=True, array_like=True):
-    """A lane of which something was said, or for which something is kept."""
+    """A lane of which something was said."""
 
     queue: str
     user: str
     klass: int
-    claim: str
-    deferral: tuple[str, str, str, int] | None
+    deferral: tuple[str, str, str, int]
 
 
 class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
@@ -102,6 +101,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     stop: str
     stop_by: str
     yields_to: str
+    yields_by: str
     yielders: int
     asked: str
     asked_ns: int
@@ -114,12 +114,16 @@ class Document(msgspec.Struct, frozen=True):
 
     v: int
     at_ns: int
+    decided_ns: int
+    heard_ns: int
     next_number: int
+    next_place: int
     next_rank: int
     pools: list[PoolRow]
     queues: list[QueueRow]
     accounts: list[AccountRow]
     claims: list[tuple[str, str, str]]  # pool, node, job
+    reclaims: list[tuple[str, str, str]]  # node, cause, by
     classes: list[ClassRow]
     lanes: list[LaneRow]
     jobs: list[JobRow]
@@ -145,11 +149,14 @@ def dump(state: State) -> bytes:
         Document(
             v=VERSION,
             at_ns=state.at_ns,
+            decided_ns=state.decided_ns,
+            heard_ns=state.heard_ns,
             next_number=state.next_number,
+            next_place=state.next_place,
             next_rank=state.next_rank,
             pools=[
                 PoolRow(
-                    name, pool.settings, pool.capacity_count, pool.claimant, pool.claims_under,
+                    name, pool.settings, pool.capacity_count, pool.claimant,
                     pool.past.dump() if pool.past is not None else None,
                 )
                 for name, pool in sorted(state.pools.items())
@@ -165,6 +172,7 @@ def dump(state: State) -> bytes:
                 for node in pool.tree.nodes.values()
                 if node.claim is not None
             ),
+            reclaims=sorted((path, cause, by) for path, (cause, by) in state.reclaims.items()),
             # A class that is not parked any more is as one that never was.
             classes=[ClassRow(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
             lanes=_lanes(state, number_of),
@@ -188,10 +196,9 @@ def _lanes(state: State, number_of: dict[Request, int]) -> list[LaneRow]:
         for user, leaf in sorted(queue.leaves.items()):
             for request, lane in leaf.lanes.items():
                 said = lane.deferral
-                if said is None and not lane.claim:
-                    continue
-                deferral = (said.reason, said.queue, said.resource, said.at_ns) if said is not None else None
-                rows.append(LaneRow(path, user, number_of[request], lane.claim, deferral))
+                if said is not None:
+                    deferral = (said.reason, said.queue, said.resource, said.at_ns)
+                    rows.append(LaneRow(path, user, number_of[request], deferral))
     rows.sort(key=lambda row: (row.queue, row.user, row.klass))
     return rows
 
@@ -206,7 +213,7 @@ def _row(job: Job, klass: int) -> JobRow:
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
         (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
-        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yielders, job.asked, job.asked_ns, job.end, array,
+        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.end, array,
     )  # fmt: skip
 
 
@@ -219,10 +226,13 @@ def load(data: bytes) -> State:
     if document.v != VERSION:
         raise msgspec.ValidationError(f"queue snapshot has version {document.v}, this reader knows {VERSION}")
     state = State()
-    state.at_ns, state.next_number, state.next_rank = document.at_ns, document.next_number, document.next_rank
+    state.at_ns, state.decided_ns, state.heard_ns = document.at_ns, document.decided_ns, document.heard_ns
+    state.next_number, state.next_place = document.next_number, document.next_place
+    state.next_rank = document.next_rank
     state.nodes = dict(document.nodes)
     state.know_shapes()
     _load_queues(state, document)
+    state.reclaims = {path: (cause, by) for path, cause, by in document.reclaims}
     state.finished = dict(document.finished)
     state.keys = {key: (job, digest) for key, job, digest in document.keys}
     for row in document.lanes:
@@ -240,7 +250,7 @@ def _load_queues(state: State, document: Document) -> None:
     for row in document.pools:
         shaping.set_pool(state, row.name, row.settings)
         pool = state.pools[row.name]
-        pool.capacity_count, pool.claimant, pool.claims_under = row.capacity_count, row.claimant, row.claims_under
+        pool.capacity_count, pool.claimant = row.capacity_count, row.claimant
     for row in sorted(document.queues, key=lambda row: (row.path.count("/"), row.path)):
         shaping.set_queue(state, row.path, row.settings)
     for row in document.accounts:
@@ -253,9 +263,7 @@ def _load_queues(state: State, document: Document) -> None:
 
 def _load_lane(state: State, row: LaneRow, request: Request) -> None:
     lane = state.lane(row.queue, row.user, request)
-    lane.claim = row.claim
-    if row.deferral is not None:
-        lane.deferral = Deferral(*row.deferral)
+    lane.deferral = Deferral(*row.deferral)
 
 
 def _derive(state: State, document: Document) -> None:
@@ -264,9 +272,11 @@ def _derive(state: State, document: Document) -> None:
     for row in document.pools:
         past = state.pools[row.name].past
         if past is not None and row.past is not None:
+            for each in row.past[1]:
+                heir(state, state.pools[row.name], each.path)  # a user's part, where none of his jobs is left
             past.load(row.past)
     for pool, node, job in document.claims:
-        shaping.put_claim(state.pools[pool].tree.nodes[node], state.jobs[job])
+        claims.put(state, state.pools[pool].tree.nodes[node], state.jobs[job])
     for id_ in document.owed:
         state.owed[id_] = state.jobs[id_]
     for job in state.jobs.values():
@@ -315,10 +325,12 @@ def _job(row: JobRow, lane: Lane) -> Job:
         job.failed, job.cancelled = row.array.failed, row.array.cancelled
     job.user, job.state, job.attempt = row.user, row.state, row.attempt
     job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts
-    job.total_ns, job.used_ns, job.started_ns = row.total_ns, row.used_ns, row.started_ns
+    job.total_ns, job.used_ns = row.total_ns, row.used_ns
+    job.started_ns = row.started_ns
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
-    job.yields_to, job.yielders, job.asked, job.asked_ns = row.yields_to, row.yielders, row.asked, row.asked_ns
+    job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
+    job.asked, job.asked_ns = row.asked, row.asked_ns
     job.end = row.end
     return job

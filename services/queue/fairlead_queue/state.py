@@ -16,6 +16,7 @@ from fairlead_queue.line import Line
 from fairlead_queue.order import RANK_STEP, priority_of
 from fairlead_queue.pools import Pool, pool_of
 from fairlead_queue.tree import USER_MARK, Limits
+from fairlead_schemas.jobspec import PRIORITY_MAX
 from fairlead_schemas.queues import ANY_USER, DEFAULT_POOL, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
@@ -49,11 +50,15 @@ class State:
         self.nodes: dict[str, Shape] = {}
         #: {pool: distinct shapes, largest first} (derived).
         self.shapes: dict[str, list[Shape]] = {}
-        #: The number of the next job, and the rank of the next offer.
-        self.next_number = 1
+        #: The number of the next job, its place in line (order.py), and the rank of the next offer.
+        self.next_number = self.next_place = 1
         self.next_rank = RANK_STEP
         #: The log's time: the latest of all commits that were folded.
         self.at_ns = 0
+        #: Time of the last commit of the queue's own.
+        self.decided_ns = 0
+        #: And of the placer's.
+        self.heard_ns = 0
         #: Open offers in all, and those of parked classes (derived).
         self.open = 0
         self.parked_open = 0
@@ -61,6 +66,8 @@ class State:
         self.owed: dict[str, Job] = {}
         #: Arrays whose elements are still to be stopped.
         self.stopping: dict[str, Array] = {}
+        #: {path in the tree: (the event that asked, who)} of queues that give back what they hold beyond their limits.
+        self.reclaims: dict[str, tuple[str, str]] = {}
         #: Jobs recalled for quota that wait for their pool's capacity to change (derived).
         self.returned: dict[str, Job] = {}
         #: {job: the jobs that wait for its end} (derived).
@@ -69,6 +76,8 @@ class State:
         self.timers: list[tuple[int, str]] = []
         #: The same for deadlines: when a job can no longer meet its own.
         self.deadlines: list[tuple[int, str]] = []
+        #: The same for jobs in line whose priority rises with time.
+        self.ages: list[tuple[int, str]] = []
         #: Lanes in which somebody waits and nothing was said why (derived; ordered by when that began).
         self.unexplained: dict[Lane, None] = {}
         #: How many jobs stand in lines; an array counts once (derived).
@@ -84,10 +93,20 @@ class State:
         if leaf is None:
             node = queue.node
             if limits:
-                node = queue.pool.tree.add(f"{queue.path}/{USER_MARK}{user}", user_limits(queue.settings, user))
+                node = queue.pool.tree.add(self.user_path(queue, user), user_limits(queue.settings, user))
                 queue.pool.ranking.touch(node)
             leaf = queue.leaves[key] = Leaf(queue, key, node)
         return leaf
+
+    @staticmethod
+    def user_path(queue: Queue, user: str) -> str:
+        """Where a user's part of a queue stands in the tree; a name may have any letters, its node's has no slash."""
+        return f"{queue.path}/{USER_MARK}{user.replace('%', '%25').replace('/', '%2F')}"
+
+    @staticmethod
+    def user_of(name: str) -> str:
+        """The user of such a node's name, without its mark."""
+        return name.replace("%2F", "/").replace("%25", "%")
 
     def lane(self, path: str, user: str, request: Request) -> Lane:
         """The lane of a queue, a user and a class, made where it is missing."""
@@ -157,6 +176,8 @@ class State:
             return
         job.wait = "line"
         self.in_line += 1
+        if job.lane.klass.pool.settings.ageing is not None:
+            self._begin_to_age(job)
         lines = job.lane.lines
         priority = priority_of(job.order)
         line = lines.get(priority)
@@ -191,6 +212,7 @@ class State:
         wait = job.wait
         if wait == "line":
             self.in_line -= 1
+            self.age_no_more(job)
             lines, priority = job.lane.lines, priority_of(job.order)
             line = lines[priority]
             line.remove(job)
@@ -245,6 +267,19 @@ class State:
         lane.deferral = None
         self.unexplained.pop(lane, None)
         klass.pool.ranking.touch(node)
+
+    def _begin_to_age(self, job: Job) -> None:
+        ageing = job.lane.klass.pool.settings.ageing
+        assert ageing is not None
+        if job.aged < ageing.most and priority_of(job.order) < PRIORITY_MAX:
+            job.ages_ns = job.since_ns + (job.aged + 1) * ageing.every_ns
+            insort(self.ages, (job.ages_ns, job.id))
+
+    def age_no_more(self, job: Job) -> None:
+        """Its priority stays as it is, for now."""
+        if job.ages_ns:
+            del self.ages[bisect_left(self.ages, (job.ages_ns, job.id))]
+            job.ages_ns = 0
 
     def drop_timer(self, job: Job) -> None:
         """Forget the time it waits for, if any."""

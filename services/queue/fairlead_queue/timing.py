@@ -1,14 +1,10 @@
 """What is due by the clock: starts and delays that are over, time limits, deadlines, budgets, and rising priorities."""
 
 from fairlead_queue.budgets import UNIT
-from fairlead_queue.jobs import Job
 from fairlead_queue.limits import AGED_CHUNK
-from fairlead_queue.order import priority_of
 from fairlead_queue.plan import Plan
-from fairlead_queue.pools import Pool
 from fairlead_queue.state import State
 from fairlead_schemas.events import BudgetReached, DeadlineMissed, JobQueued, JobsAged, JobStopRequested
-from fairlead_schemas.jobspec import PRIORITY_MAX
 
 
 def act_on_time(plan: Plan) -> None:
@@ -20,21 +16,17 @@ def act_on_time(plan: Plan) -> None:
         _deadlines(plan)
     if state.accounts:
         _budgets(plan)
-    for _, pool in sorted(state.pools.items()):
-        if pool.settings.ageing is not None:
-            _age(plan, pool)
+    if state.ages and state.ages[0][0] <= plan.now_ns:
+        _age(plan)
 
 
-def next_time(state: State) -> int | None:
-    """When something of this will be due."""
-    times = [each[0][0] for each in (state.timers, state.deadlines) if each]
+def next_time(state: State, now_ns: int) -> int | None:
+    """When something of this will be due, nothing being due now."""
+    times = [each[0][0] for each in (state.timers, state.deadlines, state.ages) if each]
     for account in state.accounts.values():
-        at_ns = account.next_ns()
+        at_ns = account.next_ns(now_ns)
         if at_ns is not None:
             times.append(at_ns)
-    for pool in state.pools.values():
-        if pool.settings.ageing is not None:
-            times.extend(_ages_at(pool, job) for job in _heads(pool) if _may_age(pool, job))
     return min(times, default=None)
 
 
@@ -71,15 +63,16 @@ def _deadlines(plan: Plan) -> None:
 
 
 def _budgets(plan: Plan) -> None:
-    """Marks that are reached, and those of a period that is over."""
+    """Marks that are reached; and that are not any more, in a new period or because the budget was raised."""
     for path, account in sorted(plan.state.accounts.items()):
         begin_ns, used = account.at(plan.now_ns)
         mark = account.mark(plan.now_ns)
-        if mark == account.reached or (mark < account.reached and begin_ns == account.begin_ns):
+        if mark == account.reached:
             continue
         if plan.room() <= 0:
             plan.full = True
             return
+        plan.reshaped = True
         plan.emit(
             BudgetReached(
                 cause="clock", queue=path, percent=mark, spent=used // UNIT, budget=account.budget.gpu_milli_s,
@@ -88,41 +81,14 @@ def _budgets(plan: Plan) -> None:
         )  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------- ageing
-
-
-def _heads(pool: Pool) -> list[Job]:
-    """The job of each line that has waited longest."""
-    return [
-        line.first()
-        for node in pool.tree.nodes.values()
-        if node.leaf is not None
-        for _, front in node.leaf.fronts
-        for line in front.lane.lines.values()
-    ]
-
-
-def _may_age(pool: Pool, job: Job) -> bool:
-    ageing = pool.settings.ageing
-    assert ageing is not None
-    return job.aged < ageing.most and priority_of(job.order) < PRIORITY_MAX
-
-
-def _ages_at(pool: Pool, job: Job) -> int:
-    ageing = pool.settings.ageing
-    assert ageing is not None
-    return job.since_ns + (job.aged + 1) * ageing.every_ns
-
-
-def _age(plan: Plan, pool: Pool) -> None:
-    """Jobs whose priority rises by one. In a line the oldest stand first, so a line is left at the first that does not."""
+def _age(plan: Plan) -> None:
+    """Jobs whose priority rises by one, as many as one event takes."""
     due: list[str] = []
-    for head in _heads(pool):
-        for job in head.lane.lines[priority_of(head.order)]:
-            if len(due) >= AGED_CHUNK or not _may_age(pool, job) or _ages_at(pool, job) > plan.now_ns:
-                break
-            if job.id not in plan.states:
-                due.append(job.id)
+    for at_ns, id_ in plan.state.ages:
+        if at_ns > plan.now_ns or len(due) >= AGED_CHUNK:
+            break
+        if id_ not in plan.states:
+            due.append(id_)
     if not due:
         return
     if plan.room() <= 0:

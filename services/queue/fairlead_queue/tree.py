@@ -44,6 +44,8 @@ class Claim(NamedTuple):
     holder: str
     leaf: "Node"
     amounts: Amounts
+    #: Since when the holder waits: of two holders who stand in each other's way, the one who waits longer goes first.
+    since: int = 0
 
 
 class Refusal(NamedTuple):
@@ -187,10 +189,11 @@ class Tree:
 
     # ------------------------------------------------------------------ jobs
 
-    def refusal(self, leaf: Node, need: Amounts, *, holder: str = "") -> Refusal | None:
+    def refusal(self, leaf: Node, need: Amounts, *, holder: str = "", since: int = 0) -> Refusal | None:
         """The first limit that a job would break on the way up; None when it fits under all of them.
 
-        `holder` is the job, where it may have a claim: its own is passed over.
+        `holder` is the job, where it has a claim, and `since` when it began to wait: its own claim is passed over, and
+        those of others who have not waited as long.
         """
         rising = [(at, more) for at, more in enumerate(need) if more]
         node: Node | None = leaf
@@ -201,8 +204,9 @@ class Tree:
                 for at, more in rising:
                     if held[at] + more > ceiling[at]:
                         return self._refuse(node, at, more, need)
-            if node.claim is not None and node.claim.holder != holder:
-                refused = self._claimed(node, node.claim, rising)
+            claim = node.claim
+            if claim is not None and not (holder and (since, holder) <= (claim.since, claim.holder)):
+                refused = self._claimed(node, claim, rising)
                 if refused is not None:
                     return refused
             if node.keeps:

@@ -82,6 +82,8 @@ class Turns:
         self.exhausted: set[Lane] = set()
         #: Of lanes that have been given a turn: the candidate after the last.
         self._next: dict[Lane, Candidate] = {}
+        #: Open offers that are on their way back and count no longer.
+        self.aside: set[str] = set()
         #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
         self.refused: dict[Node, tuple[Lane, Closed]] = {}
 
@@ -232,14 +234,20 @@ class Turns:
             spent = self._spent(lane)
             if spent:
                 return Closed("budget", queue=spent)
-        refusal = self.pool.tree.refusal(lane.leaf.node, klass.need, holder=lane.claim)
+        refusal = self._refusal(lane)
         if refusal is None:
             return None
         if refusal.kind != "claimed":
             refusal.node.waiters.add(klass.need)
         closed = Closed(refusal.kind, refusal, queue_of(refusal.node))
-        self.refused.setdefault(refusal.node, (lane, closed))
+        first = self.refused.get(refusal.node)
+        if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
+            self.refused[refusal.node] = (lane, closed)
         return closed
+
+    def _refusal(self, lane: Lane) -> Refusal | None:
+        since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
+        return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)
 
     def _has_room(self, klass: Klass) -> bool:
         """Whether the placer may have one more offer of the class."""
@@ -302,9 +310,17 @@ class Turns:
     def set_aside(self, jobs: list[Job]) -> None:
         """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
         for job in jobs:
+            self.aside.add(job.id)
             self._count(job.lane.klass, -1)
             self.pool.charge(job.lane, -1)
             self._charged.append((job.lane, -1))
+
+    def changed(self) -> dict[Lane, int]:
+        """Jobs by which the charges of lanes differ from the state's."""
+        changed: dict[Lane, int] = {}
+        for lane, times in self._charged:
+            changed[lane] = changed.get(lane, 0) + times
+        return changed
 
     def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
         """Of these lanes one job each is charged again; of those given a turn one each is not."""
@@ -314,7 +330,7 @@ class Turns:
 
     def regive(self, lane: Lane) -> bool:
         """Charge a job that was given a turn, if the limits still allow it."""
-        if self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim) is not None:
+        if self._refusal(lane) is not None:
             return False
         self.pool.charge(lane, 1)
         self._charged.append((lane, 1))

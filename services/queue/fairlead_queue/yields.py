@@ -8,9 +8,12 @@
 Nobody is asked below a guarantee of any queue above him, nor before his run has lasted as long as its queue protects it
 and its slice says. After an exchange by the last two rules the one who yielded is entitled to no exchange back: the
 other is within its guarantee, or has no larger share. So two jobs cannot chase each other.
+
+Offers that are still open hold quota, but no place: they make nobody's queue one that holds more than its guarantee,
+and of the starving job's own queue those that come after it are not counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -52,23 +55,80 @@ class _Choice(NamedTuple):
     rule: YieldRule
 
 
-class Search:
-    """The search for one starving job."""
+class Unplaced:
+    """What is charged by node, and has no place yet: the open offers, and those of the decision in the making."""
 
-    def __init__(self, pool: Pool, starving: Starving, now_ns: int) -> None:
+    def __init__(self, pool: Pool, changed: Mapping[Lane, int] | None = None) -> None:
+        self.nothing = [0] * pool.tree.width
+        self.offers = pool.offers
+        self._by_node: dict[Node, list[int]] = {}
+        for job in pool.offers.values():
+            self._count(job.lane, 1)
+        for lane, times in (changed or {}).items():
+            self._count(lane, times)
+
+    def _count(self, lane: Lane, times: int) -> None:
+        for node in lane.leaf.node.up():
+            amounts = self._by_node.setdefault(node, self.nothing.copy())
+            for at, more in enumerate(lane.klass.need):
+                amounts[at] += more * times
+
+    def under(self, node: Node) -> list[int]:
+        """By resource (do not change the list)."""
+        return self._by_node.get(node, self.nothing)
+
+    def until(self, node: Node, rank: int) -> list[int]:
+        """Of the open offers below a node: those up to a rank."""
+        amounts = self.nothing.copy()
+        for job in self.offers.values():
+            if job.rank <= rank and node in job.lane.leaf.node.up():
+                for at, more in enumerate(job.lane.klass.need):
+                    amounts[at] += more
+        return amounts
+
+
+class Search:
+    """The search for one starving job; `named` may not be asked."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        starving: Starving,
+        now_ns: int,
+        unplaced: Unplaced | None = None,
+        named: Collection[str] = (),
+    ) -> None:
         self.pool, self.starving, self.now_ns = pool, starving, now_ns
         self.tree = pool.tree
         self.need = starving.lane.klass.need
-        self.priority = priority_of(starving.job.order)
+        self.priority = _priority(starving.job)
         self.settings = starving.lane.leaf.queue.settings.preemption
+        self._unplaced = unplaced or Unplaced(pool)
+        self._named = named
         self._own = dict.fromkeys(starving.lane.leaf.node.up())
+        #: {node on the starving job's way up: what is used there with the job}
+        self._with: dict[Node, list[int]] = {}
         #: {node: what those chosen so far give back below it}
         self._given: dict[Node, list[int]] = {}
         self._next_ns: int | None = None
 
     def find(self) -> Found:
-        """Those who may yield, as many as could be needed."""
+        """Those who may yield, as many as could be needed: the cheapest first, or where those are too few or too small,
+        the largest."""
         choices = sorted(self._choices(), key=lambda choice: (choice.cost, -choice.order, choice.job.id))
+        victims = self._enough(choices)
+        if not victims and len(choices) > VICTIMS_MAX:
+            most = max(range(self.tree.width), key=self._scarcity)
+            victims = self._enough(sorted(choices, key=lambda choice: -choice.job.lane.klass.need[most]))
+        return Found(tuple(victims), self._next_ns)
+
+    def _scarcity(self, at: int) -> Fraction:
+        """What share of all there is the job needs."""
+        return Fraction(self.need[at], self.tree.capacity[at] or 1)
+
+    def _enough(self, choices: list[_Choice]) -> list[Victim]:
+        """The first of them that together would do; nobody when they would not."""
+        self._given = {}
         victims: list[Victim] = []
         missing = dict(self.starving.missing)
         for choice in choices:
@@ -80,8 +140,7 @@ class Search:
             self._give(choice.job.lane.leaf.node, need)
             missing = self._less(missing, need)
             victims.append(Victim(job=choice.job.id, attempt=choice.job.attempt, rule=choice.rule, gpu_s=choice.cost))
-        enough = victims and not missing and (self.starving.missing or self._could_fit())
-        return Found(tuple(victims) if enough else (), self._next_ns)
+        return victims if not missing and (self.starving.missing or self._could_fit()) else []
 
     def _less(self, missing: dict[str, int], need: Amounts) -> dict[str, int]:
         by_name = dict(zip(self.tree.resources, need, strict=True))
@@ -90,16 +149,8 @@ class Search:
 
     def _could_fit(self) -> bool:
         """Whether what they hold, with what nobody holds, comes to what is needed; the placer looks at places."""
-        given = self._given.get(self.tree.root, [0] * self.tree.width)
-        offered = [0] * self.tree.width
-        for job in self.pool.offers.values():
-            for at, amount in enumerate(job.lane.klass.need):
-                offered[at] += amount
-        usage, capacity = self.tree.root.usage, self.tree.capacity
-        return all(
-            not more or capacity[at] - (usage[at] - offered[at]) + given[at] >= more
-            for at, more in enumerate(self.need)
-        )
+        left, capacity = self._left(self.tree.root), self.tree.capacity
+        return all(not more or capacity[at] - left[at] >= more for at, more in enumerate(self.need))
 
     # ------------------------------------------------------------------ candidates
 
@@ -113,7 +164,7 @@ class Search:
                 for job in lane.running.values() if rules else ():
                     rule = self._rule(leaf, job, rules)
                     if rule is not None:
-                        yield _Choice(self._lost(job), job.order, job, rule)
+                        yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, rule)
 
     def _rules(self, leaf: Leaf, need: Amounts) -> list[YieldRule]:
         """The rules that hold between the two queues for jobs of this size. Looked at once for a lane: it may have
@@ -134,7 +185,7 @@ class Search:
 
     def _rule(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
         """The rule by which a run may be asked at all, its protection being over."""
-        if job.state != "running" or job.yields_to or job.stop or job is self.starving.job:
+        if job.state != "running" or job.yields_to or job.stop or job.id in self._named:
             return None
         rule = self._entitled(leaf, job, rules)
         if rule is None:
@@ -152,20 +203,15 @@ class Search:
                 return "over_slice"
             has_had_it = False  # whose place is before the starving job's goes on
         if leaf.queue is self.starving.lane.leaf.queue:
-            priority = priority_of(job.order)
+            priority = _priority(job)
             if self.settings.lower_priority and priority < self.priority:
                 return "lower_priority"
             return "over_slice" if has_had_it and priority <= self.priority else None
-        if "over_guarantee" in rules and (self.settings.reclaim == "any" or priority_of(job.order) < self.priority):
+        if "over_guarantee" in rules and (self.settings.reclaim == "any" or _priority(job) < self.priority):
             return "over_guarantee"
         if has_had_it:
             return "over_slice"
         return "over_share" if "over_share" in rules else None
-
-    def _lost(self, job: Job) -> int:
-        """GPU-seconds since it started: what it loses if it has saved nothing."""
-        ran_s = (self.now_ns - job.started_ns) // SECOND_NS
-        return job.lane.klass.request.gpu_milli_total * ran_s // 1000
 
     # ------------------------------------------------------------------ shares and guarantees
 
@@ -200,13 +246,22 @@ class Search:
         return mine, path[-1], path
 
     def _left(self, node: Node) -> list[int]:
-        given = self._given.get(node)
-        return node.usage if given is None else [used - back for used, back in zip(node.usage, given, strict=True)]
+        """What has a place below the node, without those chosen so far."""
+        unplaced, given = self._unplaced.under(node), self._given.get(node, self._unplaced.nothing)
+        return [used - open_ - back for used, open_, back in zip(node.usage, unplaced, given, strict=True)]
 
     def _with_job(self, node: Node) -> list[int]:
-        if self.starving.charged:
-            return node.usage
-        return [used + more for used, more in zip(node.usage, self.need, strict=True)]
+        """What is used on the starving job's side with it and those of its offers that come before it."""
+        used = self._with.get(node)
+        if used is None:
+            if self.starving.charged:
+                unplaced = self._unplaced.under(node)
+                more = self._unplaced.until(node, self.starving.job.rank)
+                used = [all_ - open_ + own for all_, open_, own in zip(node.usage, unplaced, more, strict=True)]
+            else:
+                used = [all_ + own for all_, own in zip(node.usage, self.need, strict=True)]
+            self._with[node] = used
+        return used
 
     def _keeps_guarantee(self, node: Node, need: Amounts) -> bool:
         left = self._left(node)
@@ -239,3 +294,14 @@ class Search:
             given = self._given.setdefault(above, [0] * self.tree.width)
             for at, more in enumerate(need):
                 given[at] += more
+
+
+def lost_gpu_s(job: Job, now_ns: int) -> int:
+    """GPU-seconds since it started: what it loses if it has saved nothing."""
+    ran_ns = now_ns - job.started_ns if job.started_ns else 0
+    return job.lane.klass.request.gpu_milli_total * (ran_ns // SECOND_NS) // 1000
+
+
+def _priority(job: Job) -> int:
+    """As it was submitted: nobody yields to a job because that has waited (it would come back by waiting itself)."""
+    return priority_of(job.order) - job.aged

@@ -70,7 +70,7 @@ def run_time(happened: Sequence[Happened], now_ns: int) -> int:
             case ev.RunStarted():
                 started = at_ns
             case ev.RunEnded():
-                used, started = used + (at_ns - started if started else 0), 0
+                used, started = used + (max(0, at_ns - started) if started else 0), 0
             case ev.JobRequeued() if event.reason not in ("preempted", "drained"):
                 used = 0
             case _:
@@ -88,6 +88,8 @@ def _apply(job: api.Job, happened: Happened) -> None:
     if isinstance(event, ev.JobSubmitted):
         job.state = "scheduled" if event.start_at_ns > happened.at_ns or event.after else "queued"
         return
+    if job.state == "scheduled" and (job.state, name) not in lifecycle.NEXT:
+        job.state = "queued"  # all that it waited for had ended: it never was anything else
     job.state = lifecycle.next_state(job.state, name)
     job.attempt = max(job.attempt, getattr(event, "attempt", 0))
     match event:

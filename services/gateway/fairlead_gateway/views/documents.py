@@ -30,9 +30,7 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
 
 def used(row: JobRow, now_ns: int) -> int:
     """Run time (ns) of the running attempt and of those that it goes on from, up to a moment."""
-    if not row.started_ns or row.run_ended or row.elements is not None:
-        return row.used_ns
-    return row.used_ns + max(0, now_ns - row.started_ns)
+    return row.used_ns + (max(0, now_ns - row.runs_since_ns) if row.runs_since_ns else 0)
 
 
 def _preempted_for(row: JobRow) -> dict[str, str] | None:

@@ -59,7 +59,7 @@ class Views:
         self.outcomes = OutcomesView()
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
-        for view in (self.queues, self.jobs, RunsView(self.jobs), self.waiting, self.nodes):
+        for view in (self.queues, self.jobs, RunsView(self.jobs, lambda: self.at_ns), self.waiting, self.nodes):
             for kind, handler in view.handlers.items():
                 self._handlers[kind] = (*self._handlers[kind], handler)
 

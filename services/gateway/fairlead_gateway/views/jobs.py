@@ -8,7 +8,7 @@ from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import NO_SPEC, JobRow
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of, element_id
-from fairlead_schemas.lifecycle import next_state
+from fairlead_schemas.lifecycle import END_STATES, next_state
 
 #: After these a job goes on with what is left of its time; after any other ending it starts anew.
 GOES_ON = frozenset({"preempted", "drained"})
@@ -35,6 +35,7 @@ class JobsView:
             ev.JobCancelled: self._cancelled,
             ev.JobsRetired: self._retired,
             ev.JobMoved: self._moved,
+            ev.QueueRemoved: self._queue_removed,
             ev.JobsAged: self._aged,
             ev.DeadlineMissed: self._deadline_missed,
         }
@@ -44,11 +45,19 @@ class JobsView:
         holder = self.rows.get(row.array_id, row) if row.array_id else row
         return bytes(holder.spec)
 
+    def is_open(self, one: ev.Dependency) -> bool:
+        """Whether a job that another waits for has not ended as it should. A cancelled one has failed, too."""
+        row = self.rows.get(one.job)
+        if row is None or row.state not in END_STATES:
+            return True
+        return one.state not in ("ended", "failed" if row.state == "cancelled" else row.state)
+
     # ------------------------------------------------------------------ birth and retirement
 
     def _submitted(self, e: ev.JobSubmitted, seq: int, at_ns: int) -> None:
         self.born += 1
-        state = "scheduled" if e.start_at_ns > at_ns or e.after else "queued"
+        waits = e.start_at_ns > at_ns or any(self.is_open(one) for one in e.after)
+        state = "scheduled" if waits else "queued"
         # The copy keeps one job's bytes alive, not the whole commit's.
         row = JobRow(
             e.job, e.name, e.queue, e.user, e.project, e.kind, e.priority, e.request, e.spec.copy(), state,
@@ -75,7 +84,7 @@ class JobsView:
         row = JobRow(
             job, array.name, array.queue, array.user, array.project, array.kind, array.priority, array.request, NO_SPEC,
             "", self.born, array.submitted_ns, seq, array_id=array.id, deadline_ns=array.deadline_ns,
-            slice_ns=array.slice_ns, total_ns=array.total_ns, grace_ns=array.grace_ns,
+            slice_ns=array.slice_ns, total_ns=array.total_ns, grace_ns=array.grace_ns, aged=array.aged,
         )  # fmt: skip
         self.rows[job] = row
         array.elements["waiting"] -= 1
@@ -129,13 +138,13 @@ class JobsView:
 
     def _offered(self, e: ev.JobOffered, seq: int, at_ns: int) -> None:
         row = self.rows.get(e.job) or self._element(e.job, seq)
-        if row.state != "offered":
-            row.offered_seq = seq
+        before = row.state
         self.move(row, "JobOffered", seq)
-        row.attempt = e.attempt
         row.offer_rank = e.rank
-        row.not_before_ns = 0
-        if not row.charged:
+        if before in ("", "queued"):  # else an open offer has another rank, or had been placed before it was seen
+            row.attempt = e.attempt
+            row.offered_seq = seq
+            row.not_before_ns = 0
             row.charged = True
             self._queues.charge(row.queue, row.user, row.request)
 
@@ -172,6 +181,7 @@ class JobsView:
             self._queues.rows[row.queue].preempted += 1
         if e.reason not in GOES_ON:
             row.used_ns = 0
+        row.priority, row.aged = row.priority - row.aged, 0
         row.not_before_ns = e.not_before_ns
         row.parts = ()
         row.placed_ns = row.started_ns = 0
@@ -183,8 +193,18 @@ class JobsView:
     def _moved(self, e: ev.JobMoved, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
         self.move(row, "JobMoved", seq)
-        old, new = self._queues.rows[row.queue], self._queues.of(e.queue)
-        row.queue = e.queue
+        self._put(row, e.queue)
+
+    def _queue_removed(self, e: ev.QueueRemoved, _seq: int, _at_ns: int) -> None:
+        """What waited in it waits elsewhere; nothing else was in it."""
+        if e.move_to:
+            for row in self.rows.values():
+                if row.queue == e.path and row.state not in END_STATES:
+                    self._put(row, e.move_to)
+
+    def _put(self, row: JobRow, queue: str) -> None:
+        old, new = self._queues.rows[row.queue], self._queues.of(queue)
+        row.queue, row.deferral = queue, None
         if row.elements is None:
             old.states[row.state] -= 1
             new.states[row.state] = new.states.get(row.state, 0) + 1
@@ -194,7 +214,8 @@ class JobsView:
 
     def _aged(self, e: ev.JobsAged, _seq: int, _at_ns: int) -> None:
         for job in e.jobs:
-            self.rows[job].priority += 1
+            row = self.rows[job]
+            row.priority, row.aged = row.priority + 1, row.aged + 1
 
     def _deadline_missed(self, e: ev.DeadlineMissed, _seq: int, _at_ns: int) -> None:
         self.rows[e.job].deadline_missed = True

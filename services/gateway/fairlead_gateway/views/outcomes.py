@@ -20,8 +20,12 @@ def key_in(command: str) -> str:
     return command[len(KEYED) :].partition("-")[0]
 
 
+#: What an applied change did, told in its own commit before the answer or behind it.
+_PARTS = (ev.QueueConfigured, ev.QueueRemoved, ev.PoolConfigured, ev.PoolRemoved)
+
+
 class OutcomesView:
-    """The first event that a command caused decides its outcome."""
+    """The first event that a command caused decides its outcome; parts of an applied change are none."""
 
     def __init__(self) -> None:
         self._young: dict[str, Outcome] = {}
@@ -46,7 +50,7 @@ class OutcomesView:
         """Fold an event whose cause is a command."""
         command: str = event.cause[4:]
         young = self._young
-        if command in young:
+        if command in young or isinstance(event, _PARTS):
             return
         outcome = young[command] = _outcome(event, seq)
         if command.startswith(KEYED):

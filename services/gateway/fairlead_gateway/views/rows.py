@@ -79,7 +79,7 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     attempt: int = 1
     #: Rank of the open offer; offers are taken in rising rank.
     offer_rank: int = 0
-    #: Log sequence at which this attempt was offered first.
+    #: Log sequence at which this attempt was offered.
     offered_seq: int = 0
     placed_ns: int = 0
     started_ns: int = 0
@@ -106,11 +106,15 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     after: tuple[Dependency, ...] = ()
     deadline_ns: int = 0
     deadline_missed: bool = False
+    #: How much of the priority is from waiting; another attempt begins without.
+    aged: int = 0
     slice_ns: int = 0
     total_ns: int = 0
     grace_ns: int = 0
-    #: Run time of the attempts that this one goes on from, its own ended run included.
+    #: Run time of the attempts that this one goes on from, its own ended run included; since when it runs now. Both by
+    #: the log's clock, which never goes back: writers' own clocks may differ.
     used_ns: int = 0
+    runs_since_ns: int = 0
     #: How often it has yielded, and to whom and why the last time (or is asked to now).
     preempted: int = 0
     yielding: Yielding | None = None

@@ -1,5 +1,7 @@
 """The view of runs: what the placer says of an offered job, folded into the rows of jobs."""
 
+from collections.abc import Callable
+
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_schemas import events as ev
 
@@ -7,8 +9,10 @@ from fairlead_schemas import events as ev
 class RunsView:
     """Has no rows of its own."""
 
-    def __init__(self, jobs: JobsView) -> None:
+    def __init__(self, jobs: JobsView, clock: Callable[[], int]) -> None:
         self._jobs = jobs
+        #: The newest time of any commit so far.
+        self._clock = clock
         self.handlers = {
             ev.JobPlaced: self._placed,
             ev.JobUnplaceable: self._unplaceable,
@@ -43,6 +47,7 @@ class RunsView:
         row = self._jobs.rows[e.job]
         self._jobs.move(row, "RunStarted", seq)
         row.started_ns = at_ns
+        row.runs_since_ns = self._clock()
         if row.array_id:
             array = self._jobs.rows.get(row.array_id)
             if array is not None and not array.started_ns:
@@ -51,12 +56,13 @@ class RunsView:
     def _rank_ended(self, e: ev.RankEnded, seq: int, _at_ns: int) -> None:
         self._jobs.move(self._jobs.rows[e.job], "RankEnded", seq)
 
-    def _run_ended(self, e: ev.RunEnded, seq: int, at_ns: int) -> None:
+    def _run_ended(self, e: ev.RunEnded, seq: int, _at_ns: int) -> None:
         row = self._jobs.rows[e.job]
         self._jobs.move(row, "RunEnded", seq)
         self._jobs.uncharge(row)
-        if row.started_ns:
-            row.used_ns += max(0, at_ns - row.started_ns)
+        if row.runs_since_ns:
+            row.used_ns += self._clock() - row.runs_since_ns
+            row.runs_since_ns = 0
         row.run_ended = True
         row.exit_code = e.exit_code
         row.signal = e.signal

@@ -29,7 +29,6 @@ class WaitingView:
         self.handlers = {
             ev.JobDeferred: self._deferred,
             ev.JobOffered: self._offered,
-            ev.JobMoved: self._not_as_said,
             ev.JobHeld: self._not_as_said,
             ev.JobRequeued: self._not_as_said,
             ev.JobUnplaceable: self._unplaceable,
@@ -80,7 +79,7 @@ class WaitingView:
             for one in _classes(row):
                 self.deferrals.pop(one, None)
 
-    def _not_as_said(self, e: ev.JobMoved | ev.JobHeld | ev.JobRequeued, _seq: int, _at_ns: int) -> None:
+    def _not_as_said(self, e: ev.JobHeld | ev.JobRequeued, _seq: int, _at_ns: int) -> None:
         self._jobs.rows[e.job].deferral = None
 
     def _unplaceable(self, e: ev.JobUnplaceable, seq: int, at_ns: int) -> None:

@@ -1,6 +1,6 @@
 """Amounts in words: `counted("gpu", 8000) == "8 GPUs"`. Pure."""
 
-from fairlead_schemas.quantities import format_memory, format_milli
+from fairlead_schemas.quantities import MILLI, format_memory, format_milli
 from fairlead_schemas.queues import GPU_CLASS_PREFIX
 
 #: What a number of each resource is called in evidence, unit last.
@@ -18,7 +18,13 @@ def counted(resource: str, amount: int) -> str:
         return f"{bare(resource, amount)} of memory"
     kind = "CPU" if resource == "cpu" else "GPU"
     model = f"{resource.removeprefix(GPU_CLASS_PREFIX)} " if resource.startswith(GPU_CLASS_PREFIX) else ""
-    return f"{bare(resource, amount)} {model}{kind}{'' if amount == 1000 else 's'}"
+    return f"{bare(resource, amount)} {model}{kind}{'' if amount == MILLI else 's'}"
+
+
+def given_back(resource: str, amount: int, whose: str) -> str:
+    """ "starts when 4 GPUs of research are given back"."""
+    verb = "is" if resource == "memory" or amount == MILLI else "are"
+    return f"starts when {counted(resource, amount)} of {whose} {verb} given back"
 
 
 def numbers(resource: str, **amounts: int) -> dict[str, int | str]:

@@ -10,10 +10,10 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import period_end
 from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import Deferral, JobRow
-from fairlead_gateway.why.amounts import bare, counted, numbers
+from fairlead_gateway.why.amounts import bare, counted, given_back, numbers
 from fairlead_schemas.api import Reason
 from fairlead_schemas.lifecycle import CHARGED_STATES
-from fairlead_schemas.queues import ANY_USER, QueueSettings
+from fairlead_schemas.queues import QueueSettings
 from fairlead_schemas.queuewords import gpu_hours_word
 
 Detail = dict[str, int | str]
@@ -87,12 +87,12 @@ def _maximum(views: Views, row: JobRow, d: Deferral) -> Reason:
             message=f"asks for {counted(d.resource, d.needed)}; {whose} may hold {bare(d.resource, d.ceiling)} at most",
             detail=_detail(d, next=f"ask for less, use another queue, or raise the maximum of {d.queue or whose}"),
         )
-    over = counted(d.resource, d.held + d.needed - d.ceiling)
+    then = given_back(d.resource, d.held + d.needed - d.ceiling, d.queue or whose)
     return Reason(
         code="maximum",
         message=f"{whose} is at {bare(d.resource, d.held)} of {counted(d.resource, d.ceiling)}{_borrowed(views, d)}; "
         f"this needs {bare(d.resource, d.needed)}",
-        detail=_detail(d, next=f"starts when {over} of {d.queue or whose} are given back{_or_less(row, d)}"),
+        detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
     )
 
 
@@ -110,30 +110,30 @@ def _borrowed(views: Views, d: Deferral) -> str:
 def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
     queue = views.queues.rows.get(d.queue)
     users = queue.settings.users if queue is not None and queue.settings else {}
-    whom = row.user if row.user in users and ANY_USER in users else "one user"
-    over = counted(d.resource, d.held + d.needed - d.ceiling)
+    whom = row.user if row.user in users else "one user"
+    then = given_back(d.resource, d.held + d.needed - d.ceiling, f"{row.user} in {d.queue}")
     return Reason(
         code="user_limit",
         message=f"{row.user} holds {bare(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold "
         f"in {d.queue}; this needs {bare(d.resource, d.needed)}",
-        detail=_detail(
-            d, user=row.user, next=f"starts when {over} of {row.user} in {d.queue} are given back{_or_less(row, d)}"
-        ),
+        detail=_detail(d, user=row.user, next=f"{then}{_or_less(row, d)}"),
     )
 
 
-def _reserved(_views: Views, row: JobRow, d: Deferral) -> Reason:
+def _reserved(views: Views, row: JobRow, d: Deferral) -> Reason:
     whose = f"the guarantee of {d.queue}" if d.queue else "guarantees that are not lent"
     if not d.resource:
         return Reason(
             code="reserved", message=f"the rest is kept for {whose}", detail=_detail(d, next="wait, or lend more of it")
         )
-    over = counted(d.resource, max(0, d.held + d.needed - d.ceiling))
+    over = d.held + d.needed - d.ceiling
+    pool = f"pool {views.queues.pool_of(row.queue)}"
+    then = f"{given_back(d.resource, over, pool)} or lent" if over > 0 else "starts when it is lent"
     return Reason(
         code="reserved",
         message=f"needs {counted(d.resource, d.needed)}; {bare(d.resource, d.held)} of {bare(d.resource, d.ceiling)} are "
         f"used or kept, and the rest is kept for {whose}",
-        detail=_detail(d, next=f"starts when {over} are given back or lent{_or_less(row, d)}"),
+        detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
     )
 
 

@@ -122,7 +122,7 @@ def _not_as_hoped(views: Views, row: JobRow) -> Reason:
     told = row.message or "a job that it waited for ended otherwise"
     for one in row.after:
         other = views.jobs.rows.get(one.job)
-        if other is not None and other.state in END_STATES and one.state not in ("ended", other.state):
+        if other is not None and other.state in END_STATES and views.jobs.is_open(one):
             told = f"job {one.job} {_HAS_ENDED[other.state]}, and had {waiting.TO[one.state]} first"
             break
     detail: dict[str, int | str] = {"reason": "dependency", "jobs": ", ".join(one.job for one in row.after)}

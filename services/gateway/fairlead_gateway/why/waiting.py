@@ -7,7 +7,6 @@ from fairlead_gateway.why.limits import deferred
 from fairlead_gateway.why.yielding import after_yielding, with_room
 from fairlead_schemas.api import Reason
 from fairlead_schemas.events import Dependency
-from fairlead_schemas.lifecycle import END_STATES
 from fairlead_schemas.quantities import MILLI, format_milli
 from fairlead_schemas.resources import Request
 
@@ -44,13 +43,8 @@ def scheduled(views: Views, row: JobRow, now_ns: int) -> Reason:
 
 
 def open_dependencies(views: Views, row: JobRow) -> list[Dependency]:
-    """Those that have not ended as they should; one that has left the views has ended."""
-    found: list[Dependency] = []
-    for one in row.after:
-        other = views.jobs.rows.get(one.job)
-        if other is not None and not (other.state in END_STATES and one.state in ("ended", other.state)):
-            found.append(one)
-    return found
+    """Those that have not ended as they should; one that has left the views has."""
+    return [one for one in row.after if one.job in views.jobs.rows and views.jobs.is_open(one)]
 
 
 def _dependencies(row: JobRow, waits: list[Dependency]) -> Reason:

@@ -8,7 +8,8 @@ that waits needs a saturated resource) count as they are, so that they are neith
 
 Rescaling alone would let a newcomer with one small job make all that its siblings hold look small. So a node never
 stands before others with less than it really has of what its next job needs. While shares are filled from nothing the
-two are the same.
+two are the same. A rescaled vector is nowhere larger than what is really held, so it is worked out only for a node
+whose next job does not need the very resource of which the node has most.
 
 All in integers over one common denominator, `Drf.whole`: of leaves, equal shares per weight are equal integers and
 different ones different (weights up to 2**20). A rescaled share is rounded down once to that denominator.
@@ -17,6 +18,7 @@ different ones different (weights up to 2**20). A rescaled share is rounded down
 from bisect import bisect_left, insort
 from math import lcm
 
+from fairlead_queue.order import CAME_MASK
 from fairlead_queue.ordering import Face, Key
 from fairlead_queue.past_use import PastUse
 from fairlead_queue.tree import Node, Tree
@@ -30,24 +32,64 @@ OVER, BLOCKED = 1 << 20, 1 << 21
 
 
 class Share:
-    """What DRF knows of one node, in one view. A share of 1 is `Drf.whole`."""
+    """What DRF knows of one node, in one view."""
 
-    __slots__ = ("as_is", "blocked", "direction", "directions", "dominant", "shares", "vector", "weighted")
+    __slots__ = ("blocked", "changed", "counted", "is_changed", "sums", "weighted")
 
-    def __init__(self, width: int) -> None:
+    def __init__(self) -> None:
         #: Nobody goes before those who can use something now; the others are looked ahead to.
         self.blocked = True
-        #: charged/capacity by resource; of an inner node, its children's after rescaling.
-        self.vector: list[int] = [0] * width
-        #: The largest of the vector that counts, and that per weight.
-        self.dominant = self.weighted = 0
-        #: weight * vector / dominant, in fine units; empty for a node that counts in its parent as it is.
-        self.direction: list[int] = []
-        #: Of the children that count as they are: their vectors added up.
-        self.as_is: list[int] = [0] * width
-        #: Of the children that are rescaled: their directions added up, and their weighted shares, rising.
-        self.directions: list[int] = [0] * width
+        #: The share per weight by which it stands among its siblings; 1 is `Drf.whole`.
+        self.weighted = 0
+        #: Of its children, for rescaling; None as long as nobody needed it.
+        self.sums: Sums | None = None
+        #: Children that have changed since they were counted there, and whether it is one of its parent's.
+        self.changed: list[Face] = []
+        self.is_changed = False
+        #: As what it counts in its parent.
+        self.counted: Counted | None = None
+
+
+class Counted:
+    """A child in its parent's sums."""
+
+    __slots__ = ("direction", "vector", "weighted")
+
+    def __init__(self, vector: list[int], weighted: int, direction: list[int] | None) -> None:
+        #: Its share of each resource, and the largest per weight.
+        self.vector, self.weighted = vector, weighted
+        #: weight * vector / dominant, in units of 2**-Drf.fine; None when it counts as it is.
+        self.direction = direction
+
+
+class Sums:
+    """Over the children of a node."""
+
+    __slots__ = ("as_is", "directions", "shares")
+
+    def __init__(self, width: int) -> None:
+        #: The vectors of those that count as they are, added up.
+        self.as_is = [0] * width
+        #: Those that are rescaled: their directions added up, and their weighted shares, rising.
+        self.directions = [0] * width
         self.shares: list[int] = []
+
+    def add(self, one: Counted) -> None:
+        """A child comes in."""
+        self._add(one, 1)
+        if one.direction is not None:
+            insort(self.shares, one.weighted)
+
+    def drop(self, one: Counted) -> None:
+        """A child goes."""
+        self._add(one, -1)
+        if one.direction is not None:
+            del self.shares[bisect_left(self.shares, one.weighted)]
+
+    def _add(self, one: Counted, sign: int) -> None:
+        into, parts = (self.as_is, one.vector) if one.direction is None else (self.directions, one.direction)
+        for at, part in enumerate(parts):
+            into[at] += sign * part
 
 
 class Drf:
@@ -64,12 +106,13 @@ class Drf:
         self.percent = past_percent
         #: A share of 1.
         self.whole = 0
+        #: Binary places of a direction: its rounding up, times any share, stays below 1.
+        self.fine = 0
         self._capacity: list[int] = []
         #: What one of each resource counts for.
         self._units: list[int] = []
-        #: Binary places of a direction: its rounding up, times any share, stays below 1.
-        self._fine = 0
         self._range = range(tree.width)
+        self._all = (1 << tree.width) - 1
 
     # ------------------------------------------------------------------ ordering.Sequencer
 
@@ -77,48 +120,51 @@ class Drf:
         """Of a node without a share."""
         if self._capacity != self.tree.capacity:
             self._measure_capacity()
-        return Share(self.tree.width)
+        return Share()
 
     def place(self, face: Face, saturated: int) -> Key | None:
-        """Those who can use something, those within their guarantee, then by the queue's priority and the share."""
+        """Those who can use something, those within their guarantee, then by the queue's priority and the share; of
+        equals the one whose next job came first."""
         node, leaf, share, parent = face.node, face.turn, face.state, face.parent
+        if not share.is_changed and parent is not None and parent.parent is not None:  # the root rescales nobody
+            share.is_changed = True
+            parent.state.changed.append(face)
         wanted, blocked = 0, True
         if leaf is not None and not leaf.closed:
             for mask in leaf.wants:
-                wanted |= mask
                 if not mask & saturated:
+                    wanted |= mask
                     blocked = False
-        vector = self._rescaled(share) if node.children else self._shares(node)
-        dominant = max(vector) if blocked or not saturated else self._largest(vector, ~saturated)
-        weighted = dominant // node.weight
-        if parent is not None and parent.parent is not None:  # nobody asks for the root's own share
-            direction: list[int] = []
-            if not blocked:
-                scale = -((node.weight << self._fine) // -dominant) if dominant else 0
-                direction = [part * scale for part in vector]
-            self._change(parent.state, share, vector, direction, weighted)
-            share.direction = direction
-        share.blocked, share.vector, share.dominant, share.weighted = blocked, vector, dominant, weighted
-        if leaf is None or not wanted:
+        share.blocked = blocked
+        vector = self._shares(node)
+        counts = self._all if blocked else self._all & ~saturated
+        dominant = max(vector) if counts == self._all else self._largest(vector, counts)
+        if node.children and not blocked and wanted != counts:
+            held = self._largest(vector, wanted)
+            if held < dominant:
+                dominant = max(held, self._largest(self._rescaled(face, counts), counts))
+        share.weighted = weighted = dominant // node.weight
+        if leaf is None or leaf.closed or not leaf.wants:
             return None
-        if node.children and not blocked:
-            held = self._held(node, wanted)
-            if held > weighted:
-                weighted = held
         rank = -node.priority
         if not (node.promised and is_within(node, leaf)):
             rank += OVER
         if blocked:
             rank += BLOCKED
+        came = leaf.front & CAME_MASK
         if self.percent < 100:
-            return (rank, weighted)
-        return (rank, weighted, self._now(node))
+            return (rank, weighted, came)
+        return (rank, weighted, self._now(node), came)
 
     def leave(self, face: Face) -> None:
-        """As if it had nothing."""
-        parent, share = face.parent, face.state
-        if parent is not None and parent.parent is not None:
-            self._change(parent.state, share, [0] * self.tree.width, [], 0)
+        """Its parent's sums are without it."""
+        share, above = face.state, face.parent.state if face.parent is not None else None
+        if above is None:
+            return
+        if share.is_changed:
+            above.changed.remove(face)
+        if share.counted is not None and above.sums is not None:
+            above.sums.drop(share.counted)
 
     # ------------------------------------------------------------------ arithmetic
 
@@ -128,7 +174,7 @@ class Drf:
         self._units = [self.whole // amount if amount else 0 for amount in self._capacity]
         if self.past is not None:
             self.whole *= 100
-        self._fine = 2 * self.whole.bit_length() + _SLACK
+        self.fine = 2 * self.whole.bit_length() + _SLACK
 
     def _shares(self, node: Node) -> list[int]:
         """What is charged to a node (and was), as a share of each resource."""
@@ -143,18 +189,6 @@ class Drf:
         """The dominant share per weight of what is charged now."""
         return max(used * unit for used, unit in zip(node.usage, self._units, strict=True)) // node.weight
 
-    def _held(self, node: Node, wanted: int) -> int:
-        """The largest share per weight that an inner node really has of the resources whose bits are set."""
-        if self.past is not None:
-            return self._largest(self._shares(node), wanted) // node.weight
-        largest, usage, units = 0, node.usage, self._units
-        for at in self._range:
-            if wanted >> at & 1:
-                part = usage[at] * units[at]
-                if part > largest:
-                    largest = part
-        return largest // node.weight
-
     def _largest(self, vector: list[int], among: int) -> int:
         """Over the resources whose bits are set."""
         largest = 0
@@ -163,31 +197,37 @@ class Drf:
                 largest = vector[at]
         return largest
 
-    def _rescaled(self, share: Share) -> list[int]:
-        """The vector of an inner node: its children's, those that count as they are and those that are rescaled."""
-        if not share.shares:
-            return share.as_is.copy()
-        least, as_is, directions, fine = share.shares[0], share.as_is, share.directions, self._fine
-        return [as_is[at] + (directions[at] * least >> fine) for at in self._range]
+    # ------------------------------------------------------------------ rescaling
 
-    def _change(self, above: Share, old: Share, vector: list[int], direction: list[int], weighted: int) -> None:
-        """A child's share is another: in what its parent knows, put the new in the place of the old."""
-        if old.direction and direction:
-            sums, before, after = above.directions, old.direction, direction
-            for at in self._range:
-                sums[at] += after[at] - before[at]
-        else:
-            self._add(above, old.vector, old.direction, -1)
-            self._add(above, vector, direction, 1)
-        if old.direction:
-            del above.shares[bisect_left(above.shares, old.weighted)]
-        if direction:
-            insort(above.shares, weighted)
+    def _rescaled(self, face: Face, counts: int) -> list[int]:
+        """The vector of an inner node from its children's, those that count as they are and those that are rescaled.
 
-    def _add(self, above: Share, vector: list[int], direction: list[int], sign: int) -> None:
-        into, parts = (above.directions, direction) if direction else (above.as_is, vector)
-        for at in self._range:
-            into[at] += sign * parts[at]
+        `counts` has the bits of the resources that are not saturated.
+        """
+        share = face.state
+        if share.sums is None:
+            share.sums = Sums(self.tree.width)
+        sums = share.sums
+        for child in share.changed:
+            state = child.state
+            state.is_changed = False
+            if state.counted is not None:
+                sums.drop(state.counted)
+            state.counted = self._counted(child, counts)
+            sums.add(state.counted)
+        share.changed.clear()
+        least = sums.shares[0] if sums.shares else 0
+        return [sums.as_is[at] + (sums.directions[at] * least >> self.fine) for at in self._range]
+
+    def _counted(self, face: Face, counts: int) -> Counted:
+        """A child for its parent's sums."""
+        node = face.node
+        if face.state.blocked:  # and so is all below
+            return Counted(self._shares(node), 0, None)
+        vector = self._rescaled(face, counts) if node.children else self._shares(node)
+        dominant = self._largest(vector, counts)
+        scale = -((node.weight << self.fine) // -dominant) if dominant else 0
+        return Counted(vector, dominant // node.weight, [part * scale for part in vector])
 
 
 def is_within(node: Node, leaf: Node) -> bool:

@@ -44,17 +44,36 @@ def known_sequencers() -> list[str]:
     return sorted(_OURS.keys() | _installed().keys())
 
 
+def sequencer_problem(name: str) -> str:
+    """Why a known name cannot be used; "" when it can."""
+    if name in _OURS:
+        return ""
+    try:
+        _order(name)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 @cache
-def _installed() -> Mapping[str, EntryPoint]:
-    """{name: entry point}; our own names cannot be taken by others."""
-    return MappingProxyType({point.name: point for point in entry_points(group=GROUP) if point.name not in _OURS})
+def _installed() -> Mapping[str, list[EntryPoint]]:
+    """{name: the entry points that take it}; our own names cannot be taken."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        if point.name not in _OURS:
+            found.setdefault(point.name, []).append(point)
+    return MappingProxyType(found)
 
 
 @cache
 def _order(name: str) -> type[QueueOrder]:
-    point = _installed().get(name)
-    if point is None:
+    points = _installed().get(name, [])
+    if not points:
         raise ValueError(f'unknown sequencer "{name}"; known are {", ".join(known_sequencers())}')
+    if len(points) > 1:
+        values = sorted(point.value for point in points)
+        raise ValueError(f'sequencer "{name}" is offered by more than one package: {", ".join(values)}')
+    point = points[0]
     try:
         found = point.load()
     except Exception as error:

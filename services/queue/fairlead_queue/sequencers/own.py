@@ -75,7 +75,7 @@ class Keyed:
         if front is None:
             return None
         key = self.order.key(self._view(node, front))
-        if type(key) is not tuple or not all(type(part) is int for part in key):
+        if type(key) is not tuple or not all(isinstance(part, int) for part in key):
             name = type(self.order).__name__
             raise TypeError(f"{name}.key gave {key!r} for queue {node.path!r}, not a tuple of integers")
         return (key,)

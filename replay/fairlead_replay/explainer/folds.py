@@ -1,0 +1,176 @@
+"""The queue's core, folded from the bus to where a question needs it, and kept for the next question.
+
+Two are kept at most: one that goes on towards the log's end, and one of the past. Nothing is read between questions.
+Deadlines are in the event loop's time; what was folded when one is reached stays. Start at `Folds`.
+"""
+
+import asyncio
+import gc
+from collections import deque
+
+import structlog
+
+from fairlead_bus import snapshots
+from fairlead_bus.log import Head, LogReader
+from fairlead_bus.port import Bus, LogDamaged, Stored
+from fairlead_queue.core import QueueCore
+from fairlead_schemas import subjects
+
+#: After folding for so long everybody else on the loop gets a turn. A commit is never split: it takes some
+#: milliseconds, 50 where it makes hundreds of lanes.
+STEP_S = 0.02
+#: A fold that has more commits to go looks for a stored snapshot that is nearer.
+FAR_COMMITS = 10_000
+
+log = structlog.get_logger()
+
+
+class NotYet(Exception):
+    """The log has not come to the sequence that was asked for."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(f"the log is at sequence {last}")
+        self.last = last
+
+
+class Fold:
+    """The queue's core at a sequence of the log, and the way on from there."""
+
+    def __init__(self, bus: Bus, core: QueueCore, sequence: int = 0, heads: dict[str, Head] | None = None) -> None:
+        self.core = core
+        self.sequence = sequence
+        self._bus = bus
+        self._reader = LogReader(bus, after=sequence, heads=heads)
+        self._unfolded: deque[Stored] = deque()
+
+    async def advance(self, sequence: int, deadline: float) -> None:
+        """Fold up to a sequence that the log has. Raises TimeoutError at the deadline, LogDamaged."""
+        loop = asyncio.get_running_loop()
+        while self.sequence < sequence:
+            if loop.time() >= deadline:
+                raise TimeoutError
+            if not self._unfolded:
+                await self._read(deadline)
+            self._step(sequence)
+            await asyncio.sleep(0)
+
+    async def _read(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                self._unfolded.extend(await self._reader.messages())
+        except TimeoutError:
+            # Messages may have been on their way to us: they are read again, behind what is folded.
+            await self._reader.close()
+            self._reader = LogReader(self._bus, after=self.sequence, heads=self._reader.chain.heads)
+            raise
+
+    def _step(self, sequence: int) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + STEP_S
+        while self._unfolded and self.sequence < sequence:
+            folded = self._reader.check(self._unfolded.popleft())
+            self.core.evolve(folded.seq, folded.commit)
+            self.sequence = folded.seq
+            if loop.time() >= until:
+                return
+
+    async def close(self) -> None:
+        """Stop reading, for good."""
+        await self._reader.close()
+
+
+class Folds:
+    """What is kept between questions. Not for two callers at once."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._live: Fold | None = None
+        self._past: Fold | None = None
+        #: Which log they are of (port.StreamState).
+        self._created = ""
+        #: The log's end when it was last asked for, where the fold worked at last stands, and commits folded in all.
+        self.last = self.reached = self.folded = 0
+
+    @property
+    def held(self) -> bool:
+        """True while there is something to release."""
+        return self._live is not None or self._past is not None
+
+    async def at_end(self, deadline: float) -> Fold:
+        """The state at the log's end, as it is now. Raises TimeoutError, LogDamaged, Unavailable."""
+        await self._look()
+        self._live = await self._nearest(self._live, self.last, deadline)
+        return await self._advance(self._live, self.last, deadline)
+
+    async def at(self, sequence: int, deadline: float) -> Fold:
+        """The state at a sequence (from 1). Raises NotYet, TimeoutError, LogDamaged, Unavailable."""
+        await self._look()
+        if sequence > self.last:
+            raise NotYet(self.last)
+        if self._live is not None and self._live.sequence <= sequence:
+            fold = self._live = await self._nearest(self._live, sequence, deadline)
+        else:
+            if self._past is not None and self._past.sequence > sequence:
+                await self._past.close()
+                self._past = None
+                gc.collect()
+            fold = self._past = await self._nearest(self._past, sequence, deadline)
+        return await self._advance(fold, sequence, deadline)
+
+    async def release(self) -> None:
+        """Let go of everything."""
+        for fold in (self._live, self._past):
+            if fold is not None:
+                await fold.close()
+        self._live = self._past = fold = None
+        gc.collect()  # jobs, lanes and queues know each other; the process collects rarely by itself
+
+    async def _look(self) -> None:
+        """Ask for the log's end. What is of another log, or of an end that was lost, is of no use any more."""
+        state = await self._bus.state(subjects.LOG)
+        self.last = state.last
+        if state.created != self._created:
+            await self.release()
+            self._created = state.created
+        furthest = max((fold.sequence for fold in (self._live, self._past) if fold is not None), default=0)
+        if furthest > state.last:
+            raise LogDamaged(state.last, f"log went backwards: it was folded up to {furthest}")
+
+    async def _nearest(self, kept: Fold | None, sequence: int, deadline: float) -> Fold:
+        """The fold that was kept, or one from a stored snapshot if that is much nearer to the sequence."""
+        after = kept.sequence if kept is not None else 0
+        if kept is not None and sequence - after <= FAR_COMMITS:
+            return kept
+        found = await self._restored(after, sequence, deadline)
+        if found is not None and kept is not None:
+            await kept.close()
+        fold = found or kept or Fold(self._bus, QueueCore())
+        log.info("folding", after=fold.sequence, to=sequence)
+        return fold
+
+    async def _restored(self, after: int, upto: int, deadline: float) -> Fold | None:
+        """From the queue's newest snapshot within (after, upto] that can be read."""
+        async with asyncio.timeout_at(deadline):
+            found = await snapshots.load_all(
+                self._bus, QueueCore.writer, created=self._created, schema=snapshots.SCHEMA
+            )
+        for kept in found:
+            if not after < kept.sequence <= upto:
+                continue
+            try:
+                # On a thread: with 100,000 jobs it takes a second.
+                core = await asyncio.to_thread(QueueCore.restore, kept.state)
+            except Exception as error:  # noqa: BLE001 -- whatever another version's bytes make the decoder do
+                log.warning("snapshot cannot be read, the log is", sequence=kept.sequence, reason=str(error))
+                continue
+            return Fold(self._bus, core, kept.sequence, kept.heads)
+        return None
+
+    async def _advance(self, fold: Fold, sequence: int, deadline: float) -> Fold:
+        before = fold.sequence
+        try:
+            await fold.advance(sequence, deadline)
+        finally:
+            self.reached = fold.sequence
+            self.folded += fold.sequence - before
+        return fold

@@ -1,0 +1,197 @@
+"""Takes questions and answers them one at a time, in order. The shell around `folds.py` and `questions.py`.
+
+Any number of explainers may run: each question goes to one of them. While nobody asks, an explainer holds a
+connection and nothing else. Start at `Explainer`.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_bus.port import Bus, BusError, Message, Unavailable
+from fairlead_queue.dry_run import dry_run
+from fairlead_replay.explainer.folds import Folds, NotYet
+from fairlead_replay.explainer.questions import why
+from fairlead_schemas import subjects
+from fairlead_schemas.ask import ANSWER_S, COMMANDS_MAX, Answer, Ask, AskDryRun, AskWhy, Outcome, decode_ask, encode
+
+NAME = "explainer"
+#: Without a question for so long, what was folded is let go.
+IDLE_S = 60.0
+#: Questions that may wait; more are told to ask again.
+WAITING_MAX = 64
+#: Under a bus message's 1 MiB.
+ANSWER_BYTES_MAX = 1_000_000
+
+log = structlog.get_logger()
+
+
+class Question(NamedTuple):
+    """One that waits for its answer."""
+
+    ask: Ask
+    #: In the event loop's time.
+    deadline: float
+    answer: asyncio.Future[bytes]
+
+
+class Explainer:
+    """The running service; `run` until `stop`. `clock` is wall time in ns."""
+
+    def __init__(self, bus: Bus, *, clock: Callable[[], int] = time.time_ns, idle_s: float = IDLE_S) -> None:
+        self._bus, self._clock, self._idle_s = bus, clock, idle_s
+        self._folds = Folds(bus)
+        self._waiting: asyncio.Queue[Question] = asyncio.Queue(WAITING_MAX)
+        #: Everybody who has not been answered.
+        self._unanswered: set[asyncio.Future[bytes]] = set()
+        self._answered = self._refused = self._failed = 0
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> int:
+        """Answer until stopped; returns the exit code."""
+        served = [
+            await self._bus.serve(subjects.ASK, self._take, group=NAME),
+            await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
+        ]
+        tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._stopping.wait())]
+        log.info("answering", service=NAME)
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # the work ends by a fault of its own only
+            return 0
+        finally:
+            for subscription in served:
+                await subscription.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._say_goodbye()
+            await self._folds.release()
+
+    async def stop(self) -> None:
+        """Ask `run` to end; whoever waits is told to ask again."""
+        self._stopping.set()
+
+    async def _say_goodbye(self) -> None:
+        for answer in list(self._unanswered):
+            if not answer.done():
+                answer.set_result(_busy(0, "this explainer is stopping"))
+        with contextlib.suppress(BusError):
+            await self._bus.flush()
+
+    # -- questions come in
+
+    async def _take(self, message: Message) -> bytes:
+        try:
+            ask = decode_ask(message.payload)
+        except msgspec.MsgspecError as error:
+            return _invalid(str(error))
+        if isinstance(ask, AskWhy) and ask.at < 0:
+            return _invalid(f"expected a log sequence from 1, or 0 for the newest, found {ask.at}")
+        if isinstance(ask, AskDryRun) and len(ask.commands) > COMMANDS_MAX:
+            return _invalid(f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
+        loop = asyncio.get_running_loop()
+        question = Question(ask, loop.time() + ANSWER_S, loop.create_future())
+        try:
+            self._waiting.put_nowait(question)
+        except asyncio.QueueFull:
+            self._refused += 1
+            return _busy(0, f"{WAITING_MAX} questions wait already")
+        self._unanswered.add(question.answer)
+        try:
+            return await question.answer
+        finally:
+            self._unanswered.discard(question.answer)
+
+    async def _state(self, message: Message) -> bytes:
+        return msgspec.json.encode(self.statistics())
+
+    def statistics(self) -> dict[str, int]:
+        """Counts since the start; `sequence` is where the fold stands, 0 while nothing is held."""
+        return {
+            "sequence": self._folds.reached if self._folds.held else 0, "waiting": self._waiting.qsize(),
+            "answered": self._answered, "refused": self._refused, "failed": self._failed, "folded": self._folds.folded,
+        }  # fmt: skip
+
+    # -- answers go out
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._idle_s if self._folds.held else None):
+                    question = await self._waiting.get()
+            except TimeoutError:
+                await self._folds.release()
+                log.info("let go, nobody asks", service=NAME)
+                continue
+            payload = await self._answer(question)
+            if not question.answer.done():
+                question.answer.set_result(payload)
+
+    async def _answer(self, question: Question) -> bytes:
+        """Whatever happens, an answer."""
+        folds = self._folds
+        try:
+            payload = encode(await self._find_out(question.ask, question.deadline))
+            if len(payload) > ANSWER_BYTES_MAX:
+                payload = _invalid(f"the answer takes {len(payload)} bytes, at most {ANSWER_BYTES_MAX}: ask for less")
+            self._answered += 1
+        except NotYet as error:
+            payload = encode(Answer(sequence=error.last, error="not_yet", message=str(error)))
+            self._answered += 1
+        except TimeoutError as error:
+            self._refused += 1
+            reached = f"the log is folded up to sequence {folds.reached} of {folds.last}"
+            payload = _busy(folds.reached, str(error) or reached)
+        except Unavailable as error:
+            self._failed += 1
+            log.warning("question not answered", reason=str(error))
+            payload = encode(Answer(error="failed", message=f"the log cannot be read now: {error}"))
+        except Exception as error:
+            self._failed += 1
+            log.exception("question not answered", kind=type(question.ask).__name__)
+            # The fault may have left behind a state that no log has.
+            await folds.release()
+            payload = encode(Answer(error="failed", message=f"{type(error).__name__}: the explainer's log has more"))
+        return payload
+
+    async def _find_out(self, ask: Ask, deadline: float) -> Answer:
+        """Both of the queue's functions may look at thousands of jobs; on a thread they hold up nobody."""
+        if _is_past(deadline):
+            raise TimeoutError("many were asked before it")
+        if isinstance(ask, AskWhy):
+            fold = await (self._folds.at(ask.at, deadline) if ask.at else self._folds.at_end(deadline))
+            return await asyncio.to_thread(why, fold.core.state, fold.sequence, ask.job)
+        fold = await self._folds.at_end(deadline)
+        state = fold.core.state
+        # As for the queue's own clock: never before the newest commit.
+        now_ns = max(self._clock(), state.at_ns)
+        outcomes: list[Outcome] = []
+        for command in ask.commands:
+            if _is_past(deadline):
+                raise TimeoutError(f"{len(outcomes)} of {len(ask.commands)} jobs were looked at")
+            outcomes.append(await asyncio.to_thread(dry_run, state, command, now_ns))
+        return Answer(sequence=fold.sequence, outcomes=tuple(outcomes))
+
+
+def _is_past(deadline: float) -> bool:
+    return asyncio.get_running_loop().time() >= deadline
+
+
+def _invalid(message: str) -> bytes:
+    return encode(Answer(error="invalid", message=message))
+
+
+def _busy(sequence: int, message: str) -> bytes:
+    return encode(Answer(sequence=sequence, error="busy", message=f"{message}; ask again"))
+
+
+async def build(bus: Bus) -> Explainer:
+    """The explainer on a connected bus."""
+    return Explainer(bus)

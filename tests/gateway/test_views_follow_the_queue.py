@@ -1,0 +1,78 @@
+"""The views and the queue fold the same log, written apart: on logs of whole simulated clusters they must agree."""
+
+from typing import Any
+
+import pytest
+
+from fairlead_gateway.views.documents import job_document, used
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queuedocs import queue_documents
+from fairlead_queue.core import QueueCore
+from fairlead_queue.jobs import Array, Job
+from fairlead_queue.order import priority_of
+from fairlead_replay.sim.bus import FaultyBus
+from fairlead_replay.sim.world import Parts, run_seed
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.queues import RESOURCES
+
+SEEDS = 12
+
+
+def log_of(seed: int) -> list[bytes]:
+    """The whole log of a simulated world."""
+    hubs: list[Any] = []
+
+    class Seen(FaultyBus):
+        def __init__(self, hub: Any, *more: Any) -> None:
+            hubs.append(hub)
+            super().__init__(hub, *more)
+
+    outcome = run_seed(seed, parts=Parts(bus=Seen))
+    assert outcome.violation is None
+    return [message.payload for message in hubs[0].streams[subjects.LOG].messages]
+
+
+def seen_by_queue(job: Job, now_ns: int) -> tuple[Any, ...]:
+    """What both know of a job, as the queue has it."""
+    running_ns = now_ns - job.started_ns if job.started_ns else 0
+    unborn = job.unborn if isinstance(job, Array) else None
+    return (
+        job.state, job.lane.leaf.queue.path, job.user, max(1, job.attempt), priority_of(job.order), job.aged, unborn,
+        0 if unborn is not None else job.used_ns + running_ns,
+    )  # fmt: skip
+
+
+def seen_by_views(views: Views, job: str) -> tuple[Any, ...]:
+    """The same, as the views have it."""
+    row = views.jobs.rows[job]
+    unborn = row.elements["waiting"] if row.elements is not None else None
+    return (
+        row.state, row.queue, row.user, row.attempt, row.priority, row.aged, unborn,
+        0 if unborn is not None else used(row, views.at_ns),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_both_say_the_same_after_every_commit(seed: int) -> None:
+    """State, queue, attempt, priority and time used of every live job, what every queue is charged, and which there
+    are; every job has a reason, and a restart changes nothing."""
+    core, views = QueueCore(), Views()
+    for sequence, payload in enumerate(log_of(seed), 1):
+        commit = decode_commit(payload)
+        core.evolve(sequence, commit)
+        views.fold(sequence, commit)
+        state = core.state
+        for job in state.jobs.values():
+            assert seen_by_views(views, job.id) == seen_by_queue(job, views.at_ns), (sequence, job.id)
+        assert [row.path for row in views.queues.existing()] == sorted(state.queues)
+        for path, queue in state.queues.items():
+            charged = dict(zip(queue.pool.resources, queue.node.usage, strict=True))
+            shown = views.queues.rows[path].charged
+            assert {r: shown.get(r, 0) for r in RESOURCES} == {r: charged[r] for r in RESOURCES}, (sequence, path)
+        for row in views.jobs.rows.values():
+            assert job_document(views, row, views.at_ns, count_ahead=True).reason is not None
+    restored = Views.restore(views.snapshot())
+    assert restored is not None and restored.snapshot() == views.snapshot()
+    assert queue_documents(restored, restored.queues.existing()) == queue_documents(views, views.queues.existing())

@@ -1,0 +1,510 @@
+"""The explainer: what it says is what the queue's own functions say of the log, folded to where was asked for."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from fairlead_bus.memory import MemoryBus, MemoryTail
+from fairlead_bus.port import Message, Stored, StreamState
+from fairlead_queue.dry_run import dry_run
+from fairlead_replay.explainer import folds, service
+from fairlead_schemas import subjects
+from fairlead_schemas.ask import COMMANDS_MAX, AskDryRun, AskWhy, Explanation, decode_answer, encode
+from fairlead_schemas.events import JobsRetired
+from tests.queue.world import SECOND
+from tests.replay.asking import World, busy_morning
+
+WAIT_S = 10.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another task does; fail instead of hanging."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 -- any condition
+            await asyncio.sleep(0.01)
+
+
+# ---------------------------------------------------------------------------------------- now
+
+
+async def test_an_answer_is_what_the_queues_own_function_says() -> None:
+    """Of every live job, and of the sequence that the log is at."""
+    async with World() as world:
+        busy_morning(world.queue)
+        await world.write()
+        jobs = list(world.queue.state.jobs)
+        assert len(jobs) > 5
+        for job in jobs:
+            answer = await world.why(job)
+            assert (answer.error, answer.sequence) == ("", world.last)
+            assert answer.why == world.told(job)
+
+
+async def test_the_answer_follows_the_log() -> None:
+    """What was committed before the question counts, however shortly before; every commit is folded once."""
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        for _ in range(5):
+            world.queue.submit(1, priority=90)
+            await world.write()
+            answer = await world.why(waiting[-1])
+            assert (answer.sequence, answer.why) == (world.last, world.told(waiting[-1]))
+        assert world.explainer.statistics()["folded"] == world.last
+
+
+async def test_an_explainer_that_nobody_asks_reads_nothing() -> None:
+    """Not the log, not its end, no snapshot."""
+    asked: list[str] = []
+
+    class Counting(MemoryBus):
+        async def state(self, stream: str) -> StreamState:
+            asked.append("state")
+            return await super().state(stream)
+
+        async def tail(self, stream: str, *, after: int, subject: str = "") -> MemoryTail:
+            asked.append("tail")
+            return await super().tail(stream, after=after, subject=subject)
+
+        async def get_object(self, store: str, name: str) -> bytes | None:
+            asked.append("object")
+            return await super().get_object(store, name)
+
+    async with World(bus=Counting) as world:
+        busy_morning(world.queue)
+        await world.write()
+        await asyncio.sleep(0.05)
+        assert asked == []
+        assert not (await world.why("1")).error
+        assert sorted(set(asked)) == ["object", "state", "tail"]
+
+
+async def test_what_was_folded_is_let_go_after_a_while_and_comes_back() -> None:
+    """Without a question nothing is held; the next one finds the log as it is then."""
+    async with World(idle_s=0.05) as world:
+        waiting = busy_morning(world.queue)
+        await world.write()
+        assert (await world.why(waiting[0])).why == world.told(waiting[0])
+        await world.why(waiting[0], at=world.last - 1)
+        await until(lambda: world.explainer.statistics()["sequence"] == 0)
+        assert (world.explainer._folds._live, world.explainer._folds._past) == (None, None)
+        world.queue.submit(1, priority=90)
+        await world.write()
+        answer = await world.why(waiting[0])
+        assert (answer.sequence, answer.why) == (world.last, world.told(waiting[0]))
+
+
+# ---------------------------------------------------------------------------------------- the past
+
+
+async def test_an_answer_for_a_past_sequence_is_that_of_a_fold_to_there() -> None:
+    """At every sequence, forwards, backwards and twice; the answer for the newest is not disturbed."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        born = next(at for at in range(1, world.last + 1) if job in world.folded_to(at).state.jobs)
+        places = [*range(born, world.last + 1), *range(world.last, born - 1, -1), born, born]
+        for at in places:
+            answer = await world.why(job, at=at)
+            assert (answer.error, answer.sequence, answer.why) == ("", at, world.told(job, at))
+        assert (await world.why(job, at=born - 1)).error == "not_found"
+        assert (await world.why(job)).why == world.told(job)
+
+
+async def test_the_past_is_kept_for_the_same_and_for_later_sequences() -> None:
+    """What is behind is folded once; only what lies before it begins anew."""
+    async with World() as world:
+        busy_morning(world.queue)
+        last = await world.write()
+        await world.why("1")
+        for at, folded in ((5, last + 5), (5, last + 5), (9, last + 9), (last - 1, 2 * last - 1), (4, 2 * last + 3)):
+            assert (await world.why("1", at=at)).sequence == at
+            assert world.explainer.statistics()["folded"] == folded
+
+
+async def test_a_sequence_that_is_still_to_come_is_told_so() -> None:
+    """With where the log is; once it has come, it is answered."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        early = await world.why(job, at=world.last + 1)
+        assert (early.error, early.sequence) == ("not_yet", world.last)
+        assert early.message == f"the log is at sequence {world.last}"
+        world.queue.submit(1)
+        await world.write()
+        answer = await world.why(job, at=early.sequence + 1)
+        assert (answer.error, answer.why) == ("", world.told(job, early.sequence + 1))
+
+
+async def test_with_a_snapshot_in_the_store_the_tail_alone_is_folded() -> None:
+    """The newest for the end, one that is old enough for the past, none for what lies before all."""
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        first = await world.write()
+        await world.keep_snapshot(0)
+        world.queue.submit(1, priority=90)
+        second = await world.write()
+        await world.keep_snapshot(1)
+        world.queue.submit(1, priority=91)
+        last = await world.write()
+        assert first < second < last
+        expected = 0
+        for at, folded in ((0, last - second), (second - 1, second - 1 - first), (first - 1, first - 1)):
+            assert (await world.why(waiting[0], at=at)).why == world.told(waiting[0], at)
+            expected += folded
+            assert world.explainer.statistics()["folded"] == expected
+
+
+async def test_a_snapshot_that_cannot_be_read_is_passed_over() -> None:
+    """Another version's bytes: an older one is taken, and the log where there is none."""
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        first = await world.write()
+        await world.keep_snapshot(0)
+        world.queue.submit(1, priority=90)
+        last = await world.write()
+        await world.keep_snapshot(1, state=b'{"v":99}')
+        assert (await world.why(waiting[0])).why == world.told(waiting[0])
+        assert world.explainer.statistics()["folded"] == last - first
+        assert (await world.why(waiting[0], at=first - 1)).why == world.told(waiting[0], first - 1)
+
+
+async def test_a_fold_that_is_far_behind_takes_up_a_nearer_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long pause between two questions."""
+    monkeypatch.setattr(folds, "FAR_COMMITS", 3)
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        first = await world.write()
+        await world.why(waiting[0])
+        for _ in range(6):
+            world.queue.submit(1, priority=90)
+        second = await world.write()
+        await world.keep_snapshot(0)
+        world.queue.submit(1, priority=91)
+        await world.write()
+        assert second - first > 3
+        assert (await world.why(waiting[0])).why == world.told(waiting[0])
+        assert world.explainer.statistics()["folded"] == first + world.last - second
+
+
+# ---------------------------------------------------------------------------------------- jobs that do not wait
+
+
+async def test_a_job_that_is_not_known_is_told_why_not() -> None:
+    """Never there, ended, no id, still to be born: each in words."""
+    async with World() as world:
+        queue = world.queue
+        queue.node(gpus=1)
+        ended = queue.submit(1)
+        queue.run(ended)
+        queue.end(ended, exit_code=3)
+        queue.settle()
+        array = queue.submit(1, array=(0, 99))
+        await world.write()
+        state = queue.state
+        assert (await world.why(ended)).why == Explanation(reason="", message=f"job {ended} has ended: failed")
+        for job, words in (
+            (str(state.next_number), f"was not there at sequence {world.last}"),
+            (f"{array}_100", "its array does not have it"),
+            (f"{ended}_0", "its array does not have it"),
+            ("last", "is no id of a job"),
+            ("", "is no id of a job"),
+            ("9" * 400, "is no id of a job"),
+        ):
+            answer = await world.why(job)
+            assert (answer.error, answer.sequence, answer.why) == ("not_found", world.last, None)
+            assert words in answer.message
+            assert len(answer.message) < 200
+        assert f"{array}_99" not in state.jobs
+        unborn = (await world.why(f"{array}_99")).why
+        assert unborn is not None
+        assert unborn.message.startswith(f"it comes into being when it is offered, by its array {array}; of that: ")
+        assert unborn.reason == world.told(array).reason
+
+
+async def test_a_job_that_was_retired_is_told_to_have_ended_long_ago() -> None:
+    """It is not confused with one that was never there; as of then it is known."""
+    async with World() as world:
+        world.queue.node(gpus=1)
+        job = world.queue.submit(1)
+        world.queue.run(job)
+        before = world.last
+        world.queue.end(job)
+        world.queue.settle()
+        world.queue.fold("queue", [JobsRetired(cause="clock", jobs=(job,))])
+        await world.write()
+        answer = await world.why(job)
+        assert (answer.error, answer.message) == ("not_found", f"job {job} ended long ago; how is told by its events")
+        assert (await world.why(job, at=before)).why == world.told(job, before)
+
+
+# ---------------------------------------------------------------------------------------- dry runs
+
+
+async def test_jobs_are_tried_each_by_itself_as_of_now() -> None:
+    """As the pure function says with the same clock; a refused one does not keep the others from being tried."""
+    async with World() as world:
+        busy_morning(world.queue)
+        await world.write()
+        world.queue.now += 5 * SECOND
+        commands = [
+            world.queue.submission(2, queue="research", total_ns=SECOND),
+            world.queue.submission(1, queue="nowhere"),
+            world.queue.submission(8),
+        ]
+        answer = await world.dry_run(*commands)
+        state = world.folded_to(world.last).state
+        assert answer.sequence == world.last
+        assert answer.outcomes == tuple(dry_run(state, command, world.queue.now) for command in commands)
+        assert [outcome.code for outcome in answer.outcomes] == ["", "unknown_queue", ""]
+        # Asking has changed nothing.
+        assert (await world.dry_run(*commands)) == answer
+        assert (await world.dry_run()).outcomes == ()
+
+
+async def test_a_clock_behind_the_log_counts_as_the_logs_time() -> None:
+    """As for the queue itself: its time never falls behind the newest commit's."""
+    async with World() as world:
+        busy_morning(world.queue)
+        await world.write()
+        state, command = world.folded_to(world.last).state, world.queue.submission(2, total_ns=SECOND)
+        world.queue.now = 0
+        assert (await world.dry_run(command)).outcomes == (dry_run(state, command, state.at_ns),)
+
+
+# ---------------------------------------------------------------------------------------- hardships
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"null",
+        b'{"type":"AskWhom","job":"1"}',
+        b'{"type":"AskWhy"}',
+        b'{"type":"AskWhy","job":7}',
+        b'{"type":"AskDryRun","commands":[{"type":"SubmitJob"}]}',
+        encode(AskWhy(job="1", at=-1)),
+    ],
+)
+async def test_a_question_that_cannot_be_read_is_answered_so(payload: bytes) -> None:
+    """And the next one as ever."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        assert (await world.raw(payload)).error == "invalid"
+        assert (await world.why(job)).why == world.told(job)
+
+
+async def test_more_jobs_than_a_dry_run_takes_are_refused() -> None:
+    """With the bound in the message."""
+    async with World() as world:
+        command = world.queue.submission(1)
+        await world.write()
+        assert len((await world.ask(AskDryRun(commands=(command,) * COMMANDS_MAX))).outcomes) == COMMANDS_MAX
+        answer = await world.ask(AskDryRun(commands=(command,) * (COMMANDS_MAX + 1)))
+        assert (answer.error, answer.message) == ("invalid", f"expected at most {COMMANDS_MAX} jobs, found 101")
+
+
+async def test_a_burst_is_answered_in_order_and_what_is_too_much_is_told_so() -> None:
+    """A hundred at once: each gets an answer; as many as may wait get theirs, in the order in which they came."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        order: list[int] = []
+
+        async def ask(number: int) -> str:
+            answer = await world.why(job)
+            if not answer.error:
+                assert answer.why == world.told(job)
+                order.append(number)
+            return answer.error
+
+        errors = await asyncio.gather(*(ask(number) for number in range(100)))
+        assert set(errors) == {"", "busy"}
+        assert errors.count("") >= service.WAITING_MAX
+        assert order == sorted(order)
+        counted = world.explainer.statistics()
+        assert (counted["answered"], counted["refused"]) == (errors.count(""), errors.count("busy"))
+        assert (await world.why(job)).error == ""
+
+
+async def test_a_fault_is_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`failed`, and the state that the fault may have spoiled is not used again."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        await world.why(job)
+        with monkeypatch.context() as patched:
+
+            def spoil(state: object, *_: object) -> None:
+                state.jobs.clear()  # type: ignore[attr-defined] -- the queue's state
+                raise ValueError("planted")
+
+            patched.setattr(service, "why", spoil)
+            answer = await world.why(job)
+        assert (answer.error, answer.message) == ("failed", "ValueError: the explainer's log has more")
+        assert (await world.why(job)).why == world.told(job)
+        assert world.explainer.statistics()["failed"] == 1
+
+
+async def test_a_damaged_log_is_not_answered_from() -> None:
+    """No guess: `failed` as long as it is damaged; the process lives on."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        whole = list(world.hub.streams[subjects.LOG].messages)
+        world.hub.damage(subjects.LOG, 3, lambda payload: payload.replace(b'"n":', b'"n":1'))
+        for _ in range(2):
+            answer = await world.why(job)
+            assert (answer.error, answer.message) == ("failed", "LogDamaged: the explainer's log has more")
+        world.hub.streams[subjects.LOG].messages = whole
+        assert (await world.why(job)).why == world.told(job)
+
+
+async def test_a_log_that_went_back_is_not_answered_from_what_it_was() -> None:
+    """What was folded is of commits that are gone: `failed` once, then as the log is now."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        await world.why(job)
+        world.hub.truncate(subjects.LOG, world.last - 1)
+        assert (await world.why(job)).error == "failed"
+        answer = await world.why(job)
+        assert (answer.sequence, answer.why) == (world.last - 1, world.told(job, world.last - 1))
+
+
+async def test_another_log_is_folded_from_its_own_start() -> None:
+    """A stream that was made anew is told by when it was created, not by its length."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        await world.keep_snapshot()
+        await world.why(job)
+        async with World() as other:
+            for _ in range(3):
+                busy_morning(other.queue)
+            await other.write()
+            world.hub.streams[subjects.LOG] = other.hub.streams[subjects.LOG]
+            world.hub.streams[subjects.LOG].created = "another"
+            answer = await world.why(job)
+            assert (answer.sequence, answer.why) == (other.last, other.told(job))
+
+
+async def test_a_bus_that_is_away_fails_the_question_only() -> None:
+    """It cannot even be told; afterwards all is as before."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        link = world.hub.connect()
+        explainer = await world.start(link)
+        link.unlink()
+        answer = decode_answer(await explainer._take(Message(subjects.ASK, encode(AskWhy(job=job)))))
+        assert (answer.error, "cannot be read now" in answer.message) == ("failed", True)
+        link.relink()
+        assert (await world.why(job)).why == world.told(job)
+
+
+class Gated(MemoryBus):
+    """Gives out the log's first messages, and the rest when the gate is opened."""
+
+    first = 5
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type] -- as given
+        self.gate = asyncio.Event()
+
+    async def tail(self, stream: str, *, after: int, subject: str = "") -> MemoryTail:
+        tail = await super().tail(stream, after=after, subject=subject)
+        read, held = tail.next, list[Stored]()
+
+        async def next_few() -> list[Stored]:
+            found = held or await read()
+            if not self.gate.is_set() and found[0].sequence > self.first:
+                held[:] = found
+                await self.gate.wait()
+            few = [stored for stored in found if self.gate.is_set() or stored.sequence <= self.first]
+            held[:] = found[len(few) :]
+            return few
+
+        tail.next = next_few
+        return tail
+
+
+async def test_a_long_fold_is_interrupted_and_goes_on_with_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked is told how far it is; nothing is folded twice."""
+    monkeypatch.setattr(service, "ANSWER_S", 0.5)
+    async with World(bus=Gated) as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        answer = await world.why(job)
+        assert (answer.error, answer.sequence) == ("busy", Gated.first)
+        assert answer.message == f"the log is folded up to sequence {Gated.first} of {world.last}; ask again"
+        assert isinstance(world.bus, Gated)
+        world.bus.gate.set()
+        monkeypatch.setattr(service, "ANSWER_S", WAIT_S)
+        assert (await world.why(job)).why == world.told(job)
+        assert world.explainer.statistics()["folded"] == world.last
+
+
+async def test_folding_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no time for a step, after every single commit."""
+    monkeypatch.setattr(folds, "STEP_S", 0.0)
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        await world.why(job)
+        counting.cancel()
+        assert turns >= world.last
+
+
+async def test_of_several_explainers_one_answers_each_question() -> None:
+    """They share the work; when one has gone, the others have it all."""
+    async with World() as world:
+        second = await world.start(world.hub.connect())
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        for _ in range(10):
+            assert (await world.why(job)).why == world.told(job)
+        counted = [each.statistics()["answered"] for each in world.explainers]
+        assert (sum(counted), min(counted) > 0) == (10, True)
+        await second.stop()
+        await until(lambda: world._running[1].done())
+        for _ in range(4):
+            assert (await world.why(job)).why == world.told(job)
+        assert world.explainer.statistics()["answered"] == counted[0] + 4
+
+
+async def test_who_waits_when_an_explainer_stops_is_told_to_ask_again() -> None:
+    """Not left to a timeout."""
+    async with World(bus=Gated) as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        asked = [asyncio.create_task(world.why(job)) for _ in range(3)]
+        await until(lambda: world.explainer.statistics()["waiting"] == 2)
+        await world.stop()
+        answers = await asyncio.gather(*asked)
+    assert {(answer.error, answer.message) for answer in answers} == {("busy", "this explainer is stopping; ask again")}
+
+
+async def test_an_answer_that_no_message_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its size, so that less is asked for."""
+    monkeypatch.setattr(service, "ANSWER_BYTES_MAX", 100)
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        answer = await world.why(job)
+        assert answer.error == "invalid"
+        assert "at most 100" in answer.message
