@@ -1,15 +1,17 @@
 """What would become of a job if it were submitted now: asked of the very code that would decide. Pure; the state is
 as it was afterwards."""
 
+import msgspec
+
 from fairlead_queue.admission import refusal
 from fairlead_queue.commands import in_pool, order_in
 from fairlead_queue.estimate import estimate
-from fairlead_queue.explain import explain, gate
+from fairlead_queue.explain import explain, gate, smaller
 from fairlead_queue.jobs import Job
 from fairlead_queue.plan import Plan
 from fairlead_queue.state import State
 from fairlead_queue.yields import Search, Starving
-from fairlead_schemas.ask import Outcome, QuotaAfter
+from fairlead_schemas.ask import Explanation, Outcome, QuotaAfter
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.events import Victim
 
@@ -32,12 +34,21 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
     state.wait_in_line(job)
     try:
         return Outcome(
-            pool=queue.pool.name, quota=tuple(_quota(job)), borrows=_borrows(job), waits=explain(state, job),
+            pool=queue.pool.name, quota=tuple(_quota(job)), borrows=_borrows(job), waits=_waits(state, job),
             displaces=_displaces(state, job, now_ns), estimate=estimate(state, job, command, now_ns),
         )  # fmt: skip
     finally:
         state.unwait(job)
         state.remove(job)
+
+
+def _waits(state: State, job: Job) -> Explanation:
+    """What would keep it waiting: one that is next is offered at once, and in a full pool waits for a place."""
+    told = explain(state, job)
+    if told.reason != "next" or not _is_full(job):
+        return told
+    message = f"pool {job.lane.klass.pool.name} has less left than it needs"
+    return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(smaller(job)))
 
 
 def _quota(job: Job) -> list[QuotaAfter]:

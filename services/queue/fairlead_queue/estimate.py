@@ -72,9 +72,14 @@ def _ahead(state: State, job: Job) -> tuple[list[Job], bool]:
 
 
 def _basis(ahead: int, more: bool, unlimited: int) -> str:
-    before = f"{'at least ' if more else ''}{ahead} jobs before it"
-    without = f"; {unlimited} jobs without a limit are taken to run on" if unlimited else ""
+    before = f"{'at least ' if more else ''}{ahead} {_jobs(ahead)} before it"
+    runs_on = "is taken to run on" if unlimited == 1 else "are taken to run on"
+    without = f"; {unlimited} {_jobs(unlimited)} without a limit {runs_on}" if unlimited else ""
     return f"time limits of all that runs, and {before}, in the order of now; the pool as one machine{without}"
+
+
+def _jobs(count: int) -> str:
+    return "job" if count == 1 else "jobs"
 
 
 class _Layout:

@@ -13,11 +13,10 @@ import msgspec
 from fairlead_queue.jobs import Job
 from fairlead_queue.lanes import Lane, Queue
 from fairlead_queue.state import State
-from fairlead_queue.tree import Amounts, Node, Refusal
+from fairlead_queue.tree import USER_MARK, Amounts, Node, Refusal
 from fairlead_queue.turns import Closed, Turns
 from fairlead_schemas.ask import Change, Explanation
-from fairlead_schemas.quantities import format_memory, format_milli
-from fairlead_schemas.queues import GPU_CLASS_PREFIX
+from fairlead_schemas.queuewords import counted, is_are, number
 
 #: Jobs ahead that are counted, and those that are named.
 AHEAD_MAX = 10_000
@@ -50,9 +49,9 @@ def explain(state: State, job: Job) -> Explanation:
         reason = "next" if not ahead.jobs else "turn"
     else:
         reason, message = closed.reason, _message(closed)
+        numbers |= _numbers(closed)
         if closed.refusal is not None:
-            numbers |= _numbers(closed.refusal)
-            changes = list(_changes(state, job, closed.refusal))
+            changes = list(_changes(state, job, closed.refusal, closed.queue))
         elif reason == "turn":
             message = f"the placer has as many offers as it looks ahead over; {_jobs(ahead.jobs)} before it"
     return Explanation(
@@ -93,11 +92,12 @@ def ahead_of(state: State, job: Job) -> Ahead:
 def _offered(state: State, job: Job) -> Explanation:
     ahead = ahead_of(state, job)
     numbers: dict[str, int | str] = {"ahead": ahead.jobs}
-    changes = list(_smaller(state, job, None))
+    changes = list(smaller(job))
     message = f"it has its turn and waits for a place; {_jobs(ahead.jobs)} before it"
     if job.yielders:
         numbers["asked_to_yield"] = job.yielders
-        message += f"; {job.yielders} were asked to yield to it"
+        asked = "1 job was" if job.yielders == 1 else f"{job.yielders} jobs were"
+        message += f"; {asked} asked to yield to it"
     return Explanation(
         reason="place", message=message, numbers=numbers, changes=tuple(changes), ahead=ahead.jobs,
         first_ahead=tuple(other.id for other in ahead.first),
@@ -113,27 +113,17 @@ def _jobs(count: int) -> str:
 # ---------------------------------------------------------------------------------------- words
 
 
-def amount(resource: str, number: int) -> str:
-    """ "4 GPUs", "2 GPUs of NVIDIA-L40S", "16 CPUs", "64Gi of memory"."""
-    if resource == "memory":
-        return f"{format_memory(number)} of memory"
-    if resource == "cpu":
-        return f"{format_milli(number)} CPU{'' if number == 1000 else 's'}"
-    of = f" of {resource.removeprefix(GPU_CLASS_PREFIX)}" if resource.startswith(GPU_CLASS_PREFIX) else ""
-    return f"{format_milli(number)} GPU{'' if number == 1000 else 's'}{of}"
-
-
 def _message(closed: Closed) -> str:
     refusal = closed.refusal
     if closed.reason == "budget":
         return f"the budget of queue {closed.queue} is spent"
     if refusal is None:
         return "others go first"
-    held, needed = amount(refusal.resource, refusal.held), amount(refusal.resource, refusal.needed)
-    ceiling = amount(refusal.resource, refusal.ceiling)
+    held, needed = number(refusal.resource, refusal.held), number(refusal.resource, refusal.needed)
+    ceiling = counted(refusal.resource, refusal.ceiling)
     match closed.reason:
         case "user_limit":
-            user = refusal.node.name[1:]
+            user = user_of(refusal)
             return f"{user} holds {held} of the {ceiling} that one user may hold in {closed.queue}; this needs {needed}"
         case "reserved":
             where = f"queue {closed.queue}" if closed.queue else "the pool"
@@ -144,9 +134,17 @@ def _message(closed: Closed) -> str:
             return f"queue {closed.queue} holds {held} of {ceiling}; this needs {needed}"
 
 
-def _numbers(refusal: Refusal) -> dict[str, int | str]:
+def user_of(refusal: Refusal) -> str:
+    """Whose limit it is, where a queue limits single users."""
+    return refusal.node.name.removeprefix(USER_MARK)
+
+
+def _numbers(closed: Closed) -> dict[str, int | str]:
+    refusal = closed.refusal
+    if refusal is None:
+        return {"queue": closed.queue} if closed.queue else {}
     numbers: dict[str, int | str] = {
-        "queue": refusal.node.path, "resource": refusal.resource, "held": refusal.held, "needed": refusal.needed,
+        "queue": closed.queue, "resource": refusal.resource, "held": refusal.held, "needed": refusal.needed,
         "ceiling": refusal.ceiling,
     }  # fmt: skip
     if refusal.holder:
@@ -157,26 +155,23 @@ def _numbers(refusal: Refusal) -> dict[str, int | str]:
 # ---------------------------------------------------------------------------------------- what would change it
 
 
-def _changes(state: State, job: Job, refusal: Refusal) -> Iterator[Change]:
+def _changes(state: State, job: Job, refusal: Refusal, queue: str) -> Iterator[Change]:
     resource, over = refusal.resource, refusal.held + refusal.needed - refusal.ceiling
-    queue = refusal.node.path
     if refusal.needed <= refusal.ceiling and refusal.kind != "claimed":
-        where = f"of {queue} " if queue else ""
-        yield Change(
-            kind="wait", message=f"starts when {amount(resource, over)} {where}are given back", queue=queue,
-            resource=resource, amount=over,
-        )  # fmt: skip
-    yield from _smaller(state, job, refusal)
+        whose = f"{user_of(refusal)} in {queue}" if refusal.kind == "user_limit" else queue or "the pool"
+        message = f"starts when {counted(resource, over)} of {whose} {is_are(resource, over)} given back"
+        yield Change(kind="wait", message=message, queue=queue, resource=resource, amount=over)
+    yield from smaller(job)
     yield from _elsewhere(state, job)
-    if refusal.kind == "maximum":
+    if refusal.kind == "maximum" and _has_room(job.lane.klass.pool.tree.root, job.lane.klass.need, job):
         most = refusal.ceiling + over
         yield Change(
-            kind="quota", message=f"would start now if {queue} might hold {amount(resource, most)}", queue=queue,
+            kind="quota", message=f"could start now if {queue} might hold {counted(resource, most)}", queue=queue,
             resource=resource, amount=most,
         )  # fmt: skip
 
 
-def _smaller(state: State, job: Job, refusal: Refusal | None) -> Iterator[Change]:
+def smaller(job: Job) -> Iterator[Change]:
     """Fewer GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request

@@ -1,9 +1,10 @@
 """Who yields to whom and by which rule, in words that anybody may read: job ids, queues and numbers, no names. Pure."""
 
 from fairlead_gateway.views.rows import JobRow, Room, Yielding
-from fairlead_gateway.why.amounts import counted, these
+from fairlead_gateway.why.amounts import these
 from fairlead_schemas.api import Reason
 from fairlead_schemas.quantities import format_duration
+from fairlead_schemas.queuewords import counted
 
 
 def yielded(yielding: Yielding) -> str:
