@@ -1,6 +1,7 @@
 """A queue's world whose log stands on a bus, and an explainer that is asked about it."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -17,6 +18,15 @@ from fairlead_schemas.ask import Answer, Ask, AskDryRun, AskWhy, Explanation, de
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.commit import commit_hash, encode_commit
 from tests.queue import world as queues
+
+WAIT_S = 10.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another task does; fail instead of hanging."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 -- any condition
+            await asyncio.sleep(0.01)
 
 
 class World:

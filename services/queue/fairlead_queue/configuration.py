@@ -86,10 +86,36 @@ def changes(before: Outlook, after: Outlook) -> list[PoolEntry | QueueEntry]:
         PoolEntry(pool=name, settings=each) for name, each in after.pools.items() if before.pools.get(name) != each
     ]
     queues = [
-        QueueEntry(path=path, settings=each) for path, each in after.queues.items() if before.queues.get(path) != each
+        QueueEntry(path=path, settings=each)
+        for path, each in after.queues.items()
+        if _differs(before.queues.get(path), each)
     ]
     queues.sort(key=lambda each: (each.path.count("/"), each.path))
     return [*pools, *queues]
+
+
+def _differs(old: QueueSettings | None, new: QueueSettings) -> bool:
+    return old is not new and old != new
+
+
+def affected(before: Outlook, after: Outlook) -> list[str]:
+    """Queues whose limits or whose place a change may make wrong, sorted: those that change, all above them, and those
+    right below. Where pools change it may be any. The others are as right as they were."""
+    pools_of = [
+        {path: each.pool for path, each in queues.items() if each.pool} for queues in (before.queues, after.queues)
+    ]
+    if before.pools != after.pools or pools_of[0] != pools_of[1]:
+        return sorted(after.queues)
+    touched = {path for path, each in after.queues.items() if _differs(before.queues.get(path), each)}
+    touched.update(after.removed)
+    found = set(touched)
+    for path in touched:
+        while path:
+            found.add(path)
+            path = path.rpartition("/")[0]
+    if touched:
+        found.update(path for path in after.queues if path.rpartition("/")[0] in touched)
+    return sorted(found.intersection(after.queues))
 
 
 def events(changed: Sequence[PoolEntry | QueueEntry], after: Outlook, cause: str, by: str) -> Iterator[ev.QueueEvent]:
@@ -125,8 +151,9 @@ def _problems(state: State, command: cmd.ApplyQueues, before: Outlook, after: Ou
         yield from _pool_problems(entry.pool, entry.settings)
     for entry in command.queues:
         yield from _own_problems(entry.path, entry.settings)
-    yield from _tree_problems(after)
-    yield from _job_problems(state, before, after)
+    paths = affected(before, after)
+    yield from _job_problems(state, before, after, paths)
+    yield from _tree_problems(after, paths)
 
 
 def _contradictions(command: cmd.ApplyQueues) -> Iterator[str]:
@@ -201,8 +228,10 @@ def _amount_problems(at: str, amounts: Mapping[str, int]) -> Iterator[str]:
 def children_of(queues: Mapping[str, QueueSettings]) -> dict[str, list[str]]:
     """{path ("" for the top): paths directly below it, sorted}."""
     below: dict[str, list[str]] = {}
-    for path in sorted(queues):
+    for path in queues:
         below.setdefault(path.rpartition("/")[0], []).append(path)
+    for paths in below.values():
+        paths.sort()
     return below
 
 
@@ -237,17 +266,19 @@ def pool_name(queues: Mapping[str, QueueSettings], path: str) -> str:
     return (top.pool if top is not None else "") or DEFAULT_POOL
 
 
-def _tree_problems(after: Outlook) -> Iterator[str]:
+def _tree_problems(after: Outlook, paths: list[str]) -> Iterator[str]:
     below = children_of(after.queues)
-    for path, settings in sorted(after.queues.items()):
+    for path in paths:
+        settings = after.queues[path]
         at, parent = f"queues.{path}", path.rpartition("/")[0]
         if parent and parent not in after.queues:
-            yield f"{at}: there is no queue {parent}; name it too"
+            if parent not in after.removed:  # else it was said of that one
+                yield f"{at}: there is no queue {parent}; name it too"
             continue
         pool = pool_name(after.queues, path)
         if parent and settings.pool and settings.pool != pool:
             yield f"{at}.pool: expected {pool}, which {path.partition('/')[0]} is in, found {settings.pool[:63]}; leave it out"
-        if not parent and pool not in after.pools:
+        if not parent and pool not in after.pools and pool not in after.dropped_pools:
             yield f"{at}.pool: no pool {pool[:63]}; expected one of: {', '.join(sorted(after.pools))}"
         if settings.users and path in below:
             yield f"{at}.users: only a queue with none below it can limit users; move the limits to those below"
@@ -278,7 +309,7 @@ def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, lis
 # ---------------------------------------------------------------------------------------- jobs that are there
 
 
-def _job_problems(state: State, before: Outlook, after: Outlook) -> Iterator[str]:
+def _job_problems(state: State, before: Outlook, after: Outlook, paths: list[str]) -> Iterator[str]:
     inner = {path.rpartition("/")[0] for path in after.queues}
     were_inner = {path.rpartition("/")[0] for path in state.queues}
     for path, move_to in after.removed.items():
@@ -286,7 +317,7 @@ def _job_problems(state: State, before: Outlook, after: Outlook) -> Iterator[str
             yield from _removal_problems(state, path, move_to, after, inner)
         else:
             yield f"queues.{path[:100]}: there is no such queue to remove"
-    for path in sorted(after.queues):
+    for path in paths:
         queue = state.queues.get(path)
         if queue is None or not any(leaf.lanes for leaf in queue.leaves.values()):
             continue

@@ -74,6 +74,7 @@ class Turns:
         self._wanted = {klass for klass in pool.classes.values() if klass.waiting}
         self._shut: set[Klass] = set()
         self._needs = {klass.need for klass in self._wanted}
+        self._begun = False
         self._charged: list[tuple[Lane, int]] = []
         self._closed: list[Node] = []
         #: Leaves that were met once with nothing left.
@@ -91,6 +92,8 @@ class Turns:
 
     def next(self) -> tuple[Lane, Candidate] | None:
         """Give the next turn; None when nobody can be given one."""
+        if not self._begun:
+            self._begin()
         while self._needs:
             found = self._find()
             if found is None:
@@ -99,6 +102,12 @@ class Turns:
             self._give(lane)
             return lane, candidate
         return None
+
+    def _begin(self) -> None:
+        """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
+        self._begun = True
+        self._shut.update(klass for klass in self._wanted if not self._has_room(klass))
+        self._needs = {klass.need for klass in self._wanted if klass not in self._shut}
 
     def _find(self) -> tuple[Lane, Candidate] | None:
         first = self.pool.ranking.first()
@@ -356,8 +365,10 @@ class Turns:
                     del wants[mask]
         for leaf in {**self._fronts, **{lane.leaf: None for lane in self._reopened}}:
             node = leaf.node
-            node.front = leaf.fronts[0][0] if leaf.fronts else 0
-            self.pool.ranking.touch(node)
+            front = leaf.fronts[0][0] if leaf.fronts else 0
+            if front != node.front:
+                node.front = front
+                self.pool.ranking.touch(node)
 
 
 def queue_of(node: Node) -> str:

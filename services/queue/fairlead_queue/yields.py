@@ -157,12 +157,24 @@ class Search:
     def _choices(self) -> Iterator[_Choice]:
         for leaf in self._leaves(self.starving.under):
             for lane in leaf.lanes.values():
-                if not lane.running or not any(a and b for a, b in zip(lane.klass.need, self.need, strict=True)):
+                need = lane.klass.need
+                if not lane.running or not any(a and b for a, b in zip(need, self.need, strict=True)):
                     continue
-                for job in lane.running.values():
-                    rule = self._rule(leaf, job)
+                rules = self._rules(leaf, need)
+                for job in lane.running.values() if rules else ():
+                    rule = self._rule(leaf, job, rules)
                     if rule is not None:
                         yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, rule)
+
+    def _rules(self, leaf: Leaf, need: Amounts) -> list[YieldRule]:
+        """The rules that hold between the two queues for jobs of this size. Looked at once for a lane: it may have
+        thousands of runs."""
+        rules: list[YieldRule] = ["over_slice"]
+        if self.settings.reclaim != "never":
+            rules.append("over_guarantee")
+        if self.settings.rebalance:
+            rules.append("over_share")
+        return [rule for rule in rules if self._may(leaf, need, rule)]
 
     def _leaves(self, node: Node) -> Iterator[Leaf]:
         if node.leaf is not None:
@@ -171,11 +183,11 @@ class Search:
             if any(child.usage):
                 yield from self._leaves(child)
 
-    def _rule(self, leaf: Leaf, job: Job) -> YieldRule | None:
+    def _rule(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
         """The rule by which a run may be asked at all, its protection being over."""
         if job.state != "running" or job.yields_to or job.stop or job.id in self._named:
             return None
-        rule = self._entitled(leaf, job)
+        rule = self._entitled(leaf, job, rules)
         if rule is None:
             return None
         until_ns = job.started_ns + max(leaf.queue.settings.preemption.protect_ns, job.slice_ns)
@@ -184,26 +196,22 @@ class Search:
             return None
         return rule
 
-    def _entitled(self, leaf: Leaf, job: Job) -> YieldRule | None:
-        if job.slice_ns and self.pool.sequencer.by_order:
+    def _entitled(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
+        has_had_it = job.slice_ns > 0 and "over_slice" in rules
+        if has_had_it and self.pool.sequencer.by_order:
             if self.starving.job.order < job.order:
                 return "over_slice"
-            job_slice_ns = 0  # whose place is before the starving job's goes on
-        else:
-            job_slice_ns = job.slice_ns
+            has_had_it = False  # whose place is before the starving job's goes on
         if leaf.queue is self.starving.lane.leaf.queue:
             priority = _priority(job)
             if self.settings.lower_priority and priority < self.priority:
                 return "lower_priority"
-            return "over_slice" if job_slice_ns and priority <= self.priority else None
-        need = job.lane.klass.need
-        reclaim = self.settings.reclaim
-        may_reclaim = reclaim == "any" or (reclaim == "lower_priority" and _priority(job) < self.priority)
-        if may_reclaim and self._may(leaf, need, "over_guarantee"):
+            return "over_slice" if has_had_it and priority <= self.priority else None
+        if "over_guarantee" in rules and (self.settings.reclaim == "any" or _priority(job) < self.priority):
             return "over_guarantee"
-        if job_slice_ns and self._may(leaf, need, "over_slice"):
+        if has_had_it:
             return "over_slice"
-        return "over_share" if self.settings.rebalance and self._may(leaf, need, "over_share") else None
+        return "over_share" if "over_share" in rules else None
 
     # ------------------------------------------------------------------ shares and guarantees
 
