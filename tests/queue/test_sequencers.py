@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_queue.ordering import Ranking, Sequencer
+from fairlead_queue.fairness.ordering import Ranking, Sequencer
+from fairlead_queue.fairness.tree import Limits, Tree
 from fairlead_queue.sequencers import named as named_module
 from fairlead_queue.sequencers.named import known_sequencers, sequencer_named
 from fairlead_queue.sequencers.own import QueueView
-from fairlead_queue.tree import Limits, Tree
 from fairlead_schemas.queues import PoolSettings
 
 

@@ -4,8 +4,8 @@ Which job came first the owner says with the number in `Node.front`; where `newe
 numbers to newer jobs, so the order itself is the same.
 """
 
-from fairlead_queue.ordering import Face, Key
-from fairlead_queue.past_use import PastUse
+from fairlead_queue.fairness.ordering import Face, Key
+from fairlead_queue.fairness.past_use import PastUse
 
 
 class Fifo:
