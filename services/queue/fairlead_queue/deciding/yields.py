@@ -160,21 +160,23 @@ class Search:
                 need = lane.klass.need
                 if not lane.running or not any(a and b for a, b in zip(need, self.need, strict=True)):
                     continue
-                rules = self._rules(leaf, need)
+                rules = self._rules(lane)
                 for job in lane.running.values() if rules else ():
                     rule = self._rule(leaf, job, rules)
                     if rule is not None:
                         yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, rule)
 
-    def _rules(self, leaf: Leaf, need: Amounts) -> list[YieldRule]:
-        """The rules that hold between the two queues for jobs of this size. Looked at once for a lane: it may have
-        thousands of runs."""
-        rules: list[YieldRule] = ["over_slice"]
+    def _rules(self, lane: Lane) -> list[YieldRule]:
+        """The rules that hold between its queue and the starving job's. Asked once for a lane: it may have thousands of
+        runs."""
+        rules: list[YieldRule] = []
+        if lane.leaf.queue is self.starving.lane.leaf.queue or any(job.slice_ns for job in lane.running.values()):
+            rules.append("over_slice")
         if self.settings.reclaim != "never":
             rules.append("over_guarantee")
         if self.settings.rebalance:
             rules.append("over_share")
-        return [rule for rule in rules if self._may(leaf, need, rule)]
+        return [rule for rule in rules if self._may(lane.leaf, lane.klass.need, rule)]
 
     def _leaves(self, node: Node) -> Iterator[Leaf]:
         if node.leaf is not None:
