@@ -39,6 +39,8 @@ def settle(plan: Plan) -> None:
         event = owed_event(job, plan.now_ns)
         plan.emit(event, encoded_bytes(_repeated_text(event)))
         plan.states[job.id] = _STATE_AFTER[type(event)]
+        if isinstance(event, JobRequeued) and not event.not_before_ns:
+            plan.reshaped = True  # or others would go before it once more: what it held is free already
 
 
 def _repeated_text(event: QueueEvent) -> str:
