@@ -12,6 +12,7 @@ from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import Deferral, JobRow
 from fairlead_gateway.why.amounts import given_back, numbers
 from fairlead_schemas.api import Reason
+from fairlead_schemas.ask import Explanation
 from fairlead_schemas.lifecycle import CHARGED_STATES
 from fairlead_schemas.queues import QueueSettings
 from fairlead_schemas.queuewords import counted, gpu_hours_word, number
@@ -31,6 +32,29 @@ def deferred(views: Views, row: JobRow) -> Reason | None:
     if deferral.sequence:
         reason.detail.update(decided_at_sequence=deferral.sequence, decided_for=deferral.job)
     return reason
+
+
+def explained(views: Views, row: JobRow, told: Explanation) -> Reason | None:
+    """The limit that an explanation names, in the same words; None when no limit is in the way."""
+    tell = _TELL.get(told.reason)
+    if tell is None:
+        return None
+    text, whole = _texts(told.numbers), _wholes(told.numbers)
+    return tell(
+        views, row,
+        Deferral(
+            row.id, 0, 0, told.reason, text.get("queue", ""), text.get("resource", ""), whole.get("held", 0),
+            whole.get("needed", 0), whole.get("ceiling", 0), text.get("holder", ""),
+        ),
+    )  # fmt: skip
+
+
+def _texts(numbers: Detail) -> dict[str, str]:
+    return {name: value for name, value in numbers.items() if isinstance(value, str)}
+
+
+def _wholes(numbers: Detail) -> dict[str, int]:
+    return {name: value for name, value in numbers.items() if isinstance(value, int)}
 
 
 def _full(views: Views, row: JobRow) -> Deferral | None:
@@ -121,18 +145,19 @@ def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
 
 
 def _reserved(views: Views, row: JobRow, d: Deferral) -> Reason:
-    whose = f"the guarantee of {d.queue}" if d.queue else "guarantees that are not lent"
+    """What nobody uses is kept for queues (below `d.queue`, or anywhere) that do not lend it."""
+    whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
     if not d.resource:
         return Reason(
-            code="reserved", message=f"the rest is kept for {whose}", detail=_detail(d, next="wait, or lend more of it")
-        )
+            code="reserved", message=f"what {whose} has left is kept for queues that do not lend it",
+            detail=_detail(d, next="wait, or let them lend more of it"),
+        )  # fmt: skip
     over = d.held + d.needed - d.ceiling
-    pool = f"pool {views.queues.pool_of(row.queue)}"
-    then = f"{given_back(d.resource, over, pool)} or lent" if over > 0 else "starts when it is lent"
+    then = f"{given_back(d.resource, over, d.queue or whose)} or lent" if over > 0 else "starts when it is lent"
     return Reason(
         code="reserved",
-        message=f"needs {counted(d.resource, d.needed)}; {number(d.resource, d.held)} of {number(d.resource, d.ceiling)} are "
-        f"used or kept, and the rest is kept for {whose}",
+        message=f"needs {counted(d.resource, d.needed)}; of {whose}, {number(d.resource, d.held)} of "
+        f"{counted(d.resource, d.ceiling)} are used, or kept for queues that do not lend them",
         detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
     )
 
