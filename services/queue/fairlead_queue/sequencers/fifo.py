@@ -43,3 +43,14 @@ class Promised(Fifo):
     """
 
     stretch = 4
+
+
+class Missing(Fifo):
+    """Stands for a sequencer that is not installed here: a log can be folded without it, but nothing decided."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def place(self, face: Face, saturated: int) -> Key | None:
+        """Raises ValueError naming what is missing."""
+        raise ValueError(self.reason)

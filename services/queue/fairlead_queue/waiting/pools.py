@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from fairlead_queue.fairness.ordering import Ranking
 from fairlead_queue.fairness.tree import Amounts, Node, Tree
+from fairlead_queue.sequencers.fifo import Missing
 from fairlead_queue.sequencers.named import sequencer_named
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Klass, Lane
@@ -54,7 +55,10 @@ class Pool:
         """An empty tree over these resources; the owner puts queues and charges back."""
         self.resources = tuple(resources)
         self.tree = Tree(self.resources)
-        self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
+        try:
+            self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
+        except ValueError as error:  # the fold goes on; whoever decides stops
+            self.sequencer = Missing(f"pool {self.name}: {error}")
         self.past = self.sequencer.past
         self.ranking = Ranking(self.tree, self.sequencer)
 
