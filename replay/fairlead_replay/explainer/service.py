@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, BusError, Message, Unavailable
-from fairlead_queue.dry_run import dry_run
+from fairlead_queue.answering.dry_run import dry_run
 from fairlead_replay.explainer.folds import Folds, NotYet
 from fairlead_replay.explainer.questions import why
 from fairlead_schemas import subjects
