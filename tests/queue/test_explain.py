@@ -159,7 +159,12 @@ def test_a_dry_run_in_a_full_pool_waits_for_a_place() -> None:
     waits = dry_run(world.state, world.submission(4), world.now).waits
     assert waits is not None
     assert (waits.reason, waits.message) == ("place", "pool default has less left than it needs")
-    assert kinds_of(waits) == {"smaller": "could start now with 2 GPUs instead of 4"}
+    assert kinds_of(waits) == {
+        "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
+    }  # fmt: skip
+    large = dry_run(world.state, world.submission(request=request(1, nodes=2)), world.now).waits
+    assert large is not None
+    assert large.reason == "next", "of two GPUs one on each node: where, the queue does not know"
     fits = dry_run(world.state, world.submission(2), world.now).waits
     assert fits is not None
     assert fits.reason == "next"

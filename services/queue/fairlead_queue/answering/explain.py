@@ -63,7 +63,7 @@ def gate(state: State, lane: Lane) -> Closed | None:
 def _offered(state: State, job: Job) -> Explanation:
     ahead = ahead_of(state, job, AHEAD_MAX).jobs
     numbers: dict[str, int | str] = {"ahead": len(ahead)}
-    changes = list(smaller(job))
+    changes = list(for_place(job))
     message = f"it has its turn and waits for a place; {_jobs(len(ahead))} before it"
     if job.yielders:
         numbers["asked_to_yield"] = job.yielders
@@ -155,6 +155,16 @@ def smaller(job: Job) -> Iterator[Change]:
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"
             yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
             return
+
+
+def for_place(job: Job) -> Iterator[Change]:
+    """What a job that has its turn waits for."""
+    request = job.lane.klass.request
+    if request.gpu_milli:
+        nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
+        free = f"{counted('gpu', request.gpu_milli)} {is_are('gpu', request.gpu_milli)} free on {nodes}"
+        yield Change(kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total)
+    yield from smaller(job)
 
 
 def _has_room(root: Node, need: Amounts, job: Job) -> bool:
