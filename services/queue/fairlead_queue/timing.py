@@ -14,7 +14,7 @@ def act_on_time(plan: Plan) -> None:
         _timers(plan)
     if state.deadlines and state.deadlines[0][0] <= plan.now_ns:
         _deadlines(plan)
-    if state.accounts:
+    if state.accounts and plan.outlook is None:  # a change of queues in this decision may be one of budgets
         _budgets(plan)
     if state.ages and state.ages[0][0] <= plan.now_ns:
         _age(plan)
