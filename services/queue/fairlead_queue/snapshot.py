@@ -257,6 +257,7 @@ def _load_queues(state: State, document: Document) -> None:
         account = state.accounts[row.queue]
         account.begin_ns, account.end_ns, account.since_ns = row.begin_ns, row.end_ns, row.since_ns
         account.used, account.reached = int(row.used), row.reached
+        state.await_mark(account)
         if row.reached:
             shaping.limit_again(state, row.queue)
 
@@ -280,8 +281,7 @@ def _derive(state: State, document: Document) -> None:
     for id_ in document.owed:
         state.owed[id_] = state.jobs[id_]
     for job in state.jobs.values():
-        for account in shaping.accounts_of(state, job.lane.leaf.queue.path):
-            account.rate += job.price
+        shaping.count(state, job, job.price, 0)
         if isinstance(job, Array) and job.state == "stopping":
             job.unstopped = sum(1 for element in job.live.values() if element.state != "stopping")
             if job.unstopped:

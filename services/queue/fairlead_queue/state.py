@@ -76,6 +76,8 @@ class State:
         self.timers: list[tuple[int, str]] = []
         #: The same for deadlines: when a job can no longer meet its own.
         self.deadlines: list[tuple[int, str]] = []
+        #: (Unix ns, queue) of every time at which the mark of a budget may be another one (derived).
+        self.marks: list[tuple[int, str]] = []
         #: The same for jobs in line whose priority rises with time.
         self.ages: list[tuple[int, str]] = []
         #: Lanes in which somebody waits and nothing was said why (derived; ordered by when that began).
@@ -306,6 +308,21 @@ class State:
         if job.alarm_ns:
             del self.deadlines[bisect_left(self.deadlines, (job.alarm_ns, job.id))]
             job.alarm_ns = 0
+
+    def await_mark(self, account: Account) -> None:
+        """What the account counts has changed, and so has when there is something to be said of it."""
+        self.drop_mark(account)
+        account.due_ns = account.next_ns(self.at_ns) or 0
+        if account.mark(self.at_ns) != account.reached:
+            account.due_ns = self.at_ns
+        if account.due_ns:
+            insort(self.marks, (account.due_ns, account.path))
+
+    def drop_mark(self, account: Account) -> None:
+        """Nothing is to be said of it."""
+        if account.due_ns:
+            del self.marks[bisect_left(self.marks, (account.due_ns, account.path))]
+            account.due_ns = 0
 
     # -- offers and capacity
 

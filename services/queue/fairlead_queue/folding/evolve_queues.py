@@ -50,6 +50,7 @@ def _queue_removed(state: State, event: ev.QueueRemoved, id_: str, at_ns: int) -
 def _budget_reached(state: State, event: ev.BudgetReached, id_: str, at_ns: int) -> None:
     account = state.accounts[event.queue]
     account.reached = event.percent
+    state.await_mark(account)
     shaping.limit_again(state, event.queue)
 
 

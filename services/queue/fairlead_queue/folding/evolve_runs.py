@@ -32,9 +32,7 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     if job.deadline_ns:
         state.set_alarm(job)
     job.price = _price(state, job, event.parts)
-    for account in shaping.accounts_of(state, job.lane.leaf.queue.path):
-        account.settle(at_ns)
-        account.rate += job.price
+    shaping.count(state, job, job.price, at_ns)
     job.hold, job.hold_by = False, ""
     if job.state == "offered":
         job.state = "placed"
@@ -104,9 +102,7 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
 def _give_back(state: State, job: Job, at_ns: int) -> None:
     """What a run was counted for, and whom it was to yield to."""
     state.settle_past(job.lane)
-    for account in shaping.accounts_of(state, job.lane.leaf.queue.path):
-        account.settle(at_ns)
-        account.rate -= job.price
+    shaping.count(state, job, -job.price, at_ns)
     job.price = 0
     beneficiary = state.jobs.get(job.yields_to)
     job.yields_to = ""
