@@ -283,6 +283,8 @@ def test_room_is_made_for_a_starving_job() -> None:
     told = why([*events, asked, preempting("1", "2")], "2")
     assert (told.code, told.message, told.detail["asked"]) == ("making_room", "1 job was asked to yield for it: 1", 1)
     assert told.detail["nodes.free_gpus"] == 1
+    # It ended, and what it gave back was not enough: the job waits for what it lacks now.
+    assert why([*events, asked, preempting("1", "2"), ended(preempted=True)], "2").message.endswith("lacks free GPUs")
     declined = ev.PreemptionDeclined(cause="c", job="2", attempt=1)
     assert why([*events, asked, declined], "2").message.endswith("lacks free GPUs")
     in_vain = ev.PreemptionDeclined(cause="c", job="2", attempt=1, reasons={"free_gpus": 1, "reserved": 2})
