@@ -339,7 +339,7 @@ def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> N
 
 def _array_step(state: State, array: Array, id_: str) -> None:
     """When nothing of an array lives and nothing more will be born, its end is owed."""
-    if not array.live and (array.unborn == 0 or array.state == "stopping"):
+    if array.is_over:
         array.end = End(id_, None)
         state.owe(array)
 

@@ -120,6 +120,11 @@ class Array(Job):
         return index.isdecimal() and self.last - self.unborn < int(index) <= self.last
 
     @property
+    def is_over(self) -> bool:
+        """Nothing of it lives and nothing more will be born."""
+        return not self.live and (self.unborn == 0 or self.state == "stopping")
+
+    @property
     def full(self) -> bool:
         """As many elements live as may at once."""
         return 0 < self.limit <= len(self.live)
