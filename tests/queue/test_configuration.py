@@ -231,3 +231,14 @@ def test_a_queue_of_an_old_log_has_a_quota_of_gpus_and_stands_in_a_tree() -> Non
     world.fold("queue", [ev.QueueConfigured(cause="clock", path="a/b")])
     world.settle()
     assert world.offered() == jobs
+
+
+def test_a_top_queue_keeps_its_pool_while_jobs_are_far_below() -> None:
+    """The pool is the whole tree's: jobs three levels down keep it."""
+    world = World()
+    world.apply(pools=(PoolEntry(pool="other", settings=PoolSettings()),))
+    world.configure("a/b/c/d")
+    world.submit(1, queue="a/b/c/d")
+    refused = world.configure("a", pool="other")
+    assert isinstance(refused, ev.CommandRejected)
+    assert "queues.a/b/c/d.pool" in refused.message

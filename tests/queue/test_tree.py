@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlead_queue.tree import UNLIMITED, Claim, Limits, Node, Refusal, Tree
+from fairlead_queue.fairness.tree import UNLIMITED, Claim, Limits, Node, Refusal, Tree
 
 GPU = ("gpu",)
 
@@ -322,3 +322,17 @@ def test_respected_refusals_keep_every_promise(limits: dict[str, Limits], steps:
             keeper = tree.nodes[path_]
             missing = keeper.kept[0] - keeper.usage[0]
             assert missing <= 0 or tree.refusal(keeper, (missing,)) is None
+
+
+def test_of_two_claims_in_each_others_way_the_older_goes_first() -> None:
+    """One claims under the upper limit, the other under the lower: neither may wait for the other for ever."""
+    tree = Tree(("gpu",))
+    tree.capacity = [100]
+    tree.add("lab", Limits(maximum={"gpu": 9}))
+    wide = tree.add("lab/wide", Limits(maximum={"gpu": 8}))
+    tree.nodes["lab"].claim = Claim("old", wide, (3,), 10)
+    wide.claim = Claim("young", wide, (8,), 20)
+    assert tree.refusal(wide, (3,), holder="old", since=10) is None
+    refused = tree.refusal(wide, (8,), holder="young", since=20)
+    assert refused is not None
+    assert (refused.kind, refused.holder) == ("claimed", "old")

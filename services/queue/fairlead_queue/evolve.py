@@ -6,9 +6,9 @@ handler against it.
 
 from typing import Any
 
-from fairlead_queue import evolve_jobs, evolve_queues, evolve_runs
+from fairlead_queue.folding import evolve_jobs, evolve_queues, evolve_runs
+from fairlead_queue.folding.wishes import forget_done
 from fairlead_queue.state import State
-from fairlead_queue.wishes import forget_done
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from fairlead_queue.jobs import Array, Job
-from fairlead_queue.pools import Pool
 from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.lifecycle import CHARGED_STATES, END_STATES
 
 

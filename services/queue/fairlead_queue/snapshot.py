@@ -9,13 +9,13 @@ from bisect import insort
 
 import msgspec
 
-from fairlead_queue import claims, shaping
-from fairlead_queue.jobs import Array, End, Job
-from fairlead_queue.lanes import Deferral, Lane
-from fairlead_queue.order import OFFSET_MASK
-from fairlead_queue.past_use import Row
-from fairlead_queue.rebuilding import heir
+from fairlead_queue.fairness.past_use import Row
+from fairlead_queue.folding import claims, shaping
+from fairlead_queue.folding.rebuilding import heir
 from fairlead_queue.state import Shape, State
+from fairlead_queue.waiting.jobs import Array, End, Job
+from fairlead_queue.waiting.lanes import Deferral, Lane
+from fairlead_queue.waiting.order import OFFSET_MASK
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import CHARGED_STATES
 from fairlead_schemas.queues import PoolSettings, QueueSettings

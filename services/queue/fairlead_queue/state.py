@@ -9,13 +9,13 @@ from bisect import bisect_left, insort
 from typing import NamedTuple
 
 from fairlead_queue.budgets import Account
-from fairlead_queue.jobs import Array, End, Job
-from fairlead_queue.lanes import Klass, Lane, Leaf, Queue
+from fairlead_queue.fairness.tree import USER_MARK, Limits
 from fairlead_queue.limits import KEYS_MAX
-from fairlead_queue.line import Line
-from fairlead_queue.order import RANK_STEP, priority_of
-from fairlead_queue.pools import Pool, pool_of
-from fairlead_queue.tree import USER_MARK, Limits
+from fairlead_queue.waiting.jobs import Array, End, Job
+from fairlead_queue.waiting.lanes import Klass, Lane, Leaf, Queue
+from fairlead_queue.waiting.line import Line
+from fairlead_queue.waiting.order import RANK_STEP, priority_of
+from fairlead_queue.waiting.pools import Pool, pool_of
 from fairlead_schemas.jobspec import PRIORITY_MAX
 from fairlead_schemas.queues import ANY_USER, DEFAULT_POOL, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request

@@ -1,0 +1,275 @@
+"""The tree of queues of one pool: limits, what is charged, and whether a job fits under every limit above it.
+
+    tree = Tree(("gpu", "cpu", "memory"))
+    leaf = tree.add("research/vision", Limits(guaranteed={"gpu": 8000}, maximum={"gpu": 16000}))
+    tree.refusal(leaf, (8000, 64000, 524288)) is None       then: tree.charge(leaf, (8000, 64000, 524288))
+
+Amounts are integer vectors in the order of `Tree.resources` (milli-GPU, milli-CPU, MiB). What a subtree may not
+lend stays reserved for it even while it is idle: `held` counts it, so no ancestor's room is given away twice.
+Every check and every charge walks from the leaf to the root and touches nothing else.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+#: No limit.
+UNLIMITED = 1 << 62
+#: A user's part of a queue is a child of it with this before the user's name.
+USER_MARK = "@"
+
+type Amounts = tuple[int, ...]
+#: maximum: of a queue (or what it may borrow). user_limit: the same of one user. reserved: the room is there, but kept
+#: for queues that may not lend it. claimed: it is kept for a job that has waited too long.
+type RefusalKind = Literal["maximum", "user_limit", "reserved", "claimed"]
+#: (resource index, amount) where the amount is not 0.
+type _Parts = list[tuple[int, int]]
+
+
+class Limits(NamedTuple):
+    """What is configured for one queue; amounts by resource name, a missing one is no limit (guaranteed: 0)."""
+
+    guaranteed: Mapping[str, int] = {}
+    maximum: Mapping[str, int] = {}
+    #: Beyond `guaranteed`, at most this much.
+    borrowing: Mapping[str, int] = {}
+    #: Of an idle `guaranteed`, others may use at most this much.
+    lending: Mapping[str, int] = {}
+    weight: int = 1
+    priority: int = 0
+
+
+class Claim(NamedTuple):
+    """What is free at a node is kept for one job until it has been offered."""
+
+    holder: str
+    leaf: "Node"
+    amounts: Amounts
+    #: Since when the holder waits: of two holders who stand in each other's way, the one who waits longer goes first.
+    since: int = 0
+
+
+class Refusal(NamedTuple):
+    """The first limit on the way up that a job would break."""
+
+    node: "Node"
+    resource: str
+    #: held + needed > ceiling; where somebody else's claim is in the way, held includes it.
+    held: int
+    needed: int
+    ceiling: int
+    kind: RefusalKind = "maximum"
+    #: Whose claim it is.
+    holder: str = ""
+
+
+class Node:
+    """One queue, or the root of a pool."""
+
+    __slots__ = (
+        "bounded", "ceiling", "children", "claim", "closed", "front", "guaranteed", "held", "keeps", "kept", "leaf",
+        "name", "parent", "path", "priority", "promised", "usage", "waiters", "wants", "weight",
+    )  # fmt: skip
+
+    def __init__(self, path: str, parent: "Node | None", width: int) -> None:
+        self.path = path
+        self.name = path.rpartition("/")[2]
+        self.parent = parent
+        self.children: dict[str, Node] = {}
+        self.weight, self.priority = 1, 0
+        self.guaranteed: list[int] = [0] * width
+        #: Bits of the resources that something is guaranteed of.
+        self.promised = 0
+        #: The most that may be held: the lower of the maximum and of what is guaranteed plus borrowed.
+        self.ceiling: list[int] = [UNLIMITED] * width
+        #: Whether any ceiling is one.
+        self.bounded = False
+        #: Reserved for this subtree even while idle, and whether anything is.
+        self.kept: list[int] = [0] * width
+        self.keeps = False
+        #: Charged to this subtree.
+        self.usage: list[int] = [0] * width
+        #: Charged to it, or reserved for a queue below. One and the same list while nothing below keeps anything.
+        self.held: list[int] = self.usage
+        #: Room that is kept here for a job.
+        self.claim: Claim | None = None
+        #: {bits of the resources that a waiting job needs: how many such jobs wait} (leaves only).
+        self.wants: dict[int, int] = {}
+        #: The place of the first waiting job in the pool's line, smaller first; 0 when none waits (leaves only).
+        self.front = 0
+        #: A leaf that has nothing to offer for the rest of this decision.
+        self.closed = False
+        #: For the owner of the tree: its own object, and who waits for room here.
+        self.leaf: Any = None
+        self.waiters: set[Any] = set()
+
+    @property
+    def is_leaf(self) -> bool:
+        """Jobs wait in leaves."""
+        return not self.children
+
+    def has_ceiling(self, at: int) -> bool:
+        """Whether the resource with this index is limited here."""
+        return self.ceiling[at] < UNLIMITED
+
+    def up(self) -> "Iterator[Node]":
+        """This node and all above it."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+
+class Tree:
+    """The queues of one pool and their charges."""
+
+    def __init__(self, resources: Sequence[str]) -> None:
+        self.resources = tuple(resources)
+        self.width = len(self.resources)
+        self.root = Node("", None, self.width)
+        self.nodes: dict[str, Node] = {"": self.root}
+        #: What the pool's nodes have in all.
+        self.capacity: list[int] = [0] * self.width
+
+    # ------------------------------------------------------------------ shape and limits
+
+    def add(self, path: str, limits: Limits | None = None) -> Node:
+        """The queue at a path, made with its ancestors where missing."""
+        node = self.nodes.get(path)
+        if node is None:
+            parent = self.add(path.rpartition("/")[0]) if "/" in path else self.root
+            node = self.nodes[path] = parent.children[path.rpartition("/")[2]] = Node(path, parent, self.width)
+        if limits is not None:
+            self.limit(node, limits)
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Take away a queue that has no children and no charges; what was kept for it is free."""
+        assert node.parent is not None and not node.children, f"{node.path!r} has queues below it"
+        assert not any(node.usage), f"{node.path!r} has charges: {node.usage}"
+        self.limit(node, Limits())
+        del self.nodes[node.path], node.parent.children[node.name]
+
+    def limit(self, node: Node, limits: Limits) -> None:
+        """Put limits on a queue; what is charged stays."""
+        node.weight, node.priority = limits.weight, limits.priority
+        before = self._outward(node)
+        for at, name in enumerate(self.resources):
+            guaranteed = node.guaranteed[at] = limits.guaranteed.get(name, 0)
+            borrowable = limits.borrowing.get(name)
+            ceiling = limits.maximum.get(name, UNLIMITED)
+            node.ceiling[at] = ceiling if borrowable is None else min(ceiling, guaranteed + borrowable)
+            node.kept[at] = guaranteed - min(limits.lending.get(name, guaranteed), guaranteed)
+        node.promised = bits(node.guaranteed)
+        node.bounded = any(ceiling < UNLIMITED for ceiling in node.ceiling)
+        node.keeps = any(node.kept)
+        if node.keeps:
+            self._part(node)
+        self._hold(node, before)
+
+    @staticmethod
+    def _part(node: Node) -> None:
+        """From now on, what is held above this node may be more than what is charged there."""
+        for above in node.up():
+            if above is not node and above.held is above.usage:
+                above.held = list(above.usage)
+
+    def _outward(self, node: Node) -> list[int]:
+        """What a node counts for in its parent."""
+        return [max(held, kept) for held, kept in zip(node.held, node.kept, strict=True)]
+
+    def _hold(self, node: Node, before: list[int]) -> None:
+        """Carry a change of what a node counts for upwards."""
+        while node.parent is not None:
+            delta = [new - old for new, old in zip(self._outward(node), before, strict=True)]
+            if not any(delta):
+                return
+            node = node.parent
+            before = self._outward(node)
+            node.held = [held + change for held, change in zip(node.held, delta, strict=True)]
+
+    # ------------------------------------------------------------------ jobs
+
+    def refusal(self, leaf: Node, need: Amounts, *, holder: str = "", since: int = 0) -> Refusal | None:
+        """The first limit that a job would break on the way up; None when it fits under all of them.
+
+        `holder` is the job, where it has a claim, and `since` when it began to wait: its own claim is passed over, and
+        those of others who have not waited as long.
+        """
+        rising = [(at, more) for at, more in enumerate(need) if more]
+        node: Node | None = leaf
+        while node is not None:
+            held = node.held
+            if node.bounded:
+                ceiling = node.ceiling
+                for at, more in rising:
+                    if held[at] + more > ceiling[at]:
+                        return self._refuse(node, at, more, need)
+            claim = node.claim
+            if claim is not None and not (holder and (since, holder) <= (claim.since, claim.holder)):
+                refused = self._claimed(node, claim, rising)
+                if refused is not None:
+                    return refused
+            if node.keeps:
+                kept = node.kept
+                rising = [(at, max(held[at] + more, kept[at]) - max(held[at], kept[at])) for at, more in rising]
+                rising = [part for part in rising if part[1]]
+                if not rising:
+                    return None  # it stays within what is reserved for it: nothing changes further up
+            node = node.parent
+        return self._reserved(rising)
+
+    def _refuse(self, node: Node, at: int, more: int, need: Amounts) -> Refusal:
+        ceiling = node.ceiling[at]
+        kind: RefusalKind = "maximum"
+        if node.name.startswith(USER_MARK):
+            kind = "user_limit"
+        elif node.usage[at] + need[at] <= ceiling:
+            kind = "reserved"
+        return Refusal(node, self.resources[at], node.held[at], more, ceiling, kind)
+
+    def _claimed(self, node: Node, claim: Claim, rising: _Parts) -> Refusal | None:
+        """What a claim of somebody else refuses."""
+        ceilings = node.ceiling if node.parent is not None else self.capacity
+        for at, more in rising:
+            amount = claim.amounts[at]
+            if amount and node.held[at] + amount + more > ceilings[at]:
+                resource, held = self.resources[at], node.held[at] + amount
+                return Refusal(node, resource, held, more, ceilings[at], "claimed", claim.holder)
+        return None
+
+    def _reserved(self, rising: _Parts) -> Refusal | None:
+        """At the root: the rest of the capacity is reserved for somebody who does not use it."""
+        root, capacity = self.root, self.capacity
+        if root.held is root.usage:
+            return None
+        for at, more in rising:
+            held = root.held[at]
+            if held + more > capacity[at] and held > root.usage[at]:
+                return Refusal(root, self.resources[at], held, more, capacity[at], "reserved")
+        return None
+
+    def charge(self, leaf: Node, need: Amounts, times: int = 1) -> None:
+        """Count `times` jobs of this size (negative: no longer) from the leaf to the root."""
+        own = [(at, amount * times) for at, amount in enumerate(need) if amount]
+        rising = own
+        node: Node | None = leaf
+        while node is not None:
+            usage, held = node.usage, node.held
+            for at, more in own:
+                usage[at] += more
+            if held is not usage:
+                for at, more in rising:
+                    held[at] += more
+            if node.keeps:
+                kept = node.kept
+                rising = [(at, max(held[at], kept[at]) - max(held[at] - more, kept[at])) for at, more in rising]
+            node = node.parent
+
+    def over_guarantee(self, node: Node, at: int) -> int:
+        """How much of the resource with this index is charged beyond the guarantee."""
+        return max(0, node.usage[at] - node.guaranteed[at])
+
+
+def bits(amounts: Iterable[int]) -> int:
+    """The resources of which there is some, as `Node.wants` counts them: bit 0 for the first."""
+    return sum(1 << at for at, amount in enumerate(amounts) if amount)
