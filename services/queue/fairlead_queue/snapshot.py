@@ -62,6 +62,7 @@ class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     limit: int
+    told: bool
     ended: int
     failed: int
     cancelled: int
@@ -206,7 +207,7 @@ def _lanes(state: State, number_of: dict[Request, int]) -> list[LaneRow]:
 def _row(job: Job, klass: int) -> JobRow:
     array = None
     if isinstance(job, Array):
-        array = ArrayRow(job.first, job.last, job.limit, job.ended, job.failed, job.cancelled)
+        array = ArrayRow(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
     return JobRow(
         job.id, str(job.order), job.lane.leaf.queue.path, job.user, klass, job.cause, job.state, job.attempt,
         job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
@@ -308,6 +309,8 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
         state.wait_in_line(job)
     elif row.wait == "returned":
         state.wait_for_capacity(job)
+    elif row.wait == "array" and isinstance(job, Array):
+        state.wait_for_elements(job)
     else:
         job.wait = row.wait
     if row.timer_ns:
@@ -321,7 +324,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
         job = Job(row.id, order, lane, row.cause)
     else:
         job = Array(row.id, order, lane, row.cause, (row.array.first, row.array.last))
-        job.limit, job.ended = row.array.limit, row.array.ended
+        job.limit, job.told, job.ended = row.array.limit, row.array.told, row.array.ended
         job.failed, job.cancelled = row.array.failed, row.array.cancelled
     job.user, job.state, job.attempt = row.user, row.state, row.attempt
     job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts

@@ -84,6 +84,8 @@ class State:
         self.ages: list[tuple[int, str]] = []
         #: Lanes in which somebody waits and nothing was said why (derived; ordered by when that began).
         self.unexplained: dict[Lane, None] = {}
+        #: The same of arrays that wait for elements of their own (derived).
+        self.silent_arrays: dict[str, Array] = {}
         #: How many jobs stand in lines; an array counts once (derived).
         self.in_line = 0
 
@@ -176,7 +178,7 @@ class State:
     def wait_in_line(self, job: Job) -> None:
         """It may be offered."""
         if isinstance(job, Array) and job.full:
-            job.wait = "array"
+            self.wait_for_elements(job)
             return
         job.wait = "line"
         self.in_line += 1
@@ -191,6 +193,12 @@ class State:
         front = job.lane.front
         if not front or job.order < front:
             self.refront(job.lane)
+
+    def wait_for_elements(self, array: Array) -> None:
+        """As many of them live as may: the next one waits until one has ended."""
+        array.wait = "array"
+        if not array.told:
+            self.silent_arrays[array.id] = array
 
     def wait_until(self, job: Job, at_ns: int) -> None:
         """It (or its run) waits for a time."""
@@ -228,6 +236,8 @@ class State:
             del self.owed[job.id]
         elif wait == "returned":
             del self.returned[job.id]
+        elif wait == "array":
+            self.silent_arrays.pop(job.id, None)
         if job.timer_ns:
             self.drop_timer(job)
         job.wait = ""
