@@ -284,7 +284,8 @@ def test_a_victim_that_ends_by_itself_counts_no_longer() -> None:
     runs = [running(world, 4, "q", priority=10) for _ in range(2)]
     job = refused(world, 8, "q")
     world.pass_time()
-    world.preempt(job, *((run, "lower_priority") for run in runs))
+    for run in runs:
+        world.preempt(job, (run, "lower_priority"))
     assert world.state.jobs[job].yielders == 2
     world.end(runs[0], 0)
     world.restart()
@@ -321,7 +322,8 @@ def test_a_victim_that_is_cancelled_ends_cancelled() -> None:
     runs = [running(world, 4, "q", priority=10, total_ns=limit) for limit in (0, 5 * SECOND)]
     job = refused(world, 8, "q")
     world.pass_time(2)
-    world.preempt(job, *((run, "lower_priority") for run in runs))
+    for run in runs:
+        world.preempt(job, (run, "lower_priority"))
     world.cancel(runs[0])
     world.pass_time(5)
     for run in runs:

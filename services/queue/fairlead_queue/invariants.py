@@ -71,6 +71,8 @@ def _check_times(state: State) -> None:
 
 def _check_accounts(state: State) -> None:
     """What counts on a budget is what runs below it; who is waited for is asked to yield."""
+    if sorted((each.due_ns, each.path) for each in state.accounts.values() if each.due_ns) != state.marks:
+        raise AssertionError(f"budgets are not due as they say: {state.marks[:5]}")
     for path, account in state.accounts.items():
         under = [job for job in state.jobs.values() if f"{job.lane.leaf.queue.path}/".startswith(f"{path}/")]
         rate = sum(job.price for job in under)

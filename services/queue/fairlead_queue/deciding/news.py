@@ -19,6 +19,21 @@ def say_why(plan: Plan, turns: Turns) -> None:
             _defer(plan, turns, lane, closed)
 
 
+def say_of_arrays(plan: Plan) -> None:
+    """Of arrays that wait for elements of their own, once each."""
+    for array in nsmallest(NEWS_MAX, plan.state.silent_arrays.values(), key=lambda array: array.order):
+        if plan.room() <= 0:
+            plan.full = True
+            return
+        if array.id not in plan.states:
+            plan.emit(
+                JobDeferred(
+                    cause=array.cause, job=array.id, attempt=1, reason="array_limit", queue=array.lane.leaf.queue.path,
+                    held=len(array.live), needed=1, ceiling=array.limit,
+                )
+            )  # fmt: skip
+
+
 def say_anew(plan: Plan, turns: Turns) -> int | None:
     """Of lanes of which something else holds now than was said last, a while ago. Returns when more may be said."""
     found: list[tuple[Lane, Closed]] = []

@@ -1,6 +1,6 @@
 """What is offered now: turn by turn, pool by pool, as far as the gates and the commit's room go."""
 
-from fairlead_queue.deciding.news import say_anew, say_why
+from fairlead_queue.deciding.news import say_anew, say_of_arrays, say_why
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.review import give_quota, reorder, stuck_offers
 from fairlead_queue.deciding.starving import Help
@@ -17,6 +17,8 @@ def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
     if plan.reshaped:
         plan.full = True
         return None
+    if plan.state.silent_arrays:
+        say_of_arrays(plan)
     tried = _try_fresh(plan)
     times = [
         _offer(plan, pool, reviewing) for _, pool in sorted(plan.state.pools.items()) if pool.waiting or pool.offers

@@ -58,7 +58,7 @@ def owed_event(job: Job, now_ns: int) -> QueueEvent:
     """The event that closes what the job's `end` has opened."""
     end = job.end
     assert end is not None, f"job {job.id} is owed an event without an end"
-    if isinstance(job, Array) and not job.after and job.state != "scheduled":
+    if isinstance(job, Array) and job.is_over:
         return _array_end(job, end)
     if job.stop:
         return _stopped(job, end)

@@ -14,7 +14,7 @@ def act_on_time(plan: Plan) -> None:
         _timers(plan)
     if state.deadlines and state.deadlines[0][0] <= plan.now_ns:
         _deadlines(plan)
-    if state.accounts:
+    if state.marks and plan.outlook is None:  # a change of queues in this decision may be one of budgets
         _budgets(plan)
     if state.ages and state.ages[0][0] <= plan.now_ns:
         _age(plan)
@@ -23,10 +23,13 @@ def act_on_time(plan: Plan) -> None:
 def next_time(state: State, now_ns: int) -> int | None:
     """When something of this will be due, nothing being due now."""
     times = [each[0][0] for each in (state.timers, state.deadlines, state.ages) if each]
-    for account in state.accounts.values():
-        at_ns = account.next_ns(now_ns)
-        if at_ns is not None:
+    for at_ns, path in state.marks:
+        if at_ns > now_ns:
             times.append(at_ns)
+            break
+        again_ns = state.accounts[path].next_ns(now_ns)  # a period has ended, and nothing was to be said
+        if again_ns is not None:
+            times.append(again_ns)
     return min(times, default=None)
 
 
@@ -64,7 +67,10 @@ def _deadlines(plan: Plan) -> None:
 
 def _budgets(plan: Plan) -> None:
     """Marks that are reached; and that are not any more, in a new period or because the budget was raised."""
-    for path, account in sorted(plan.state.accounts.items()):
+    for at_ns, path in plan.state.marks:
+        if at_ns > plan.now_ns:
+            return
+        account = plan.state.accounts[path]
         begin_ns, used = account.at(plan.now_ns)
         mark = account.mark(plan.now_ns)
         if mark == account.reached:

@@ -137,8 +137,12 @@ def _reorder(state: State, job: Job, priority: int) -> None:
 
 
 def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
-    lane = state.jobs[event.job].lane
-    if lane.front:
+    job = state.jobs[event.job]
+    lane = job.lane
+    if isinstance(job, Array) and event.reason == "array_limit":
+        job.told = True
+        state.silent_arrays.pop(job.id, None)
+    elif lane.front:
         lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns)
         state.unexplained.pop(lane, None)
 
@@ -170,7 +174,8 @@ def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str,
 
 
 def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
-    state.next_rank = max(state.next_rank, event.rank + RANK_STEP)
+    if event.rank >= state.next_rank:
+        state.next_rank = event.rank + RANK_STEP
     job = state.jobs.get(event.job)
     if job is not None and (job.open or job.state in ("placed", "running")):
         if job.open:  # else it was placed before its new rank was seen
@@ -203,7 +208,7 @@ def _born(state: State, id_: str) -> Job:
     elif array.full:
         state.unwait(array)
         array.order += 1
-        array.wait = "array"
+        state.wait_for_elements(array)
     else:
         array.order += 1
         state.refront(array.lane)
@@ -307,7 +312,8 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 
     def handler(state: State, event: Any, id_: str, at_ns: int) -> None:
         _finish(state, event.job, end_state, id_, getattr(event, "by", ""))
-        dependency_ended(state, event.job, end_state, id_, at_ns)
+        if state.dependents:
+            dependency_ended(state, event.job, end_state, id_, at_ns)
 
     return handler
 
@@ -315,7 +321,8 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
-    claims.give_up(job)
+    if job.asked or job.lane.claim or job.lane.klass.pool.claimant:
+        claims.give_up(job)
     if job.deadline_ns:
         state.set_deadline(job, 0)
     state.remove(job)
@@ -332,6 +339,7 @@ def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> N
         elif end_state == "cancelled":
             array.stop_by = by
         if array.wait == "array" and not array.full:
+            state.unwait(array)
             array.since_ns = state.at_ns  # until now it was its own limit that it waited for
             state.wait_in_line(array)
         _array_step(state, array, event_id)
@@ -339,7 +347,7 @@ def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> N
 
 def _array_step(state: State, array: Array, id_: str) -> None:
     """When nothing of an array lives and nothing more will be born, its end is owed."""
-    if not array.live and (array.unborn == 0 or array.state == "stopping"):
+    if array.is_over:
         array.end = End(id_, None)
         state.owe(array)
 

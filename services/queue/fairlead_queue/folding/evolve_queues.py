@@ -50,6 +50,7 @@ def _queue_removed(state: State, event: ev.QueueRemoved, id_: str, at_ns: int) -
 def _budget_reached(state: State, event: ev.BudgetReached, id_: str, at_ns: int) -> None:
     account = state.accounts[event.queue]
     account.reached = event.percent
+    state.await_mark(account)
     shaping.limit_again(state, event.queue)
 
 
@@ -61,8 +62,7 @@ def _node(state: State, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: 
     shape = shape_of(event.inventory)
     pools = {shape.pool, old.pool if old is not None else shape.pool}
     if old != shape:
-        state.nodes[event.node] = shape
-        state.know_shapes()
+        state.set_node(event.node, shape)
     for name in sorted(pools):
         pool = state.pools.get(name)
         if pool is not None:

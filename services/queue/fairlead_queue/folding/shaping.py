@@ -90,7 +90,7 @@ def remove_queue(state: State, path: str, move_to: str) -> None:
             claims.give_up(job)
             move(state, job, move_to)
     del state.queues[path]
-    state.accounts.pop(path, None)
+    _close_account(state, path)
     for node in [*queue.node.children.values(), queue.node]:
         pool.tree.remove(node)
         pool.ranking.remove(node)
@@ -144,27 +144,34 @@ def limit_again(state: State, path: str) -> None:
 def _set_account(state: State, path: str, settings: QueueSettings) -> None:
     """What was used in the running period goes on where the period is as before; its mark is said anew."""
     account = state.accounts.get(path)
-    if settings.budget is None:
-        state.accounts.pop(path, None)
-    elif account is not None and account.budget.period == settings.budget.period:
+    if account is not None and settings.budget is not None and account.budget.period == settings.budget.period:
         account.budget = settings.budget
     else:
-        account = state.accounts[path] = Account(settings.budget, state.at_ns)
+        _close_account(state, path)
+        if settings.budget is None:
+            return
+        account = state.accounts[path] = Account(path, settings.budget, state.at_ns)
         account.rate = sum(job.price for job in state.jobs.values() if _is_under(job.lane.leaf.queue.path, path))
+    state.await_mark(account)
+
+
+def _close_account(state: State, path: str) -> None:
+    account = state.accounts.pop(path, None)
+    if account is not None:
+        state.drop_mark(account)
 
 
 def _is_under(path: str, above: str) -> bool:
     return path == above or path.startswith(f"{above}/")
 
 
-def accounts_of(state: State, path: str) -> list[Account]:
-    """The accounts that a queue's use counts on: its own and those above it."""
-    if not state.accounts:
-        return []
-    found: list[Account] = []
+def count(state: State, job: Job, price: int, at_ns: int) -> None:
+    """From this moment on the job counts so much more (or less) on its queue's account and on those above."""
+    path = job.lane.leaf.queue.path if state.accounts else ""
     while path:
         account = state.accounts.get(path)
         if account is not None:
-            found.append(account)
+            account.settle(at_ns)
+            account.rate += price
+            state.await_mark(account)
         path = path.rpartition("/")[0]
-    return found

@@ -95,14 +95,15 @@ class Job:
 class Array(Job):
     """An array: stands in line for its next unborn element, and counts those that were born."""
 
-    __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "unstopped")
+    __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "told", "unstopped")
 
     def __init__(self, id: str, order: int, lane: "Lane", cause: str, bounds: tuple[int, int]) -> None:
         super().__init__(id, order, lane, cause)
         self.attempt = 0
         self.first, self.last = bounds
-        #: Elements that may live at once; 0: all.
+        #: Elements that may live at once (0: all), and whether it was said that it waits for that.
         self.limit = 0
+        self.told = False
         #: Elements born and not ended, in order of birth.
         self.live: dict[str, Job] = {}
         self.ended = self.failed = self.cancelled = 0
@@ -118,6 +119,11 @@ class Array(Job):
         """True for the id of an element that has not come into being."""
         index = element.partition("_")[2]
         return index.isdecimal() and self.last - self.unborn < int(index) <= self.last
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing of it lives and nothing more will be born."""
+        return not self.live and (self.unborn == 0 or self.state == "stopping")
 
     @property
     def full(self) -> bool:
