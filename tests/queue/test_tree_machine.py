@@ -30,21 +30,41 @@ from tests.queue.world import SECOND, World, request
 
 PATHS = ("a", "b", "c", "c/x", "c/y")
 pick = st.integers(0, 10**6)
-amounts = st.dictionaries(
-    st.sampled_from(["gpu", "gpu", "cpu", "gpu:a100"]), st.sampled_from([0, 2_000, 4_000, 9_000]), max_size=2
-)
-queue_settings = st.builds(
-    QueueSettings, guaranteed=amounts, maximum=amounts, borrowing=amounts, lending=amounts,
-    weight=st.sampled_from([1, 1, 3]), priority=st.sampled_from([0, 0, 5]),
-    users=st.sampled_from([{}, {}, {"*": {"gpu": 2_000}}, {"ada": {"gpu": 1_000}}]),
-    budget=st.sampled_from([None, None, Budget(gpu_milli_s=20_000, period="day"), Budget(gpu_milli_s=20_000, when_spent="demote")]),
-    preemption=st.sampled_from([Preemption(protect_ns=0), Preemption(protect_ns=0, rebalance=True)]),
-)  # fmt: skip
+LIMITS: list[dict[str, Any]] = [
+    {}, {}, {"maximum": {"gpu": 4_000}}, {"guaranteed": {"gpu": 2_000}}, {"guaranteed": {"gpu": 2_000}, "lending": {"gpu": 0}},
+    {"guaranteed": {"gpu": 2_000}, "borrowing": {"gpu": 2_000}}, {"maximum": {"cpu": 3_000}}, {"maximum": {"gpu:a100": 4_000}},
+    {"maximum": {"gpu": 1_000}}, {"users": {"*": {"gpu": 2_000}}}, {"users": {"ada": {"gpu": 1_000}}},
+    {"budget": Budget(gpu_milli_s=20_000, period="day")}, {"budget": Budget(gpu_milli_s=20_000, when_spent="demote")},
+    {"preemption": Preemption(protect_ns=0, rebalance=True)}, {"weight": 3, "priority": 5}, {"guaranteed": {"gpu": -1}},
+]  # fmt: skip
+
+
+def _settled(limits: dict[str, Any]) -> QueueSettings:
+    """These limits, and runs that are not protected."""
+    fields: dict[str, Any] = {"preemption": Preemption(protect_ns=0)} | limits
+    return QueueSettings(**fields)
+
+
+queue_settings = st.sampled_from(LIMITS).map(_settled)
 pool_settings = st.builds(
     PoolSettings, sequencer=st.sampled_from(["drf", "fifo", "lifo", "fairshare", "promised"]),
     half_life_ns=st.sampled_from([0, 600 * SECOND]), ageing=st.sampled_from([None, Ageing(every_ns=5 * SECOND, most=3)]),
     patience_ns=st.sampled_from([3 * SECOND, 300 * SECOND]),
 )  # fmt: skip
+
+
+#: How a run may end: outcome, exit code, whether it yielded.
+HOW: list[tuple[ev.RunOutcome, int | None, bool]] = [
+    ("exited", 0, False), ("exited", 1, False), ("stopped", 143, True), ("node_lost", None, False),
+]  # fmt: skip
+jobs_of = st.fixed_dictionaries({
+    "gpus": st.sampled_from([0, 1, 1, 2, 4, 5]), "queue": st.sampled_from(PATHS), "user": st.sampled_from(["ada", "b/ob"]),
+    "priority": st.sampled_from([10, 50]), "total_ns": st.sampled_from([0, 0, 9 * SECOND]), "slice_ns": st.sampled_from([0, 0, SECOND]),
+    "array": st.sampled_from([None, None, None, (0, 2)]), "array_limit": st.sampled_from([0, 1, 2]),
+    "start_at_ns": st.sampled_from([0, 0, 0, 3 * SECOND]), "deadline_ns": st.sampled_from([0, 0, 0, 20 * SECOND]),
+    "others": st.lists(st.tuples(pick, st.sampled_from(["succeeded", "failed", "ended"])), max_size=1) | st.just([]),
+    "model": st.sampled_from(["", "a100", "a100"]),
+})  # fmt: skip
 
 
 class Watched(World):
@@ -119,27 +139,21 @@ class TreeMachine(RuleBasedStateMachine):
 
     # -- people
 
-    @rule(
-        gpus=st.integers(0, 5), path=st.sampled_from(PATHS), user=st.sampled_from(["ada", "b/ob"]),
-        priority=st.sampled_from([10, 50]), limit=st.sampled_from([0, 9 * SECOND]), elements=st.sampled_from([0, 0, 0, 3]),
-        most=st.integers(0, 2), times=st.tuples(st.sampled_from([0, 0, 3]), st.sampled_from([0, 0, 20]), st.sampled_from([0, 0, 2])),
-        others=st.lists(st.tuples(pick, st.sampled_from(["succeeded", "failed", "ended"])), max_size=2), model=st.sampled_from(["", "a100"]),
-    )  # fmt: skip
-    def submit(
-        self, gpus: int, path: str, user: str, priority: int, limit: int, elements: int, most: int,
-        times: tuple[int, int, int], others: list[tuple[int, Any]], model: str,
-    ) -> None:  # fmt: skip
-        now, (start, deadline, slice_) = self.world.now, times
-        after = {self.known(choice): state for choice, state in others}
-        self.world.ask(
-            self.world.submission(
-                request=request(gpus, model=model), queue=path, user=user, priority=priority, total_ns=limit, retries=1,
-                array=(0, elements - 1) if elements else None, array_limit=most if elements else 0,
-                start_at_ns=now + start * SECOND if start else 0, deadline_ns=now + deadline * SECOND if deadline else 0,
-                slice_ns=slice_ * SECOND, after=tuple(ev.Dependency(job=job, state=state) for job, state in after.items()),
-            )
-        )  # fmt: skip
+    @rule(jobs=st.lists(jobs_of, min_size=1, max_size=4))
+    def submit(self, jobs: list[dict[str, Any]]) -> None:
+        self.world.ask(*(self.world.submission(**self._fields(each)) for each in jobs))
         self.learn()
+
+    def _fields(self, each: dict[str, Any]) -> dict[str, Any]:
+        now, fields = self.world.now, dict(each)
+        after = {self.known(choice): state for choice, state in fields.pop("others")}
+        gpus, model = fields.pop("gpus"), fields.pop("model")
+        for name in ("start_at_ns", "deadline_ns"):
+            fields[name] = now + fields[name] if fields[name] else 0
+        if fields["array"] is None:
+            fields["array_limit"] = 0
+        more = tuple(ev.Dependency(job=job, state=state) for job, state in after.items())
+        return fields | {"request": request(gpus, model=model), "after": more, "retries": 1}
 
     @rule(choice=pick, kind=st.sampled_from([cmd.CancelJob, cmd.HoldJob, cmd.ReleaseJob]))
     def command(self, choice: int, kind: Any) -> None:
@@ -150,19 +164,18 @@ class TreeMachine(RuleBasedStateMachine):
         self.ask(cmd.MoveJob(id=self.new_id(), user="bob", job=self.known(choice), queue=path))
 
     @rule(
-        changed=st.dictionaries(st.sampled_from(PATHS), queue_settings, min_size=1, max_size=2), reclaim=st.booleans()
-    )
-    def configure(self, changed: dict[str, QueueSettings], reclaim: bool) -> None:
-        entries = tuple(QueueEntry(path=path, settings=each) for path, each in changed.items())
-        self.ask(cmd.ApplyQueues(id=self.new_id(), queues=entries, reclaim=reclaim))
-
-    @rule(path=st.sampled_from(PATHS), move_to=st.sampled_from(["", *PATHS]))
-    def remove(self, path: str, move_to: str) -> None:
-        self.ask(cmd.ApplyQueues(id=self.new_id(), remove=(QueueRemoval(path=path, move_to=move_to),)))
-
-    @rule(changed=pool_settings)
-    def pool(self, changed: PoolSettings) -> None:
-        self.ask(cmd.ApplyQueues(id=self.new_id(), pools=(PoolEntry(pool="default", settings=changed),)))
+        kind=st.sampled_from(["queue", "queue", "queue", "remove", "pool"]), path=st.sampled_from(PATHS), changed=queue_settings,
+        move_to=st.sampled_from(["", *PATHS]), reclaim=st.booleans(), pool=pool_settings,
+    )  # fmt: skip
+    def reshape(
+        self, kind: str, path: str, changed: QueueSettings, move_to: str, reclaim: bool, pool: PoolSettings
+    ) -> None:  # fmt: skip
+        change: dict[str, Any] = {"pools": (PoolEntry(pool="default", settings=pool),)}
+        if kind == "queue":
+            change = {"queues": (QueueEntry(path=path, settings=changed),)}
+        elif kind == "remove":
+            change = {"remove": (QueueRemoval(path=path, move_to=move_to),)}
+        self.ask(cmd.ApplyQueues(id=self.new_id(), reclaim=reclaim, **change))
 
     def new_id(self) -> str:
         self.number += 1
@@ -174,14 +187,14 @@ class TreeMachine(RuleBasedStateMachine):
 
     # -- the placer
 
-    @rule(choice=pick, action=st.integers(0, 8))
-    def act(self, choice: int, action: int) -> None:
-        """One thing that a placer may say now."""
-        event = self._event(choice, action)
-        if event is not None:
-            self.world.says(event)
+    @rule(said=st.lists(st.tuples(pick, st.integers(0, 10)), min_size=1, max_size=6))
+    def act(self, said: list[tuple[int, int]]) -> None:
+        """Some things that a placer may say now."""
+        events = [event for choice, action in said if (event := self._event(choice, action)) is not None]
+        if events:
+            self.world.says(*events)
 
-    @rule(choice=pick, action=st.integers(0, 8), kind=st.sampled_from([None, cmd.CancelJob, cmd.HoldJob, cmd.MoveJob]))
+    @rule(choice=pick, action=st.integers(0, 10), kind=st.sampled_from([None, cmd.CancelJob, cmd.HoldJob, cmd.MoveJob]))
     def cross(self, choice: int, action: int, kind: Any) -> None:
         """The queue decides, and before its commit is in the log the placer's is."""
         job = self.known(choice)
@@ -196,16 +209,9 @@ class TreeMachine(RuleBasedStateMachine):
 
     def _event(self, choice: int, action: int) -> Any:
         makers = (
-            self._place,
-            self._place,
-            self._start,
-            self._end,
-            self._end,
-            self._refuse,
-            self._give_back,
-            self._answer,
-            self._keep,
-        )
+            self._place, self._place, self._place, self._start, self._start, self._end, self._end, self._refuse,
+            self._give_back, self._answer, self._keep,
+        )  # fmt: skip
         return makers[action](choice)
 
     def _place(self, choice: int) -> Any:
@@ -229,12 +235,7 @@ class TreeMachine(RuleBasedStateMachine):
             return None
         job = sorted(self.runs)[choice % len(self.runs)]
         self.started.discard(job)
-        outcome, code, yields = (
-            ("exited", 0, False),
-            ("exited", 1, False),
-            ("stopped", 143, True),
-            ("node_lost", None, False),
-        )[choice % 4]
+        outcome, code, yields = HOW[choice % len(HOW)]
         return ev.RunEnded(
             cause="report:n1:2", job=job, attempt=self.runs.pop(job), outcome=outcome, exit_code=code, preempted=yields,
             released=("n1",) if choice % 3 else (),
@@ -284,6 +285,12 @@ class TreeMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         self.world.settle(cycles_max=300)
         self.learn()
+
+    @rule(seconds=st.sampled_from([2, 6]))
+    def go_on(self, seconds: int) -> None:
+        """Time passes, and the order is looked at."""
+        self.world.now += seconds * SECOND
+        self.settle()
 
     @rule()
     def restart(self) -> None:
