@@ -159,12 +159,18 @@ class State:
 
     def depend_no_more(self, job: Job) -> None:
         """It waits for nobody's end any more."""
-        for other in job.after or ():
-            waiting = self.dependents[other]
-            del waiting[job.id]
-            if not waiting:
-                del self.dependents[other]
+        for other in list(job.after or ()):
+            self.depend_no_more_on(job, other)
         job.after = None
+
+    def depend_no_more_on(self, job: Job, other: str) -> None:
+        """It waits for this job's end no more."""
+        assert job.after is not None
+        del job.after[other]
+        waiting = self.dependents[other]
+        del waiting[job.id]
+        if not waiting:
+            del self.dependents[other]
 
     def remember_key(self, key: str, job: str, digest: str) -> None:
         """Keep a keyed submit; the oldest is forgotten at the bound."""

@@ -76,26 +76,18 @@ def _wait(state: State, job: Job, id_: str, at_ns: int) -> None:
 
 def dependency_ended(state: State, ended: str, end_state: str, id_: str, at_ns: int) -> None:
     """A job has ended: those that waited for it go on, or never will."""
-    waiting = state.dependents.get(ended)
-    if waiting is None:
-        return
-    for job in list(waiting.values()):
+    for job in list(state.dependents.get(ended, {}).values()):
         after = job.after
         assert after is not None
         if not is_met(after[ended], end_state):
             after[ended] = NEVER
         elif len(after) > 1:
-            del after[ended]
-            del waiting[job.id]
+            state.depend_no_more_on(job, ended)
             continue
         else:
             state.depend_no_more(job)
-            waiting = {}
         if job.wait == "jobs":
             _go_on(state, job, id_, at_ns)
-    left = state.dependents.get(ended)
-    if left is not None and not left:
-        del state.dependents[ended]
 
 
 def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
