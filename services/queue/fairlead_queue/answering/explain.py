@@ -30,11 +30,14 @@ def explain(state: State, job: Job) -> Explanation:
     """Why this live job is where it is, as far as the queue goes."""
     if job.open:
         return _offered(state, job)
-    if job.wait != "line":
+    if job.wait not in ("line", "returned"):
         return Explanation(reason="")
     lane = job.lane
     closed = gate(state, lane)
-    ahead = ahead_of(state, job, AHEAD_MAX).jobs
+    if job.wait == "returned" and closed is None:
+        message = "it fitted nowhere, and its quota went to others; it has its turn again when capacity or limits have changed"
+        return Explanation(reason="place", message=message, changes=tuple(for_place(job)))
+    ahead = ahead_of(state, job, AHEAD_MAX).jobs if job.wait == "line" else []
     numbers: dict[str, int | str] = {"ahead": len(ahead)}
     changes: list[Change] = []
     if closed is None:
