@@ -302,7 +302,7 @@ def test_room_is_made_for_a_starving_job() -> None:
 def test_the_numbers_of_a_full_maximum_are_those_of_now() -> None:
     """The queue says once why it defers; the limit was lowered and a run has ended since."""
     events: list[ev.Event] = [
-        joined(), configured("a", maximum={"gpu": 12_000}), submitted("8", 4, queue="a"), submitted("9", 8, queue="a"),
+        joined(), joined("n2"), configured("a", maximum={"gpu": 12_000}), submitted("8", 4, queue="a"), submitted("9", 8, queue="a"),
         offered("8"), placed("8", gpus=4), offered("9", 2), placed("9", "n2", gpus=8), submitted(gpus=4, queue="a"),
         deferred("1", "maximum", "a", resource="gpu", held=12_000, needed=4000, ceiling=12_000),
     ]  # fmt: skip
