@@ -10,10 +10,10 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from fairlead_queue.ordering import Ranking
+from fairlead_queue.fairness.ordering import Ranking
+from fairlead_queue.fairness.tree import Limits, Tree, bits
 from fairlead_queue.sequencers import kai, kueue
 from fairlead_queue.sequencers.drf import Drf
-from fairlead_queue.tree import Limits, Tree, bits
 
 type Whole = Annotated[int, msgspec.Meta(ge=0)]
 type Weight = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from bench.table import Row
 from fairlead_bus.main import collect_rarely
-from fairlead_queue.ordering import Ranking
+from fairlead_queue.fairness.ordering import Ranking
+from fairlead_queue.fairness.tree import Amounts, Limits, Node, Tree
 from fairlead_queue.sequencers.drf import Drf
-from fairlead_queue.tree import Amounts, Limits, Node, Tree
 
 RESOURCES = ("gpu", "cpu", "memory")
 #: 14,000 GPUs in nodes of 8 with 64 cores and a TiB.

@@ -21,7 +21,7 @@ import httpx_sse
 import msgspec
 
 from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, from_problem, hint_for
-from fairlead_schemas.api import Job, Node, Page, Pool, Problem, Queue, QueuesApplied, SubmitResult
+from fairlead_schemas.api import DryRun, Job, Node, Page, Pool, Problem, Queue, QueuesApplied, SubmitResult
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.ids import TOKEN_CHARS_MAX, is_token
 from fairlead_schemas.lifecycle import END_STATES
@@ -98,6 +98,13 @@ class Client:
         """Submit a list in one request; one result per job, in order (a refused one says so in its state)."""
         answer = self._post("/v1/jobs", list(jobs), key=key)
         return _decode(answer.content, list[SubmitResult])
+
+    def dry_run(self, jobs: Sequence[JobFile]) -> list[DryRun]:
+        """What would become of each job if it were submitted now; nothing is sent to the queue. A single one that would
+        be refused raises what its submit would raise; one of several says so in its place."""
+        if len(jobs) == 1:
+            return [_decode(self._post("/v1/jobs:dryrun", jobs[0]).content, DryRun)]
+        return _decode(self._post("/v1/jobs:dryrun", list(jobs)).content, list[DryRun])
 
     def jobs(self, *, state: str = "", queue: str = "", user: str = "", limit: int = 0) -> Page[Job]:
         """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all)."""

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead_schemas.ask import Change
+
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a job is where it is: a closed code, one sentence, and the decision's own numbers."""
@@ -151,6 +153,84 @@ class SubmitResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     sequence: int = 0
     reason: Reason | None = None
     errors: list[dict[str, str]] = []
+
+
+class Why(msgspec.Struct, kw_only=True):
+    """Why a job is where it is, as of a sequence."""
+
+    id: str
+    state: str
+    attempt: int
+    reason: Reason
+    #: Of a job that waits: the smallest changes with which it could start, each by itself, as far as the queue can tell.
+    changes: list[Change] = []
+    #: What could not be found out, and why.
+    note: str = ""
+    at: str
+    changed_at: int
+    sequence: int
+
+
+class QuotaAfter(msgspec.Struct, kw_only=True):
+    """One resource of a queue on the way up, with the job in it: amounts as of `Queue`, and in `words` as of a queue file."""
+
+    queue: str
+    resource: str
+    used: int
+    after: int
+    guaranteed: int
+    #: null: no limit.
+    maximum: int | None
+    words: dict[str, str | int | None]
+
+
+class Displaced(msgspec.Struct, kw_only=True):
+    """A run that might be asked to yield to the job; the placer asks as few as make room."""
+
+    job: str
+    rule: str
+    message: str
+    #: What it would lose: since its last checkpoint, or since it started.
+    gpu_seconds: int = 0
+
+
+class StartEstimate(msgspec.Struct, kw_only=True):
+    """When the job may start: an estimate, and what it rests on. null: nothing can be said."""
+
+    start_at: str | None
+    wait_seconds: int | None
+    basis: str
+
+
+class DryRun(msgspec.Struct, kw_only=True):
+    """What would become of a job if it were submitted now; nothing was sent."""
+
+    #: False: it would be refused, `errors` say why.
+    valid: bool = True
+    #: "queue": by the file and by the queue as it is; "file": the queue could not be asked, and the rest is not known.
+    checked: str = "queue"
+    #: In one sentence.
+    message: str
+    #: The command that it would become, in integers; its `spec` is the job file with defaults left out.
+    command: msgspec.Raw
+    #: Of a refusal.
+    code: str = ""
+    errors: list[dict[str, str]] = []
+    pool: str = ""
+    #: Queues that limit or guarantee something that it needs, its own first, then those above.
+    quota: list[QuotaAfter] = []
+    #: What of it goes beyond its queue's guarantee, as amounts of `Queue` and as a queue file has them.
+    borrows: dict[str, int] = {}
+    borrows_words: dict[str, str | int] = {}
+    #: What would hold it back; null: nothing, it would be offered at once.
+    reason: Reason | None = None
+    changes: list[Change] = []
+    #: Jobs that get their turn before it, and the first of them.
+    ahead: int = 0
+    first_ahead: list[str] = []
+    displaces: list[Displaced] = []
+    estimate: StartEstimate | None = None
+    sequence: int
 
 
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -81,6 +81,25 @@ def amount_word(resource: str, amount: int) -> str | int:
     return f"{amount}m" if resource == "cpu" else format_milli(amount)
 
 
+def number(resource: str, amount: int) -> str:
+    """The amount in a sentence that names what it counts elsewhere: "8", "0.500", "64Gi"."""
+    return format_memory(amount) if resource == "memory" else format_milli(amount)
+
+
+def counted(resource: str, amount: int) -> str:
+    """An amount in a sentence: "1 GPU", "8 NVIDIA-L40S GPUs", "32 CPUs", "64Gi of memory"."""
+    if resource == "memory":
+        return f"{number(resource, amount)} of memory"
+    kind = "CPU" if resource == "cpu" else "GPU"
+    model = f"{resource.removeprefix(GPU_CLASS_PREFIX)} " if resource.startswith(GPU_CLASS_PREFIX) else ""
+    return f"{number(resource, amount)} {model}{kind}{'' if amount == MILLI else 's'}"
+
+
+def is_are(resource: str, amount: int) -> str:
+    """The verb of a counted amount: "1 GPU is", "64Gi of memory is", "4 GPUs are"."""
+    return "is" if resource == "memory" or amount == MILLI else "are"
+
+
 def amount_words(amounts: Amounts) -> dict[str, str | int]:
     """The inverse of `read_amounts`."""
     return {resource_word(resource): amount_word(resource, amount) for resource, amount in sorted(amounts.items())}

@@ -37,6 +37,20 @@ def queue_document(path: str, **changes: Any) -> dict[str, Any]:
     return {**document, **changes}
 
 
+def trial_document(**changes: Any) -> dict[str, Any]:
+    """What would become of a job of 4 GPUs: it would be offered at once."""
+    command: dict[str, Any] = {
+        "type": "SubmitJob", "id": "", "user": "ada", "name": "train", "queue": "research/vision", "spec": {"command": ["x"]},
+        "request": {"nodes": 1, "gpu_milli": 4000, "cpu_milli": 1000, "memory_mib": 1024},
+    }  # fmt: skip
+    document: dict[str, Any] = {
+        "valid": True, "checked": "queue", "message": "would be accepted, and offered at once", "command": command,
+        "code": "", "errors": [], "pool": "default", "quota": [], "borrows": {}, "borrows_words": {}, "reason": None,
+        "changes": [], "ahead": 0, "first_ahead": [], "displaces": [], "estimate": None, "sequence": 40,
+    }  # fmt: skip
+    return {**document, **changes}
+
+
 def applied(*items: Any) -> dict[str, Any]:
     """The answer to a queue file."""
     return {"configured": len(items), "removed": 0, "unchanged": 1, "items": list(items), "sequence": 40}

@@ -1,5 +1,6 @@
 """`doctor` on machines where something is wrong: a finding each time, never a traceback."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from fairlead.commands import doctor
+from fairlead.stack import state
 from tests.cli.conftest import Run
 
 
@@ -31,6 +33,28 @@ def program(folder: Path, name: str, body: str) -> None:
     path = folder / name
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
+
+
+@pytest.mark.parametrize(("ready", "verdict"), [(True, "note"), (False, "bad")])
+def test_a_part_that_does_not_run_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready: bool, verdict: str
+) -> None:
+    """The gateway may be ready without it: what is missing is what does not work."""
+    here = state.identify("supervisor", os.getpid())
+    processes = [msgspec.structs.replace(here, name="queue"), state.Running(name="explainer", pid=1, started="never")]
+    state.save(
+        tmp_path,
+        state.StackState(
+            url="http://127.0.0.1:1", nats_url="", supervisor=here, processes=processes, ready=True, runtime="process",
+            nodes=[],
+        ),
+    )  # fmt: skip
+    monkeypatch.setattr("fairlead.client.Client.ready", lambda _: ready)
+    found = findings(run, tmp_path)["stack"]
+    answers = "ready" if ready else "does not answer"
+    assert found["verdict"] == verdict
+    assert found["found"] == f"http://127.0.0.1:1 {answers}; not running: explainer"
+    assert found["fix"] == f"see {tmp_path / 'logs'}"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 import yaml
 
+from fairlead.why_words import evidence
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, problem
 
@@ -58,12 +59,44 @@ def test_one_job_as_json_is_its_document(gateway: GatewayStub, run: Run) -> None
 
 
 def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
-    """The sentence, its evidence, the next step, and as of when."""
-    reason = {"code": "maximum", "message": "queue is full", "detail": {"held_gpu_milli": 2000, "next": "wait"}}
-    gateway.on("GET", "/v1/jobs/812/why", {"id": "812", "state": "queued", "reason": reason, "sequence": 40})
+    """The sentence, its evidence, what would change it, the next step, and as of when."""
+    detail = {
+        "queue": "a", "resource": "gpu:NVIDIA-L40S", "held_gpu_milli": 2000, "ahead": 2, "first_ahead": "3, 4",
+        "decided_at_sequence": 17, "next": "fairlead move 812 --queue b",
+    }  # fmt: skip
+    changes = [
+        {"kind": "wait", "message": "starts when 1 GPU is given back"},
+        {"kind": "other_queue", "message": "could go"},
+    ]
+    reason = {"code": "maximum", "message": "queue is full", "detail": detail}
+    answer = {"id": "812", "state": "queued", "reason": reason, "changes": changes, "note": "", "sequence": 40}
+    gateway.on("GET", "/v1/jobs/812/why", answer)
     assert run("why", "812").out == (
-        "job       812  queued\nwhy       queue is full\nevidence  held_gpu_milli 2000\nnext      wait\nas of     sequence 40\n"
+        "job       812  queued\n"
+        "why       queue is full\n"
+        "evidence  queue a; held 2 NVIDIA-L40S GPUs; ahead 2; first ahead 3, 4; decided at sequence 17\n"
+        "changes   starts when 1 GPU is given back\n"
+        "          could go\n"
+        "next      fairlead move 812 --queue b\n"
+        "as of     sequence 40\n"
     )
+    assert msgspec.json.decode(run("why", "812", "-o", "json").out) == answer
+
+
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ({"resource": "memory", "held_memory_mib": 65_536, "ceiling_memory_mib": 2**20}, ["held 64Gi of memory", "ceiling 1Ti of memory"]),
+        ({"resource": "cpu", "needed_cpu_milli": 1000}, ["needed 1 CPU"]),
+        ({"resource": "gpu:NVIDIA-L4", "held": 3}, ["resource nvidia.com/gpu:NVIDIA-L4", "held 3"]),
+        ({"spent_gpu_milli_s": 1002 * 3_600_000, "queue": "a"}, ["spent 1002 GPU-hours", "queue a"]),
+        ({"nodes.free_gpus": 3, "gpu_milli_free": 1000, "gpu_milli_total": 32_000}, ["nodes.free gpus 3", "free 1 GPU", "total 32 GPUs"]),
+        ({"preempted_for": "12", "rule": "over_guarantee"}, ["preempted for 12", "rule over_guarantee"]),
+    ],
+)  # fmt: skip
+def test_evidence_has_no_raw_units(detail: dict[str, int | str], words: list[str]) -> None:
+    """Amounts are told with what they count, never in thousandths."""
+    assert evidence(detail) == words
 
 
 def test_nothing_is_coloured_when_piped(jobs: GatewayStub, run: Run) -> None:

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from fairlead.errors import FairleadError
 from fairlead.stack import nats_server, state
-from fairlead.stack.local import Options, plan
+from fairlead.stack.local import SERVICES, Options, plan
 from fairlead.stack.processes import Spec, Supervisor
 from tests.cli.conftest import Run
 
@@ -37,9 +38,11 @@ def specs(**changes: object) -> dict[str, Spec]:
 
 
 def test_every_service_and_node_is_a_process_of_its_own() -> None:
-    """Four services and one agent per node, told apart by their environment; nobody sees NATS_URL."""
+    """The services and one agent per node, told apart by their environment; nobody sees NATS_URL."""
     planned = specs()
-    assert list(planned) == ["queue", "placer", "telemetry", "gateway", "agent-sim-1", "agent-sim-2"]
+    assert list(planned) == [*SERVICES, "agent-sim-1", "agent-sim-2"]
+    assert planned["explainer"].argv[1:] == ["-m", "fairlead_replay.explainer"]
+    assert all(find_spec(spec.argv[2]) is not None for spec in planned.values())
     agent = planned["agent-sim-2"].env
     assert (agent["FAIRLEAD_NODE"], agent["FAIRLEAD_DEVICES"], agent["FAIRLEAD_RUNTIME"]) == (
         "sim-2",
@@ -58,7 +61,7 @@ def test_nodes_stop_before_services_and_services_before_the_bus() -> None:
 def test_hollow_nodes_are_one_process() -> None:
     """`--runtime hollow` plays all nodes in one program."""
     planned = specs(runtime="hollow", nodes=500)
-    assert [name for name in planned if name not in ("queue", "placer", "telemetry", "gateway")] == ["hollow"]
+    assert [name for name in planned if name not in SERVICES] == ["hollow"]
     assert planned["hollow"].argv[2:] == ["fairlead_agent.hollow", "--nodes", "500", "--gpus", "8"]
 
 

@@ -5,11 +5,19 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-import yaml
 
 from fairlead.errors import hint_for
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, applied, ended, job_document, page, problem, queue_document
+from tests.cli.gateway_stub import (
+    GatewayStub,
+    applied,
+    ended,
+    job_document,
+    page,
+    problem,
+    queue_document,
+    trial_document,
+)
 
 SUBMITTED = {"id": "812", "state": "queued", "sequence": 41}
 
@@ -63,17 +71,6 @@ def test_a_word_that_is_no_file_needs_dashes(gateway: GatewayStub, run: Run) -> 
     ran = run("submit", "python", "x.py")
     assert (ran.code, gateway.requests) == (2, [])
     assert "hint: for a command: fairlead submit -- python x.py" in ran.err
-
-
-def test_dry_run_prints_the_canonical_job_file_and_sends_nothing(gateway: GatewayStub, run: Run) -> None:
-    """What would be sent is printed as YAML, defaults left out; the cluster is not asked."""
-    ran = run("submit", "--dry-run", "--gpu", "NVIDIA-L4:2", "--workdir", "", "--array", "8", "--", "true")
-    assert ran.code == 0
-    assert yaml.safe_load(ran.out) == {
-        "command": ["true"], "array": 8, "resources": {"nvidia.com/gpu": 2}, "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}
-    }  # fmt: skip
-    assert "nothing was sent" in ran.err
-    assert gateway.requests == []
 
 
 @pytest.mark.parametrize(
@@ -270,13 +267,13 @@ def test_a_script_is_not_the_value_of_an_option_without_one(
     """The word after it is the script."""
     (tmp_path / "a.sh").write_text("#!/bin/sh\ntrue\n")
     gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    gateway.on("POST", "/v1/jobs:dryrun", trial_document())
     gateway.on("GET", "/v1/jobs/812", ended("succeeded", exit_code=0))
     ran = run("sbatch", option, str(tmp_path / "a.sh"), "--lr", "1")
     assert ran.code == 0
-    if option == "--test-only":
-        assert (yaml.safe_load(ran.out)["command"][-2:], gateway.requests) == (["--lr", "1"], [])
-    else:
-        assert gateway.bodies()[0]["command"][-2:] == ["--lr", "1"]
+    asked = "/v1/jobs:dryrun" if option == "--test-only" else "/v1/jobs"
+    assert gateway.requests[0].url.path == asked
+    assert gateway.bodies()[0]["command"][-2:] == ["--lr", "1"]
 
 
 def test_sinfo_shows_the_partitions_that_sbatch_takes(gateway: GatewayStub, run: Run) -> None:

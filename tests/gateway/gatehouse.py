@@ -11,6 +11,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.service import Service
 from fairlead_gateway.folding import Folding
 from fairlead_gateway.service import Gateway, Settings
+from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas import subjects
 
 WAIT_S = 5.0
@@ -23,13 +24,13 @@ class Gatehouse:
         self.hub = MemoryHub(log_bytes_max=log_bytes_max)
         self.settings = Settings(decision_wait_s=decision_wait_s)
         self._tasks: list[asyncio.Task[Any]] = []
-        self.services: list[Service[Any]] = []
+        self.services: list[Service[Any] | Explainer] = []
 
     async def __aenter__(self) -> Self:
         await self.start_gateway()
         return self
 
-    def spawn(self, service: Service[Any]) -> None:
+    def spawn(self, service: Service[Any] | Explainer) -> None:
         """Run a service until the end."""
         self.services.append(service)
         self._tasks.append(asyncio.create_task(service.run()))

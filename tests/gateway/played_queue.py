@@ -90,6 +90,7 @@ class QueueHouse(Gatehouse):
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         core: Any = partial(PlayedQueue, self)
-        self.spawn(Service(self.hub.connect(), core, writer="queue", sources=[CommandSource("queue")]))
-        await until(lambda: self.services[0].leading)
+        queue = Service(self.hub.connect(), core, writer="queue", sources=[CommandSource("queue")])
+        self.spawn(queue)
+        await until(lambda: queue.leading)
         return self

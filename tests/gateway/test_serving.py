@@ -66,6 +66,14 @@ async def test_answers_match_their_published_schemas() -> None:
         ):  # fmt: skip
             schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
             Draft202012Validator(schema).validate((await world.http.get(path)).json())
+        await world.start_explainer()
+        await world.configure(small={"guaranteed": {"nvidia.com/gpu": 1}, "maximum": {"nvidia.com/gpu": 1}})
+        found = await world.http.post(
+            "/v1/jobs:dryrun", json={"command": ["x"], "queue": "small", "resources": gpus(2)}
+        )
+        schema = {"$ref": "#/components/schemas/DryRun", "components": document["components"]}
+        Draft202012Validator(schema).validate(found.json())
+        assert found.json()["changes"]
         schema = (await world.http.get("/v1/schemas/job")).json()
         Draft202012Validator(schema).validate({"command": ["true"], "resources": {"cpu": "1"}})
 

@@ -206,12 +206,3 @@ async def test_an_unreachable_bus_is_503() -> None:
         assert answer.status_code == 503
         assert answer.json()["type"].endswith("bus_away")
         assert (await world.http.get("/v1/jobs")).status_code == 200
-
-
-async def test_a_dry_run_sends_nothing() -> None:
-    """The command that it would become, in integers."""
-    async with World() as world:
-        answer = await world.http.post("/v1/jobs:dryrun", json={**GOOD, "resources": gpus(2)})
-        assert answer.status_code == 200
-        assert answer.json()["command"]["request"]["gpu_milli"] == 2000
-        assert world.commands_stored() == 0

@@ -8,8 +8,8 @@ from fairlead_gateway.views.documents import job_document, used
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import queue_documents
 from fairlead_queue.core import QueueCore
-from fairlead_queue.jobs import Array, Job
-from fairlead_queue.order import priority_of
+from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_queue.waiting.order import priority_of
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.world import Parts, run_seed
 from fairlead_schemas import subjects

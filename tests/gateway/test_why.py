@@ -2,8 +2,12 @@
 
 import pytest
 
+from fairlead_gateway.views.rows import Refusal
+from fairlead_gateway.why.nodes import kept_back, needs, over_nodes
 from fairlead_gateway.why.reason import reason_of
+from fairlead_placer.reasons import CAUSES
 from fairlead_schemas import events as ev
+from fairlead_schemas.resources import Request
 from tests.gateway.logbook import (
     SECOND_NS,
     START_NS,
@@ -117,6 +121,22 @@ def test_why(events: list[ev.Event], code: str, message: str, detail: dict[str, 
     assert (reason.code, message in reason.message) == (code, True), reason
     assert {key: reason.detail.get(key) for key in detail} == detail
     assert code in {"succeeded", "cancelled", "elements"} or reason.detail["next"]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_every_cause_of_the_placer_has_words(cause: str) -> None:
+    """For one node and for several; none is shown as the log spells it."""
+    one, several = kept_back({cause: 1}), kept_back({cause: 2})
+    assert one.startswith("1 ") and several.startswith("2 ") and one[2:] != several[2:]
+    assert f" by {cause.replace('_', ' ')}" not in one
+
+
+def test_nodes_of_a_pool_are_not_the_cluster() -> None:
+    """A job of a pool is refused by the nodes of that pool."""
+    request = Request(nodes=2, gpu_milli=0, cpu_milli=1000, memory_mib=2048, pool="l40s")
+    refusal = Refusal(request, "1", 1, 1, 1, {}, 0, 0, 0, 0)
+    assert over_nodes(refusal, request) == "pool l40s has no nodes"
+    assert needs(request) == "1 CPU and 2Gi of memory on each of 2 nodes"
 
 
 def test_a_refusal_ends_with_the_next_placement_of_its_class() -> None:

@@ -103,12 +103,12 @@ TABLE: list[tuple[str, list[ev.Event], str, str, str, dict[str, int | str]]] = [
     (
         "reserved",
         [RESEARCH, submitted(gpus=8), deferred("1", "reserved", "research", resource="gpu", held=60_000, needed=8000, ceiling=64_000)],
-        "reserved", "needs 8 GPUs; 60 of 64 are used or kept, and the rest is kept for the guarantee of research",
-        "starts when 4 GPUs of pool default are given back or lent, or ask for 4 instead of 8", {},
+        "reserved", "needs 8 GPUs; of queue research, 60 of 64 GPUs are used, or kept for queues that do not lend them",
+        "starts when 4 GPUs of research are given back or lent, or ask for 4 instead of 8", {},
     ),
     (
         "reserved, without numbers", [submitted(), deferred("1", "reserved", "research")], "reserved",
-        "the rest is kept for the guarantee of research", "wait, or lend more of it", {"queue": "research"},
+        "what queue research has left is kept for queues that do not lend it", "wait, or let them lend more of it", {"queue": "research"},
     ),
     (
         "claimed", [submitted(), deferred("1", "claimed", holder="811")], "claimed",
@@ -230,7 +230,7 @@ def test_who_displaced_a_job_and_why(rule: str, told: str) -> None:
     )
     waiting = why(yielded(rule, ended(preempted=True), requeued()))
     assert (waiting.code, waiting.detail["preempted_for"], waiting.detail["rule"]) == ("preempted", "2", rule)
-    assert waiting.message == f"yielded to job 2 ({told}); now waits for its turn; 0 jobs are ahead of it"
+    assert waiting.message == f"yielded to job 2 ({told}); now waits for its turn; it is next"
     assert "ada" not in running.message + waiting.message
 
 
@@ -261,6 +261,18 @@ def test_a_run_that_yields_because_a_limit_was_lowered() -> None:
     )
 
 
+def test_a_run_that_gives_back_what_its_queue_holds_over_a_lowered_maximum() -> None:
+    """While it is stopped, and while it waits afterwards: nobody in particular gained by it."""
+    stop = ev.JobStopRequested(cause="cmd:q", job="1", attempt=1, reason="reclaimed", by="bob")
+    events: list[ev.Event] = [*yielded("lower_priority")[:-1], stop]
+    running = why(events)
+    lowered = "its queue, or one above, held more than its maximum after that was lowered"
+    assert (running.code, running.message) == ("stopping", f"{lowered}, so it is being stopped, and queued again")
+    waiting = why([*events, ended(preempted=True), requeued()])
+    assert waiting.message == f"yielded because {lowered}; now waits for its turn; it is next"
+    assert (waiting.code, waiting.detail["rule"], waiting.detail["times"]) == ("preempted", "reclaimed", 1)
+
+
 def test_room_is_made_for_a_starving_job() -> None:
     """Named, asked, or kept for: the waiting beneficiary says what is being done."""
     asked = ev.PreemptionRequested(
@@ -271,8 +283,14 @@ def test_room_is_made_for_a_starving_job() -> None:
     told = why([*events, asked, preempting("1", "2")], "2")
     assert (told.code, told.message, told.detail["asked"]) == ("making_room", "1 job was asked to yield for it: 1", 1)
     assert told.detail["nodes.free_gpus"] == 1
+    # It ended, and what it gave back was not enough: the job waits for what it lacks now.
+    assert why([*events, asked, preempting("1", "2"), ended(preempted=True)], "2").message.endswith("lacks free GPUs")
     declined = ev.PreemptionDeclined(cause="c", job="2", attempt=1)
     assert why([*events, asked, declined], "2").message.endswith("lacks free GPUs")
+    in_vain = ev.PreemptionDeclined(cause="c", job="2", attempt=1, reasons={"free_gpus": 1, "reserved": 2})
+    told = "asking others to yield would not make room: even then 2 are kept for other jobs, 1 lacks free GPUs"
+    assert why([*events, asked, in_vain], "2").message.endswith(f"; {told}")
+    assert why([*events, asked, in_vain, asked], "2").message.endswith("; 1 job may be asked to yield for it")
     waited = ev.ReservationRequested(cause="c", job="2", attempt=1, waited_ns=300 * SECOND_NS)
     assert why([*events, waited], "2").message.endswith("; it has waited for 5m, so what comes free is kept for it")
     kept = ev.ReservationMade(cause="c", job="2", attempt=1, nodes=("n1",))

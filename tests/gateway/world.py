@@ -1,5 +1,6 @@
 """A small world for the gateway: the real queue and placer on the in-memory bus, and nodes played by hand."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.sources import ReportSource
 from fairlead_queue.core import QueueCore
+from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas import reports as rp
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import decode_desired
@@ -90,6 +92,13 @@ class World(Gatehouse):
         """The queue service, on a client of its own."""
         self.spawn(Service(self.hub.connect(), QueueCore, writer="queue", sources=[CommandSource("queue")]))
 
+    async def start_explainer(self) -> Explainer:
+        """Somebody who answers questions, on a client of his own."""
+        explainer = Explainer(self.hub.connect())
+        self.spawn(explainer)
+        await asyncio.sleep(0.01)
+        return explainer
+
     async def start_gateway(self) -> None:
         """As the base does; the queue's first commit has arrived."""
         await super().start_gateway()
@@ -104,6 +113,26 @@ class World(Gatehouse):
         await node.join(gpus)
         await until(lambda: name in self.gateway.views.nodes.rows)
         return node
+
+    async def run(self, node: PlayedNode, **spec: Any) -> str:
+        """Submit one job, and let it run there; its id."""
+        job = await self.submit(**spec)
+        await self.in_state(job, "placed")
+        await node.start(job)
+        await self.in_state(job, "running")
+        return job
+
+    async def configure(self, **queues: dict[str, Any]) -> None:
+        """Apply a queue file; `a__b` is the queue a/b."""
+        file = {"queues": {path.replace("__", "/"): words for path, words in queues.items()}}
+        answer = await self.http.post("/v1/queues:apply", json=file)
+        assert answer.status_code == 200, answer.text
+
+    async def why(self, job: str, at: int | str = "") -> dict[str, Any]:
+        """GET why."""
+        answer = await self.http.get(f"/v1/jobs/{job}/why", params={"at": str(at)} if at else {})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     async def submit(self, **spec: Any) -> str:
         """Submit one job; its id."""

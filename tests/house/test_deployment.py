@@ -84,11 +84,14 @@ def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
     from fairlead_bus.nats_setup import VERSION_FLOOR
 
     services = COMPOSE["services"]
-    assert services.keys() == {"nats", *SERVICES}
-    for name in SERVICES:
+    assert services.keys() == {"nats", "explainer", *SERVICES}
+    for name in services.keys() - {"nats"}:
         build = services[name]["build"]
         assert (ROOT / build["context"]).resolve() == ROOT
-        assert build["dockerfile"] == f"services/{name}/Dockerfile"
+        assert build["dockerfile"] == f"services/{'queue' if name == 'explainer' else name}/Dockerfile"
+    # In the queue's image, which has all packages and what the queue's core needs.
+    assert services["explainer"]["entrypoint"] == ["python", "-m", "fairlead_replay.explainer"]
+    assert (ROOT / "replay" / "fairlead_replay" / "explainer" / "__main__.py").exists()
     image = re.fullmatch(r"nats:(\d+)\.(\d+)\.(\d+)-alpine", services["nats"]["image"])
     assert image is not None
     assert tuple(int(part) for part in image.groups()) >= VERSION_FLOOR

@@ -290,6 +290,39 @@ async def test_silence_becomes_an_input_once_and_a_beat_brings_the_node_back() -
     await source.close()
 
 
+async def test_no_lease_is_renewed_while_a_loss_is_on_its_way_into_the_log() -> None:
+    """A beat that comes between the decision and its commit: the answer renews nothing, so that the agent does not
+    start what is being given to another node. The simulator met it in one seed of two hundred."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    actor = Actor(bus)
+    world = World()
+    world.join("n1", incarnation="i1")
+    source = ReportSource(actor, 40 * SECOND)
+    await source.open(bus, world.core, 0, lambda: None)
+    await actor.act(world.core)
+    answers: list[int] = []
+    await bus.subscribe(subjects.confirm("n1"), lambda m: answers.append(reports.decode_confirm(m.payload).beat))
+
+    async def beat(at: int) -> int:
+        await bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1", at=at)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return answers[-1]
+
+    taken: list[str] = []
+    for second in (1000, 1020, 1039):
+        taken += [item.source for item in source.take(second * SECOND)]
+    assert await beat(7) == 7
+    for second in range(1040, 1085, 5):
+        taken += [item.source for item in source.take(second * SECOND)]
+    assert taken == ["silent"]
+    assert await beat(8) == 0
+    source.take(1086 * SECOND)
+    assert await beat(9) == 9
+    await source.close()
+
+
 @pytest.mark.nats
 async def test_the_same_on_a_real_server(nats_url: str) -> None:
     """Joined, placed and ordered through a real nats-server."""

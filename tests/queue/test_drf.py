@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.fairshare import Demand, fill
-from fairlead_queue.ordering import Ranking
+from fairlead_queue.fairness.ordering import Ranking
+from fairlead_queue.fairness.tree import Limits, Tree, bits
 from fairlead_queue.sequencers.drf import Drf
-from fairlead_queue.tree import Limits, Tree, bits
 
 RESOURCES: tuple[str, ...] = ("cpu", "gpu", "mem")
 

@@ -1,7 +1,7 @@
 """Why a job waits, what would start it, and what would become of one that is not there yet."""
 
-from fairlead_queue.dry_run import dry_run
-from fairlead_queue.explain import explain
+from fairlead_queue.answering.dry_run import dry_run
+from fairlead_queue.answering.explain import explain
 from fairlead_schemas.ask import Explanation
 from fairlead_schemas.queues import Budget
 from tests.queue.world import SECOND, World, request
@@ -34,13 +34,13 @@ def test_a_maximum_is_told_with_its_numbers_and_what_would_do() -> None:
     waits = world.submit(4, queue="research/vision")
     answer = told(world, waits)
     assert (answer.reason, answer.ahead) == ("maximum", 0)
-    assert answer.message == "queue research holds 6 GPUs of 8 GPUs; this needs 4 GPUs"
+    assert answer.message == "queue research holds 6 of 8 GPUs; this needs 4"
     assert answer.numbers["queue"] == "research"
     assert (answer.numbers["held"], answer.numbers["ceiling"]) == (6000, 8000)
     messages = kinds_of(answer)
     assert messages["wait"] == "starts when 2 GPUs of research are given back"
     assert messages["smaller"] == "could start now with 2 GPUs instead of 4"
-    assert messages["quota"] == "would start now if research might hold 10 GPUs"
+    assert messages["quota"] == "could start now if research might hold 10 GPUs"
     assert {change.queue for change in answer.changes if change.kind == "other_queue"} == {"default", "shared"}
 
 
@@ -78,6 +78,24 @@ def test_who_is_ahead_is_counted_in_the_order_of_turns() -> None:
     assert told(world, urgent).ahead == 0
 
 
+def test_who_waits_at_the_same_limit_is_ahead_by_the_order() -> None:
+    """A limit in the job's way is in theirs, too: of its own queue by priority, of others below it by share."""
+    world = World()
+    world.configure("research", maximum={"gpu": 4000})
+    world.configure("research/vision")
+    world.configure("research/speech")
+    world.node(gpus=8)
+    world.run(world.submit(4, queue="research/vision"))
+    waiting = [world.submit(2, queue="research/vision") for _ in range(3)]
+    urgent = world.submit(2, queue="research/vision", priority=90)
+    other = world.submit(2, queue="research/speech")
+    answer = told(world, waiting[-1])
+    assert (answer.reason, answer.ahead) == ("maximum", 4)
+    assert set(answer.first_ahead) == {urgent, other, *waiting[:-1]}
+    assert answer.first_ahead[0] == other, "its queue has nothing yet"
+    assert told(world, urgent).first_ahead == (other,)
+
+
 def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
     """The user, and the queue whose budget it is."""
     world = World()
@@ -85,7 +103,9 @@ def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
     world.configure("poor", budget=Budget(gpu_milli_s=1))
     world.run(world.submit(2, queue="vision"))
     answer = told(world, world.submit(1, queue="vision"))
-    assert answer.message == "ada holds 2 GPUs of the 2 GPUs that one user may hold in vision; this needs 1 GPU"
+    assert answer.message == "ada holds 2 of the 2 GPUs that one user may hold in vision; this needs 1"
+    assert answer.numbers["queue"] == "vision"
+    assert kinds_of(answer)["wait"] == "starts when 1 GPU of ada in vision is given back"
     assert told(world, world.submit(1, queue="vision", user="bob")).reason == "place"
 
 
@@ -131,6 +151,32 @@ def test_a_dry_run_names_who_might_be_displaced() -> None:
     assert [(victim.job, victim.rule) for victim in outcome.displaces] == [(borrower, "over_guarantee")]
 
 
+def test_a_dry_run_in_a_full_pool_waits_for_a_place() -> None:
+    """Nobody is ahead, no limit is in the way, and nothing is left: it is not next to start; less of it might be."""
+    world = World()
+    world.node(gpus=8)
+    world.run(world.submit(6))
+    waits = dry_run(world.state, world.submission(4), world.now).waits
+    assert waits is not None
+    assert (waits.reason, waits.message) == ("place", "pool default has less left than it needs")
+    assert kinds_of(waits) == {"smaller": "could start now with 2 GPUs instead of 4"}
+    fits = dry_run(world.state, world.submission(2), world.now).waits
+    assert fits is not None
+    assert fits.reason == "next"
+
+
+def test_another_limit_is_named_only_where_the_pool_has_room() -> None:
+    """Raising a maximum starts nothing while others hold all there is."""
+    world = World()
+    world.configure("small", maximum={"gpu": 2000})
+    world.node(gpus=8)
+    world.run(world.submit(2, queue="small"))
+    waits = world.submit(2, queue="small")
+    assert kinds_of(told(world, waits))["quota"] == "could start now if small might hold 4 GPUs"
+    world.run(world.submit(6))
+    assert "quota" not in kinds_of(told(world, waits))
+
+
 def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
     """When the run has ended at its limit, then those ahead; nothing is said where somebody has no limit."""
     world = World()
@@ -146,7 +192,23 @@ def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
     unknown = dry_run(world.state, world.submission(8, total_ns=SECOND), world.now)
     assert unknown.estimate is not None
     assert unknown.estimate.start_ns == 0
-    assert "1 jobs without a limit" in unknown.estimate.basis
+    assert "1 job without a limit is taken to run on" in unknown.estimate.basis
+
+
+def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
+    """The pool has room; the queue has it when its run has ended, and that which waits there before."""
+    world = World()
+    world.configure("small", maximum={"gpu": 2000})
+    world.node(gpus=8)
+    world.run(world.submit(2, queue="small", total_ns=100 * SECOND))
+    world.submit(2, queue="small", total_ns=50 * SECOND)
+    outcome = dry_run(world.state, world.submission(1, queue="small"), world.now)
+    assert outcome.estimate is not None
+    assert outcome.estimate.start_ns == world.now + 150 * SECOND
+    assert "1 job before it" in outcome.estimate.basis
+    free = dry_run(world.state, world.submission(2), world.now)
+    assert free.estimate is not None
+    assert free.estimate.start_ns == world.now
 
 
 def test_a_job_that_could_never_fit_is_told_no_wait() -> None:

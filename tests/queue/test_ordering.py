@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from bench.ordering import measure
-from fairlead_queue.ordering import VIEWS_MAX, Ranking, Sequencer
-from fairlead_queue.past_use import PastUse
+from fairlead_queue.fairness.ordering import VIEWS_MAX, Ranking, Sequencer
+from fairlead_queue.fairness.past_use import PastUse
+from fairlead_queue.fairness.tree import Limits, Node, Tree
 from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.sequencers.fifo import Fifo
 from fairlead_queue.sequencers.own import Keyed, QueueOrder, QueueView
-from fairlead_queue.tree import Limits, Node, Tree
 
 RESOURCES = ("gpu", "cpu")
 PATHS = ("a", "b", "a/x", "a/y", "a/x/u", "a/x/v", "b/x", "b/x/u", "c")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_queue.past_use import FACTOR_BITS, PastUse, Row, half_to_the
-from fairlead_queue.tree import Node, Tree
+from fairlead_queue.fairness.past_use import FACTOR_BITS, PastUse, Row, half_to_the
+from fairlead_queue.fairness.tree import Node, Tree
 
 SECOND = 1_000_000_000
 HALF_LIFE = 128 * SECOND

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_queue.ordering import Ranking, Sequencer
+from fairlead_queue.fairness.ordering import Ranking, Sequencer
+from fairlead_queue.fairness.tree import Limits, Tree
 from fairlead_queue.sequencers import named as named_module
 from fairlead_queue.sequencers.named import known_sequencers, sequencer_named
 from fairlead_queue.sequencers.own import QueueView
-from fairlead_queue.tree import Limits, Tree
+from fairlead_schemas import events as ev
 from fairlead_schemas.queues import PoolSettings
+from tests.queue.world import SPEC, World, request
 
 
 def tree_of(*paths: str, capacity: int = 12) -> Tree:
@@ -268,3 +270,16 @@ def test_a_key_that_does_not_compare_exactly_is_an_error(installed: Installed) -
     tree = tree_of("a")
     with pytest.raises(TypeError, match=r"Order.key gave \(0.5,\) for queue 'a', not a tuple of integers"):
         Ranking(tree, named("mine", tree)).first()
+
+
+def test_a_log_folds_where_a_sequencer_is_not_installed_and_nothing_is_decided() -> None:
+    """Audits need no plugin; a queue service without it stops with its name."""
+    world = World(careful=False)
+    world.fold("queue", [ev.PoolConfigured(cause="clock", pool="default", settings=PoolSettings(sequencer="gone"))])
+    submitted = ev.JobSubmitted(
+        cause="cmd:c", job="1", name="job", queue="default", user="ada", request=request(1), spec=SPEC
+    )
+    world.fold("queue", [submitted])
+    assert world.of("1") == "queued"
+    with pytest.raises(ValueError, match='pool default: unknown sequencer "gone"'):
+        world.core.decide([], world.now)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlead_queue.tree import UNLIMITED, Claim, Limits, Node, Refusal, Tree
+from fairlead_queue.fairness.tree import UNLIMITED, Claim, Limits, Node, Refusal, Tree
 
 GPU = ("gpu",)
 

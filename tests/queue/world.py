@@ -27,7 +27,15 @@ from fairlead_schemas.commit import (
     encode_commit,
 )
 from fairlead_schemas.lifecycle import MOVES, next_state
-from fairlead_schemas.queues import QueueEntry, QueueSettings
+from fairlead_schemas.queues import (
+    MODEL_LABEL,
+    POOL_LABEL,
+    PoolEntry,
+    PoolSettings,
+    QueueEntry,
+    QueueRemoval,
+    QueueSettings,
+)
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
 SECOND = 1_000_000_000
@@ -35,15 +43,19 @@ SPEC = msgspec.Raw(b'{"command":["true"]}')
 MOVING = {move.event for move in MOVES}
 
 
-def request(gpus: int = 1, *, nodes: int = 1, cpu: int = 1, memory_mib: int = 1024) -> Request:
+def request(gpus: int = 1, *, nodes: int = 1, cpu: int = 1, memory_mib: int = 1024, model: str = "") -> Request:
     """What each node of a job shall give."""
-    return Request(nodes=nodes, gpu_milli=gpus * 1000, cpu_milli=cpu * 1000, memory_mib=memory_mib)
+    selector = (f"{MODEL_LABEL}={model}",) if model else ()
+    return Request(nodes=nodes, gpu_milli=gpus * 1000, cpu_milli=cpu * 1000, memory_mib=memory_mib, selector=selector)
 
 
-def inventory(gpus: int = 8, *, cpu: int = 64, memory_mib: int = 512 * 1024) -> Inventory:
+def inventory(
+    gpus: int = 8, *, cpu: int = 64, memory_mib: int = 512 * 1024, model: str = "", pool: str = ""
+) -> Inventory:
     """A machine."""
     devices = tuple(Gpu(uuid=f"g{i}", index=i, model="A100", memory_mib=40960) for i in range(gpus))
-    return Inventory(gpus=devices, cpu_milli=cpu * 1000, memory_mib=memory_mib)
+    labels = {label: word for label, word in ((MODEL_LABEL, model), (POOL_LABEL, pool)) if word}
+    return Inventory(gpus=devices, cpu_milli=cpu * 1000, memory_mib=memory_mib, labels=labels)
 
 
 def state_of(state: State, job: str) -> str:
@@ -197,6 +209,23 @@ class World:
         entry = QueueEntry(path=path, settings=QueueSettings(**settings))
         return self.apply(queues=(entry,))
 
+    def pool(self, name: str = "default", **settings: Any) -> Any:
+        """A pool's settings."""
+        return self.apply(pools=(PoolEntry(pool=name, settings=PoolSettings(**settings)),))
+
+    def tree(self, **queues: dict[str, Any]) -> Any:
+        """Several queues in one change; "__" in a name stands for the slash of a path."""
+        paths = {name.replace("__", "/"): settings for name, settings in queues.items()}
+        entries = (QueueEntry(path=path, settings=QueueSettings(**settings)) for path, settings in paths.items())
+        return self.apply(queues=tuple(entries))
+
+    def remove(self, path: str, move_to: str = "") -> Any:
+        """A queue goes."""
+        return self.apply(remove=(QueueRemoval(path=path, move_to=move_to),))
+
+    def move(self, job: str, queue: str) -> Any:
+        return self.one(cmd.MoveJob(id=self._id(), user="bob", job=job, queue=queue))
+
     def apply(self, **change: Any) -> Any:
         """A change of queues and pools; its answer."""
         command = cmd.ApplyQueues(id=self._id(), user="bob", **change)
@@ -210,7 +239,7 @@ class World:
         """The placer commits."""
         self.fold("placer", events)
 
-    def node(self, name: str = "n1", **amounts: int) -> None:
+    def node(self, name: str = "n1", **amounts: Any) -> None:
         self.says(
             ev.NodeJoined(
                 cause=f"report:{name}:1", node=name, incarnation="i1", boot_id="b1", inventory=inventory(**amounts)
@@ -222,6 +251,39 @@ class World:
 
     def place(self, *jobs: str) -> None:
         self.says(*(ev.JobPlaced(cause="1.0", job=job, attempt=self.attempt(job), parts=()) for job in jobs))
+
+    def place_on(self, node: str, gpus: int, *jobs: str) -> None:
+        """Each gets so many GPUs of a node, and starts."""
+        part = ev.Part(node=node, gpus=tuple(f"g{i}" for i in range(gpus)))
+        self.says(*(ev.JobPlaced(cause="1.0", job=job, attempt=self.attempt(job), parts=(part,)) for job in jobs))
+        self.start(*jobs)
+
+    def preempt(self, beneficiary: str, *victims: tuple[str, ev.YieldRule]) -> None:
+        """These are asked to yield."""
+        self.says(
+            *(
+                ev.PreemptionStarted(
+                    cause="1.0", job=job, attempt=self.attempt(job), beneficiary=beneficiary, rule=rule
+                )
+                for job, rule in victims
+            )
+        )
+
+    def yielded(self, job: str) -> None:
+        """Its run has ended because it was asked to yield."""
+        self.end(job, 143, "stopped", preempted=True)
+
+    def decline(self, job: str) -> None:
+        """Nobody is asked to yield to it."""
+        self.says(ev.PreemptionDeclined(cause="1.0", job=job, attempt=max(1, self.attempt(job))))
+
+    def reserve(self, job: str, *nodes: str) -> None:
+        """Nodes are kept for it."""
+        self.says(ev.ReservationMade(cause="1.0", job=job, attempt=self.attempt(job), nodes=nodes))
+
+    def unreserve(self, job: str) -> None:
+        """No nodes are kept for it."""
+        self.says(ev.ReservationEnded(cause="1.0", job=job, attempt=self.attempt(job)))
 
     def start(self, *jobs: str) -> None:
         self.says(*(ev.RunStarted(cause="report:n1:2", job=job, attempt=self.attempt(job)) for job in jobs))
@@ -255,6 +317,14 @@ class World:
         self.says(ev.AllocationReleased(cause="report:n1:9", job="999999", attempt=1, node="n1"))
 
     # -- reading
+
+    def said[E: ev.EventBase](self, kind: type[E]) -> list[E]:
+        """All events of one type, in order."""
+        return [event for commit in self.log for event in commit.events if isinstance(event, kind)]
+
+    def restart(self) -> None:
+        """The service starts again from a snapshot."""
+        self.core = QueueCore.restore(self.core.snapshot())
 
     def of(self, job: str) -> str:
         """The job's state."""

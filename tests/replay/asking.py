@@ -1,6 +1,7 @@
 """A queue's world whose log stands on a bus, and an explainer that is asked about it."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -9,14 +10,23 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import NO_HEAD, Head
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.snapshots import SCHEMA, Snapshot
+from fairlead_queue.answering.explain import explain
 from fairlead_queue.core import QueueCore
-from fairlead_queue.explain import explain
 from fairlead_replay.explainer.service import IDLE_S, Explainer
 from fairlead_schemas import subjects
 from fairlead_schemas.ask import Answer, Ask, AskDryRun, AskWhy, Explanation, decode_answer, encode
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.commit import commit_hash, encode_commit
 from tests.queue import world as queues
+
+WAIT_S = 10.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another task does; fail instead of hanging."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 -- any condition
+            await asyncio.sleep(0.01)
 
 
 class World:

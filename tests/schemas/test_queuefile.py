@@ -19,6 +19,7 @@ from fairlead_schemas.queues import (
     QueueEntry,
     QueueSettings,
 )
+from fairlead_schemas.queuewords import counted, is_are
 
 HOUR_NS = 3600 * 10**9
 A100 = "NVIDIA-A100-SXM4-80GB"
@@ -326,6 +327,18 @@ def test_what_is_written_reads_the_same(
     found = read_queue_file(file)
     assert {entry.pool: entry.settings for entry in found.pools} == pools
     assert {entry.path: entry.settings for entry in found.queues} == queues
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "sentence"),
+    [
+        ("gpu", 1000, "1 GPU is"), ("gpu", 4000, "4 GPUs are"), (f"gpu:{A100}", 1000, f"1 {A100} GPU is"),
+        (f"gpu:{A100}", 0, f"0 {A100} GPUs are"), ("cpu", 500, "0.500 CPUs are"), ("memory", 65_536, "64Gi of memory is"),
+    ],
+)  # fmt: skip
+def test_amounts_in_sentences(resource: str, amount: int, sentence: str) -> None:
+    """With what is counted, in the right number."""
+    assert f"{counted(resource, amount)} {is_are(resource, amount)}" == sentence
 
 
 def test_a_written_file_is_nested_where_parents_are_there() -> None:

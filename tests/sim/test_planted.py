@@ -13,7 +13,6 @@ from fairlead_bus.core import Core
 from fairlead_bus.log import FencedWriter, Folded
 from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
-from fairlead_placer.act import Actor
 from fairlead_placer.draft import Draft
 from fairlead_placer.entities import Run, Verdict
 from fairlead_queue.core import QueueCore
@@ -139,13 +138,6 @@ def test_an_agent_that_does_not_fence_itself_is_caught(monkeypatch: pytest.Monke
 
     # A long partition of a busy node with room elsewhere is rare: about one seed in fifty.
     assert first_violation(first=60).startswith("I4")
-
-
-def test_renewing_a_lease_while_its_loss_is_being_written_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A beat that comes between the decision and its commit must not let the agent start what goes to another node."""
-    monkeypatch.setattr(Actor, "losing", property(lambda _: set[str](), lambda _, __: None), raising=False)
-
-    assert first_violation().startswith("I4")
 
 
 def test_ignoring_the_quota_is_caught() -> None:

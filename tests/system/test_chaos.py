@@ -12,7 +12,7 @@ from tests.system import story
 from tests.system.cluster import Cluster
 
 ROUNDS = 20
-PARTS = ("gateway", "queue", "placer", "agent-sim-1", "telemetry", "nats")
+PARTS = ("gateway", "queue", "placer", "agent-sim-1", "telemetry", "explainer", "nats")
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 

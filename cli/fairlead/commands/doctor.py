@@ -219,9 +219,8 @@ def _stack(folder: Path) -> Finding:
         )
     with Client(there.url) as client:
         ready = client.ready()
-    return Finding(
-        "stack",
-        "ok" if ready else "bad",
-        f"{there.url} {'ready' if ready else 'does not answer'}",
-        "" if ready else f"see {folder / 'logs'}",
-    )
+    missing = state.missing(there)
+    found = f"{there.url} {'ready' if ready else 'does not answer'}"
+    found += f"; not running: {', '.join(missing)}" if missing else ""
+    verdict = "bad" if not ready else "note" if missing else "ok"
+    return Finding("stack", verdict, found, "" if verdict == "ok" else f"see {folder / 'logs'}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead import columns, render
+from fairlead import columns, render, why_words
 from fairlead.client import Client
 from fairlead.commands.options import Id, Ids, Output, Timeout, connect, pick
 from fairlead.commands.submit import exit_code
@@ -123,7 +123,7 @@ def why(
     at: Annotated[str, typer.Option("--at", help="At this log sequence or RFC 3339 time instead of now.")] = "",
     output: Output = Format.table,
 ) -> None:
-    """Say why a job is where it is: one reason, its evidence, the next step.
+    """Say why a job is where it is: one reason, its evidence, what would start it now, the next step.
 
     fairlead why last
 
@@ -136,20 +136,7 @@ def why(
     elif output is Format.names:
         render.write("".join(f"{(answer.get('reason') or {}).get('code', '')}\n" for answer in answers))
     else:
-        render.write("\n".join(render.fields(why_facts(answer)) for answer in answers))
-
-
-def why_facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
-    """The lines of one `why`: the sentence first, then the numbers, then the next step."""
-    reason = answer.get("reason") or {}
-    detail = dict(reason.get("detail") or {})
-    following = detail.pop("next", "")
-    evidence = ", ".join(f"{name} {value}" for name, value in detail.items())
-    return [
-        ("job", f"{answer.get('id') or answer.get('job', '')}  {answer.get('state', '')}".rstrip()),
-        ("why", reason.get("message", "")), ("evidence", evidence), ("next", str(following)),
-        ("as of", f"sequence {answer.get('sequence', '')}"),
-    ]  # fmt: skip
+        render.write("\n".join(render.fields(why_words.facts(answer)) for answer in answers))
 
 
 def logs(

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from fairlead import gpu_words, jobfile, render
 from fairlead.client import Client
+from fairlead.commands import trial
 from fairlead.commands.options import Output, Timeout, connect, pick
 from fairlead.errors import Refused, Unreachable, hint_for
 from fairlead.render import Format
@@ -89,7 +90,10 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit with the job's own code.")] = False,
     timeout: Timeout = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the job file that would be sent, and send nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what would become of it (quota, who is ahead, what holds it back), and send nothing."
+        ),
     ] = False,
     output: Output = Format.table,
 ) -> None:
@@ -137,14 +141,7 @@ def send(
     """Check, submit, print; with `wait`, end the program with the job's own exit code."""
     specs = [jobfile.check(job) for job in jobs]
     if dry_run:
-        form = output if output in (Format.json, Format.yaml) else Format.yaml
-        documents = [jobfile.canonical(spec) for spec in specs]
-        render.write(
-            "---\n".join(render.document(d, form) for d in documents)
-            if form is Format.yaml or len(documents) == 1
-            else render.document(documents, form)
-        )
-        render.note("nothing was sent; where and when it would run is not predicted yet")
+        trial.dry_run(client, jobs, specs, output)
         return
     results = [client.submit(jobs[0], key=key)] if len(jobs) == 1 else client.submit_many(jobs, key=key)
     refused = [result for result in results if result.state == "rejected"]

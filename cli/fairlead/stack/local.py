@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue, placer, telemetry, gateway -> agents
+    nats-server -> queue, placer, telemetry, explainer, gateway -> agents
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -21,10 +21,16 @@ from fairlead.stack import lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid
 
 READY_S = 60.0
-SERVICES = ("queue", "placer", "telemetry", "gateway")
 #: Order of the stop, highest first: nodes stop reporting before the services that listen go.
 GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
-_GROUPS = {"queue": GROUP_WRITERS, "placer": GROUP_WRITERS, "telemetry": GROUP_READERS, "gateway": GROUP_READERS}
+#: {service: (its module, its group)}, in starting order.
+SERVICES = {
+    "queue": ("fairlead_queue", GROUP_WRITERS),
+    "placer": ("fairlead_placer", GROUP_WRITERS),
+    "telemetry": ("fairlead_telemetry", GROUP_READERS),
+    "explainer": ("fairlead_replay.explainer", GROUP_READERS),
+    "gateway": ("fairlead_gateway", GROUP_READERS),
+}
 
 type Say = Callable[[str, str], None]
 
@@ -52,8 +58,8 @@ def plan(options: Options, *, nats_url: str, port: int, real_gpus: int = 0, base
     shared = {**base, "FAIRLEAD_NATS": nats_url, "FAIRLEAD_HTTP_PORT": str(port), "FAIRLEAD_DATA": str(options.data)}
     shared.pop("NATS_URL", None)
     specs = [
-        Spec(name, _module(f"fairlead_{name}"), {**shared, "FAIRLEAD_INSTANCE": name}, _GROUPS[name])
-        for name in SERVICES
+        Spec(name, _module(module), {**shared, "FAIRLEAD_INSTANCE": name}, group)
+        for name, (module, group) in SERVICES.items()
     ]
     if options.runtime == "hollow":
         argv = _module("fairlead_agent.hollow", "--nodes", str(options.nodes), "--gpus", str(options.gpus))

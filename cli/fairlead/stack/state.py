@@ -74,6 +74,11 @@ def identify(name: str, pid: int) -> Running:
     return Running(name=name, pid=pid, started=_started(pid))
 
 
+def missing(there: StackState) -> list[str]:
+    """Names of the processes of a stack that do not run now (one that crashed is started again soon)."""
+    return [process.name for process in there.processes if not lives(process)]
+
+
 def lives(process: Running) -> bool:
     """True while this very process runs (another one with the same id does not count)."""
     return _started(process.pid) == process.started != ""

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from fairlead_queue.explain import explain
-from fairlead_queue.jobs import Array
+from fairlead_queue.answering.explain import explain
 from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas.ask import Answer, Explanation
 from fairlead_schemas.ids import array_of, is_job_id
 

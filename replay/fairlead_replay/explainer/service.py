@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, BusError, Message, Unavailable
-from fairlead_queue.dry_run import dry_run
+from fairlead_queue.answering.dry_run import dry_run
 from fairlead_replay.explainer.folds import Folds, NotYet
 from fairlead_replay.explainer.questions import why
 from fairlead_schemas import subjects
@@ -59,7 +59,7 @@ class Explainer:
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
         ]
         tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._stopping.wait())]
-        log.info("answering", service=NAME)
+        log.info("answering")
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -81,7 +81,7 @@ class Explainer:
     async def _say_goodbye(self) -> None:
         for answer in list(self._unanswered):
             if not answer.done():
-                answer.set_result(_busy(0, "this explainer is stopping"))
+                answer.set_result(_busy(0, "this explainer is stopping; ask again"))
         with contextlib.suppress(BusError):
             await self._bus.flush()
 
@@ -102,7 +102,7 @@ class Explainer:
             self._waiting.put_nowait(question)
         except asyncio.QueueFull:
             self._refused += 1
-            return _busy(0, f"{WAITING_MAX} questions wait already")
+            return _busy(0, f"{WAITING_MAX} questions wait already; ask again")
         self._unanswered.add(question.answer)
         try:
             return await question.answer
@@ -128,7 +128,7 @@ class Explainer:
                     question = await self._waiting.get()
             except TimeoutError:
                 await self._folds.release()
-                log.info("let go, nobody asks", service=NAME)
+                log.info("let go, nobody asks")
                 continue
             payload = await self._answer(question)
             if not question.answer.done():
@@ -147,7 +147,7 @@ class Explainer:
             self._answered += 1
         except TimeoutError as error:
             self._refused += 1
-            reached = f"the log is folded up to sequence {folds.reached} of {folds.last}"
+            reached = f"the log is folded up to sequence {folds.reached} of {folds.last}; ask again"
             payload = _busy(folds.reached, str(error) or reached)
         except Unavailable as error:
             self._failed += 1
@@ -164,7 +164,7 @@ class Explainer:
     async def _find_out(self, ask: Ask, deadline: float) -> Answer:
         """Both of the queue's functions may look at thousands of jobs; on a thread they hold up nobody."""
         if _is_past(deadline):
-            raise TimeoutError("many were asked before it")
+            raise TimeoutError("many were asked before it; ask again")
         if isinstance(ask, AskWhy):
             fold = await (self._folds.at(ask.at, deadline) if ask.at else self._folds.at_end(deadline))
             return await asyncio.to_thread(why, fold.core.state, fold.sequence, ask.job)
@@ -175,7 +175,8 @@ class Explainer:
         outcomes: list[Outcome] = []
         for command in ask.commands:
             if _is_past(deadline):
-                raise TimeoutError(f"{len(outcomes)} of {len(ask.commands)} jobs were looked at")
+                tried = f"{len(outcomes)} of {len(ask.commands)} jobs were looked at within {ANSWER_S:g} s"
+                raise TimeoutError(f"{tried}; ask again, for fewer at once")
             outcomes.append(await asyncio.to_thread(dry_run, state, command, now_ns))
         return Answer(sequence=fold.sequence, outcomes=tuple(outcomes))
 
@@ -189,7 +190,7 @@ def _invalid(message: str) -> bytes:
 
 
 def _busy(sequence: int, message: str) -> bytes:
-    return encode(Answer(sequence=sequence, error="busy", message=f"{message}; ask again"))
+    return encode(Answer(sequence=sequence, error="busy", message=message))
 
 
 async def build(bus: Bus) -> Explainer:

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from fairlead_gateway.answers import Answer, Gone, Head, read_body, read_head
-from fairlead_gateway.intake import LIST_BYTES_MAX
+from fairlead_gateway.bodies import LIST_BYTES_MAX
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.views.fold import Views
 

@@ -11,6 +11,16 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_gateway.answers import Answer, Head, bind_key, encode, too_large
+from fairlead_gateway.bodies import (
+    HINT,
+    ONE_BYTES_MAX,
+    at,
+    check_count,
+    decode_error,
+    inside,
+    is_list,
+    refuse_list,
+)
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.problems import invalid, rejected, wrong_media_type
@@ -24,11 +34,7 @@ from fairlead_schemas.commands import CancelJob, HoldJob, ReleaseJob
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.jobspec import FieldError, InvalidJob, field_error
 
-ONE_BYTES_MAX = 256 * 1024
-LIST_BYTES_MAX = 8 * 1024 * 1024
 LIST_JOBS_MAX = 20_000
-#: Errors that one answer names.
-ERRORS_MAX = 100
 #: Elements translated before others get the loop.
 BREATH = 500
 
@@ -65,26 +71,17 @@ class Intake:
         if head.content_type != b"application/json":
             raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
         self._decisions.require_ready()
-        if _is_list(body):
+        if is_list(body):
             return await self._many(await self._list_wishes(head, body))
         if len(body) > ONE_BYTES_MAX:
             raise too_large(ONE_BYTES_MAX)
         return await self._one(self._wish(head.user, body, bind_key(head.user, "job", head.key) if head.key else ""))
 
-    async def dryrun(self, head: Head, body: bytes) -> Answer:
-        """Check one job file; nothing is sent. Answers the command that it would become, in integers."""
-        if head.content_type != b"application/json":
-            raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
-        if len(body) > ONE_BYTES_MAX:
-            raise too_large(ONE_BYTES_MAX)
-        command = self._translate(head.user, body).command("")
-        return Answer(200, b'{"valid":true,"command":%b,"sequence":%d}' % (command, self._views.sequence))
-
     def _translate(self, user: str, body: bytes) -> Submission:
         try:
             return self._translator.translate(user, body)
         except InvalidJob as error:
-            raise invalid(error.errors, hint="GET /v1/schemas/job shows the fields of a job file") from None
+            raise invalid(error.errors, hint=HINT) from None
 
     def _wish(self, user: str, body: bytes, key: str) -> Wish:
         command_id = self._gate.new_id()
@@ -95,7 +92,7 @@ class Intake:
             bodies = split_list(body)
         except InvalidJob as error:
             raise invalid(error.errors) from None
-        _check_count(len(bodies))
+        check_count(len(bodies), LIST_JOBS_MAX)
         errors: list[FieldError] = []
         wishes: list[Wish] = []
         for index, one in enumerate(bodies):
@@ -106,8 +103,8 @@ class Intake:
                 command_id = self._gate.new_id()
                 wishes.append(Wish(command_id, self._translator.translate(head.user, one).command(command_id, key)))
             except InvalidJob as error:
-                errors.extend(_at(index, error.errors))
-        _refuse_list(errors, len(bodies))
+                errors.extend(at(index, error.errors))
+        refuse_list(errors, len(bodies))
         return wishes
 
     # ------------------------------------------------------------------ POST /v1/events
@@ -127,15 +124,15 @@ class Intake:
         except InvalidJob as error:
             raise invalid(error.errors) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise invalid([_decode_error(error)]) from None
+            raise invalid([decode_error(error)]) from None
         return await self._one(wish)
 
     async def _event_wishes(self, head: Head, body: bytes) -> list[Wish]:
         try:
             events = _event_list.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise invalid([_decode_error(error)]) from None
-        _check_count(len(events))
+            raise invalid([decode_error(error)]) from None
+        check_count(len(events), LIST_JOBS_MAX)
         errors: list[FieldError] = []
         wishes: list[Wish] = []
         for index, event in enumerate(events):
@@ -144,8 +141,8 @@ class Intake:
             try:
                 wishes.append(self._event_wish(head.user, event))
             except InvalidJob as error:
-                errors.extend(_at(index, error.errors))
-        _refuse_list(errors, len(events))
+                errors.extend(at(index, error.errors))
+        refuse_list(errors, len(events))
         return wishes
 
     def _event_wish(self, user: str, event: ce.CloudEventIn) -> Wish:
@@ -157,12 +154,12 @@ class Intake:
             try:
                 submission = self._translator.translate(user, bytes(event.data))
             except InvalidJob as error:
-                raise InvalidJob([_inside("data", one) for one in error.errors]) from None
+                raise InvalidJob([inside("data", one) for one in error.errors]) from None
             return Wish(command_id, submission.command(command_id, key))
         try:
             job = _job_named.decode(event.data).job
         except msgspec.MsgspecError as error:
-            raise InvalidJob([_inside("data", field_error(error, known=ce.JobNamed.__struct_fields__))]) from None
+            raise InvalidJob([inside("data", field_error(error, known=ce.JobNamed.__struct_fields__))]) from None
         if not is_job_id(job):
             raise InvalidJob(
                 [FieldError(field="data.job", message=f'expected a job id such as "812", found "{job[:40]}"')]
@@ -216,29 +213,6 @@ class Intake:
 # ---------------------------------------------------------------------------------------- checks
 
 
-def _is_list(body: bytes) -> bool:
-    return body[:64].lstrip()[:1] == b"["
-
-
-def _check_count(count: int) -> None:
-    if not 0 < count <= LIST_JOBS_MAX:
-        raise invalid([FieldError(field="", message=f"expected 1 to {LIST_JOBS_MAX} elements, found {count}")])
-
-
-def _refuse_list(errors: list[FieldError], count: int) -> None:
-    if errors:
-        detail = f"{len(errors)} errors in a list of {count}; nothing was stored"
-        raise invalid(errors[:ERRORS_MAX], detail=detail)
-
-
-def _at(index: int, errors: list[FieldError]) -> list[FieldError]:
-    return [_inside(f"[{index}]", error) for error in errors]
-
-
-def _inside(where: str, error: FieldError) -> FieldError:
-    return FieldError(field=f"{where}.{error.field}" if error.field else where, message=error.message)
-
-
 def _check_envelope(event: ce.CloudEventIn) -> None:
     if event.specversion != ce.SPECVERSION:
         raise InvalidJob(
@@ -260,9 +234,3 @@ def _check_envelope(event: ce.CloudEventIn) -> None:
                 )
             ]
         )
-
-
-def _decode_error(error: Exception) -> FieldError:
-    if isinstance(error, msgspec.MsgspecError):
-        return field_error(error)
-    return FieldError(field="", message=f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}")

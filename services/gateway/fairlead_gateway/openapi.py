@@ -13,24 +13,12 @@ from fairlead_schemas import api, cloudevents, jobspec, queuefile, queuesettings
 _TEMPLATE = "#/components/schemas/{name}"
 
 
-class Why(msgspec.Struct):
-    """Why a job is where it is, as of a sequence."""
-
-    id: str
-    state: str
-    attempt: int
-    reason: api.Reason
-    at: str
-    changed_at: int
-    sequence: int
-
-
 _PUBLISHED = {
     "Job": api.Job, "Node": api.Node, "Queue": api.Queue, "JobPage": api.Page[api.Job], "NodePage": api.Page[api.Node],
     "QueuePage": api.Page[api.Queue], "PoolPage": api.Page[api.Pool], "QueuesApplied": api.QueuesApplied,
     "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec, "NodeWish": NodeWish,
     "MoveWish": MoveWish, "QueueFileWords": queuefile.QueueFileWords, "QueueWords": queuesettings.QueueWords,
-    "SqlWish": SqlWish, "Why": Why,
+    "SqlWish": SqlWish, "Why": api.Why, "DryRun": api.DryRun,
 }  # fmt: skip
 
 
@@ -136,10 +124,13 @@ def _post_jobs() -> dict[str, Any]:
 
 
 def _post_dryrun() -> dict[str, Any]:
+    body = {"oneOf": [_ref("JobSpec"), {"type": "array", "items": _ref("JobSpec")}]}
+    result = {"oneOf": [_ref("DryRun"), {"type": "array", "items": _ref("DryRun")}]}
+    told = "What would become of them; one that would be refused is a problem (of a list: its entry is not valid)"
     return {
-        "summary": "Check a job file; nothing is sent", "operationId": "dryrun_job",
-        "requestBody": {"required": True, "content": _json(_ref("JobSpec"))},
-        "responses": {"200": {"description": "Valid: the command that it would become, in integers", "content": _json({"type": "object"})}},
+        "summary": "Say what would become of one job or a list of jobs; nothing is sent", "operationId": "dryrun_job",
+        "parameters": _HEADERS[1:], "requestBody": {"required": True, "content": _json(body)},
+        "responses": {"200": {"description": told, "content": _json(result)}},
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""GET routes over the views: jobs, nodes, queues, commands, cluster. They never wait for the bus,
+"""GET routes over the views: jobs, nodes, queues, commands, cluster (`why`: `whyroute.py`). They never wait for the bus,
 except for jobs that have left the views, which the telemetry service still knows."""
 
 import base64
@@ -19,9 +19,8 @@ from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import pool_document, queue_document, queue_documents
 from fairlead_gateway.views.rows import JobRow
-from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas import api, jsonschema, subjects
-from fairlead_schemas.ids import array_of, is_job_id
+from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.lifecycle import END_STATES, STATES
 
 LIMIT_DEFAULT = 100
@@ -46,14 +45,14 @@ class Json(Response):
 def routes(views: Views, bus: Bus, past: Past, clock: Callable[[], int] = time.time_ns) -> APIRouter:
     """All reading routes. `clock` (Unix ns) is compared with start and retry times."""
     router = APIRouter()
-    _add_jobs(router, views, bus, past, clock)
+    _add_jobs(router, views, bus, clock)
     _add_cluster(router, views, past)
     _add_queues_and_commands(router, views)
     return router
 
 
-def _add_jobs(router: APIRouter, views: Views, bus: Bus, past: Past, clock: Callable[[], int]) -> None:
-    @router.get("/v1/jobs", summary="List jobs, newest first", responses=_document("JobPage"))
+def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int]) -> None:
+    @router.get("/v1/jobs", summary="List jobs, newest first", responses=answers_with("JobPage"))
     async def list_jobs(
         state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
         queue: str = "", user: str = "", limit: Limit = LIMIT_DEFAULT,
@@ -66,7 +65,7 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, past: Past, clock: Call
         items = [job_document(views, row, clock()) for row in found[:limit]]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.get("/v1/jobs/{job}", summary="One job", responses=_document("Job"))
+    @router.get("/v1/jobs/{job}", summary="One job", responses=answers_with("Job"))
     async def get_job(job: str, request: Request) -> Response:
         row = views.jobs.rows.get(job)
         if row is None:
@@ -75,14 +74,6 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, past: Past, clock: Call
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
         return Json(job_document(views, row, clock(), count_ahead=True), headers={"etag": tag})
-
-    @router.get("/v1/jobs/{job}/why", summary="Why a job is where it is", responses=_document("Why"))
-    async def why(job: str, at: At = "") -> Response:
-        then = await past.views_at(at) if at else views
-        row = then.jobs.rows.get(job)
-        if row is None:
-            return Json(_why_retired(await retired_job(bus, job)) if not at else _never(job, at))
-        return Json(_why(then, row, then.at_ns if at else clock()))
 
     @router.get("/v1/schemas/job", summary="JSON Schema of a job file")
     async def job_schema() -> Response:
@@ -98,13 +89,13 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
     async def get_cluster(at: At = "") -> Response:
         return Json(cluster_document(await past.views_at(at) if at else views))
 
-    @router.get("/v1/nodes", summary="List nodes", responses=_document("NodePage"))
+    @router.get("/v1/nodes", summary="List nodes", responses=answers_with("NodePage"))
     async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = _by_name(views.nodes.rows, limit, next)
         items = [node_document(views, row) for row in rows]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.get("/v1/nodes/{node}", summary="One node", responses=_document("Node"))
+    @router.get("/v1/nodes/{node}", summary="One node", responses=answers_with("Node"))
     async def get_node(node: str) -> Response:
         row = views.nodes.rows.get(node)
         if row is None:
@@ -113,18 +104,18 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
 
 
 def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
-    @router.get("/v1/queues", summary="List queues", responses=_document("QueuePage"))
+    @router.get("/v1/queues", summary="List queues", responses=answers_with("QueuePage"))
     async def list_queues(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = _by_name({row.path: row for row in views.queues.existing()}, limit, next)
         return Json(api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence))
 
-    @router.get("/v1/pools", summary="List pools of nodes and queues", responses=_document("PoolPage"))
+    @router.get("/v1/pools", summary="List pools of nodes and queues", responses=answers_with("PoolPage"))
     async def list_pools(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = _by_name({row.name: row for row in views.queues.pool_rows()}, limit, next)
         items = [pool_document(views, row) for row in rows]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.get("/v1/queues/{path:path}", summary="One queue", responses=_document("Queue"))
+    @router.get("/v1/queues/{path:path}", summary="One queue", responses=answers_with("Queue"))
     async def get_queue(path: str) -> Response:
         row = views.queues.rows.get(path)
         if row is None or not row.exists:
@@ -146,7 +137,8 @@ def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
         return Json(document)
 
 
-def _document(name: str) -> dict[int | str, dict[str, Any]]:
+def answers_with(name: str) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says of an answer, by the name of its schema."""
     schema = {"schema": {"$ref": f"#/components/schemas/{name}"}}
     return {200: {"description": name, "content": {"application/json": schema}}}
 
@@ -218,25 +210,6 @@ async def retired_job(bus: Bus, job: str) -> bytes:
     if not answer or answer == b"null" or b'"id"' not in answer:
         raise not_found("job", job)
     return answer
-
-
-def _why(views: Views, row: JobRow, now_ns: int) -> dict[str, Any]:
-    reason = reason_of(views, row, now_ns)
-    return {
-        "id": row.id, "state": row.state, "attempt": row.attempt, "reason": reason, "at": rfc3339(views.at_ns),
-        "changed_at": row.changed_seq, "sequence": views.sequence,
-    }  # fmt: skip
-
-
-def _why_retired(document: bytes) -> dict[str, Any]:
-    job = msgspec.json.decode(document)
-    return {key: job.get(key) for key in ("id", "state", "attempt", "reason", "sequence")}
-
-
-def _never(job: str, at: str) -> Any:
-    array = array_of(job)
-    hint = f"ask for its array {array}" if array else "it was submitted later, or had left the views by then"
-    raise Refused(404, "unknown_job", f"there was no job {job!r} at {at}", hint=hint)
 
 
 def cluster_document(views: Views) -> dict[str, Any]:

@@ -13,12 +13,14 @@ import uvicorn
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
-from fairlead_gateway import logs, queueverbs, reading, verbs, watching
+from fairlead_gateway import logs, queueverbs, reading, verbs, watching, whyroute
 from fairlead_gateway.app import build_app
 from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.door import Door
+from fairlead_gateway.dryrun import DryRuns
+from fairlead_gateway.explaining import Explaining
 from fairlead_gateway.folding import Folding
 from fairlead_gateway.intake import Intake
 from fairlead_gateway.metrics import Metrics
@@ -73,17 +75,19 @@ class Gateway:
         intake = Intake(views, self.queue, decisions)
         past = Past(bus, views)
         asking = Asking(views, decisions)
+        explaining = Explaining(bus)
         routers = [
             verbs.routes(verbs.Verbs(views, bus, self.queue, self.placer, asking)),
             queueverbs.routes(queueverbs.QueueVerbs(views, self.queue, asking)),
             watching.routes(self.feed),
             logs.routes(views, bus),
+            whyroute.routes(whyroute.Whys(views, bus, past, explaining)),
             reading.routes(views, bus, past),
         ]
         hot = {
             ("POST", "/v1/jobs"): intake.jobs,
             ("POST", "/v1/events"): intake.events,
-            ("POST", "/v1/jobs:dryrun"): intake.dryrun,
+            ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining).answer,
         }
         self.app = Door(views, hot, build_app(folding, self.metrics, routers, hot))
         for service, gate in (("queue", self.queue), ("placer", self.placer)):

@@ -40,9 +40,10 @@ def _seconds(moment: datetime) -> int:
 class Account:
     """What one queue has used in the running period."""
 
-    __slots__ = ("begin_ns", "budget", "end_ns", "rate", "reached", "since_ns", "used")
+    __slots__ = ("begin_ns", "budget", "due_ns", "end_ns", "path", "rate", "reached", "since_ns", "used")
 
-    def __init__(self, budget: Budget, at_ns: int) -> None:
+    def __init__(self, path: str, budget: Budget, at_ns: int) -> None:
+        self.path = path
         self.budget = budget
         self.begin_ns, self.end_ns = period_of(budget.period, at_ns)
         #: milli-GPU * thousandths that are held now, and what was used up to `since_ns`.
@@ -51,6 +52,8 @@ class Account:
         self.since_ns = at_ns
         #: The mark (percent) that was said last in this period; 0: none.
         self.reached = 0
+        #: When its mark may be another one, as of its last change (0: not by time alone).
+        self.due_ns = 0
 
     @property
     def limit(self) -> int:

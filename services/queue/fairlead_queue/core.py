@@ -6,10 +6,10 @@ from typing import Self
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_queue import snapshot
 from fairlead_queue.decide import Decided, decide
+from fairlead_queue.deciding.timing import next_time
 from fairlead_queue.evolve import WRITER, evolve
 from fairlead_queue.limits import REVIEW_NS
 from fairlead_queue.state import State
-from fairlead_queue.timing import next_time
 from fairlead_schemas.commit import Commit
 
 

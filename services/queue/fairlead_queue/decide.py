@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_bus.core import Input
-from fairlead_queue import configuration
-from fairlead_queue.commands import carry_out
-from fairlead_queue.jobs import Array
+from fairlead_queue.deciding import configuration
+from fairlead_queue.deciding.commands import carry_out
+from fairlead_queue.deciding.offers import make_offers
+from fairlead_queue.deciding.outcomes import settle
+from fairlead_queue.deciding.plan import Plan, encoded_bytes
+from fairlead_queue.deciding.reclaiming import reclaim
+from fairlead_queue.deciding.timing import act_on_time
 from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
-from fairlead_queue.offers import make_offers
-from fairlead_queue.outcomes import settle
-from fairlead_queue.plan import Plan, encoded_bytes
-from fairlead_queue.reclaiming import reclaim
 from fairlead_queue.state import State
-from fairlead_queue.timing import act_on_time
+from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
 from fairlead_schemas.queues import QueueSettings
 

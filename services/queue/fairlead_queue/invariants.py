@@ -1,8 +1,10 @@
 """What must be true of the queue's state after every commit; for tests, the simulator and replay."""
 
-from fairlead_queue.jobs import Array, Job
-from fairlead_queue.pools import Pool
+from collections.abc import Callable
+
 from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.lifecycle import CHARGED_STATES, END_STATES
 
 
@@ -13,8 +15,11 @@ def check(state: State) -> None:
         if problem:
             raise AssertionError(f"job {job.id} is {job.state}, waits in {job.wait!r}: {problem}")
     _check_counts(state)
+    _check_times(state)
+    _check_accounts(state)
     for pool in state.pools.values():
         _check_charges(state, pool)
+        _check_claims(state, pool)
 
 
 def _check_charges(state: State, pool: Pool) -> None:
@@ -29,6 +34,59 @@ def _check_charges(state: State, pool: Pool) -> None:
             raise AssertionError(f"queue {node.path!r} is charged {node.usage}, its jobs hold {amounts}")
         if node.closed or (node.leaf is None and node.wants):
             raise AssertionError(f"queue {node.path!r} is left as a decision tried it")
+
+
+def _check_claims(state: State, pool: Pool) -> None:
+    """What is kept free is kept for a job that waits for it, and each knows of the other."""
+    holders = {node.claim.holder for node in pool.tree.nodes.values() if node.claim is not None}
+    for holder in holders:
+        job = state.jobs.get(holder)
+        if job is None or job.wait != "line" or job.lane.claim != holder:
+            raise AssertionError(f"quota is kept for job {holder}, which does not wait for it")
+    lanes = [
+        lane
+        for queue in state.queues.values()
+        for leaf in queue.leaves.values()
+        for lane in leaf.lanes.values()
+        if queue.pool is pool and lane.claim
+    ]
+    if {lane.claim for lane in lanes} != holders:
+        raise AssertionError(f"lanes claim for {[lane.claim for lane in lanes]}, quota is kept for {holders}")
+    if pool.claimant and not (pool.claimant in state.jobs and state.jobs[pool.claimant].open):
+        raise AssertionError(f"places are kept for job {pool.claimant}, which has no open offer")
+
+
+def _check_times(state: State) -> None:
+    """Every time that a job waits for stands in its list, and nothing else does."""
+    lists: tuple[tuple[str, list[tuple[int, str]], Callable[[Job], int]], ...] = (
+        ("timers", state.timers, lambda job: job.timer_ns),
+        ("deadlines", state.deadlines, lambda job: job.alarm_ns),
+        ("ages", state.ages, lambda job: job.ages_ns),
+    )
+    for name, found, time in lists:
+        expected = sorted((time(job), job.id) for job in state.jobs.values() if time(job))
+        if expected != found:
+            raise AssertionError(f"{name} should be {expected[:5]}…, are {found[:5]}…")
+
+
+def _check_accounts(state: State) -> None:
+    """What counts on a budget is what runs below it; who is waited for is asked to yield."""
+    if sorted((each.due_ns, each.path) for each in state.accounts.values() if each.due_ns) != state.marks:
+        raise AssertionError(f"budgets are not due as they say: {state.marks[:5]}")
+    for path, account in state.accounts.items():
+        under = [job for job in state.jobs.values() if f"{job.lane.leaf.queue.path}/".startswith(f"{path}/")]
+        rate = sum(job.price for job in under)
+        if account.rate != rate:
+            raise AssertionError(f"the budget of {path} counts {account.rate}, its jobs come to {rate}")
+    yielding: dict[str, int] = {}
+    for job in state.jobs.values():
+        if job.yields_to in state.jobs:
+            yielding[job.yields_to] = yielding.get(job.yields_to, 0) + 1
+    for job in state.jobs.values():
+        if job.yielders != yielding.get(job.id, 0):
+            raise AssertionError(f"{yielding.get(job.id, 0)} runs yield to job {job.id}, it counts {job.yielders}")
+        if job.asked and not (job.open or job.wait in ("line", "returned")):
+            raise AssertionError(f"job {job.id} has {job.asked!r} and does not wait")
 
 
 def charged(job: Job) -> bool:

@@ -9,13 +9,13 @@ from bisect import insort
 
 import msgspec
 
-from fairlead_queue import claims, shaping
-from fairlead_queue.jobs import Array, End, Job
-from fairlead_queue.lanes import Deferral, Lane
-from fairlead_queue.order import OFFSET_MASK
-from fairlead_queue.past_use import Row
-from fairlead_queue.rebuilding import heir
+from fairlead_queue.fairness.past_use import Row
+from fairlead_queue.folding import claims, shaping
+from fairlead_queue.folding.rebuilding import heir
 from fairlead_queue.state import Shape, State
+from fairlead_queue.waiting.jobs import Array, End, Job
+from fairlead_queue.waiting.lanes import Deferral, Lane
+from fairlead_queue.waiting.order import OFFSET_MASK
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import CHARGED_STATES
 from fairlead_schemas.queues import PoolSettings, QueueSettings
@@ -62,6 +62,7 @@ class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     limit: int
+    told: bool
     ended: int
     failed: int
     cancelled: int
@@ -206,7 +207,7 @@ def _lanes(state: State, number_of: dict[Request, int]) -> list[LaneRow]:
 def _row(job: Job, klass: int) -> JobRow:
     array = None
     if isinstance(job, Array):
-        array = ArrayRow(job.first, job.last, job.limit, job.ended, job.failed, job.cancelled)
+        array = ArrayRow(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
     return JobRow(
         job.id, str(job.order), job.lane.leaf.queue.path, job.user, klass, job.cause, job.state, job.attempt,
         job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
@@ -229,8 +230,8 @@ def load(data: bytes) -> State:
     state.at_ns, state.decided_ns, state.heard_ns = document.at_ns, document.decided_ns, document.heard_ns
     state.next_number, state.next_place = document.next_number, document.next_place
     state.next_rank = document.next_rank
-    state.nodes = dict(document.nodes)
-    state.know_shapes()
+    for node, shape in document.nodes:
+        state.set_node(node, shape)
     _load_queues(state, document)
     state.reclaims = {path: (cause, by) for path, cause, by in document.reclaims}
     state.finished = dict(document.finished)
@@ -257,6 +258,7 @@ def _load_queues(state: State, document: Document) -> None:
         account = state.accounts[row.queue]
         account.begin_ns, account.end_ns, account.since_ns = row.begin_ns, row.end_ns, row.since_ns
         account.used, account.reached = int(row.used), row.reached
+        state.await_mark(account)
         if row.reached:
             shaping.limit_again(state, row.queue)
 
@@ -280,8 +282,7 @@ def _derive(state: State, document: Document) -> None:
     for id_ in document.owed:
         state.owed[id_] = state.jobs[id_]
     for job in state.jobs.values():
-        for account in shaping.accounts_of(state, job.lane.leaf.queue.path):
-            account.rate += job.price
+        shaping.count(state, job, job.price, 0)
         if isinstance(job, Array) and job.state == "stopping":
             job.unstopped = sum(1 for element in job.live.values() if element.state != "stopping")
             if job.unstopped:
@@ -308,6 +309,8 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
         state.wait_in_line(job)
     elif row.wait == "returned":
         state.wait_for_capacity(job)
+    elif row.wait == "array" and isinstance(job, Array):
+        state.wait_for_elements(job)
     else:
         job.wait = row.wait
     if row.timer_ns:
@@ -321,7 +324,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
         job = Job(row.id, order, lane, row.cause)
     else:
         job = Array(row.id, order, lane, row.cause, (row.array.first, row.array.last))
-        job.limit, job.ended = row.array.limit, row.array.ended
+        job.limit, job.told, job.ended = row.array.limit, row.array.told, row.array.ended
         job.failed, job.cancelled = row.array.failed, row.array.cancelled
     job.user, job.state, job.attempt = row.user, row.state, row.attempt
     job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts

@@ -9,13 +9,13 @@ from bisect import bisect_left, insort
 from typing import NamedTuple
 
 from fairlead_queue.budgets import Account
-from fairlead_queue.jobs import Array, End, Job
-from fairlead_queue.lanes import Klass, Lane, Leaf, Queue
+from fairlead_queue.fairness.tree import USER_MARK, Limits
 from fairlead_queue.limits import KEYS_MAX
-from fairlead_queue.line import Line
-from fairlead_queue.order import RANK_STEP, priority_of
-from fairlead_queue.pools import Pool, pool_of
-from fairlead_queue.tree import USER_MARK, Limits
+from fairlead_queue.waiting.jobs import Array, End, Job
+from fairlead_queue.waiting.lanes import Klass, Lane, Leaf, Queue
+from fairlead_queue.waiting.line import Line
+from fairlead_queue.waiting.order import RANK_STEP, priority_of
+from fairlead_queue.waiting.pools import Pool, pool_of
 from fairlead_schemas.jobspec import PRIORITY_MAX
 from fairlead_schemas.queues import ANY_USER, DEFAULT_POOL, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
@@ -50,6 +50,8 @@ class State:
         self.nodes: dict[str, Shape] = {}
         #: {pool: distinct shapes, largest first} (derived).
         self.shapes: dict[str, list[Shape]] = {}
+        #: {pool: {shape: how many nodes have it}} (derived).
+        self.shape_counts: dict[str, dict[Shape, int]] = {}
         #: The number of the next job, its place in line (order.py), and the rank of the next offer.
         self.next_number = self.next_place = 1
         self.next_rank = RANK_STEP
@@ -76,10 +78,14 @@ class State:
         self.timers: list[tuple[int, str]] = []
         #: The same for deadlines: when a job can no longer meet its own.
         self.deadlines: list[tuple[int, str]] = []
+        #: (Unix ns, queue) of every time at which the mark of a budget may be another one (derived).
+        self.marks: list[tuple[int, str]] = []
         #: The same for jobs in line whose priority rises with time.
         self.ages: list[tuple[int, str]] = []
         #: Lanes in which somebody waits and nothing was said why (derived; ordered by when that began).
         self.unexplained: dict[Lane, None] = {}
+        #: The same of arrays that wait for elements of their own (derived).
+        self.silent_arrays: dict[str, Array] = {}
         #: How many jobs stand in lines; an array counts once (derived).
         self.in_line = 0
 
@@ -172,7 +178,7 @@ class State:
     def wait_in_line(self, job: Job) -> None:
         """It may be offered."""
         if isinstance(job, Array) and job.full:
-            job.wait = "array"
+            self.wait_for_elements(job)
             return
         job.wait = "line"
         self.in_line += 1
@@ -187,6 +193,12 @@ class State:
         front = job.lane.front
         if not front or job.order < front:
             self.refront(job.lane)
+
+    def wait_for_elements(self, array: Array) -> None:
+        """As many of them live as may: the next one waits until one has ended."""
+        array.wait = "array"
+        if not array.told:
+            self.silent_arrays[array.id] = array
 
     def wait_until(self, job: Job, at_ns: int) -> None:
         """It (or its run) waits for a time."""
@@ -224,6 +236,8 @@ class State:
             del self.owed[job.id]
         elif wait == "returned":
             del self.returned[job.id]
+        elif wait == "array":
+            self.silent_arrays.pop(job.id, None)
         if job.timer_ns:
             self.drop_timer(job)
         job.wait = ""
@@ -244,16 +258,20 @@ class State:
             lane.front = job.order
             insort(fronts, (job.order, job))
             if not before:
-                node.wants[klass.mask] = node.wants.get(klass.mask, 0) + 1
-                klass.waiting += 1
-                klass.pool.waiting += 1
-                if lane.deferral is None:
-                    self.unexplained[lane] = None
-                klass.pool.ranking.touch(node)
+                self._waits_now(lane)
         front = fronts[0][0] if fronts else 0
-        if front != node.front:
+        if front != node.front or not before or job is None:
             node.front = front
-            klass.pool.ranking.touch(node)
+            if klass.pool.ranking.has_views:
+                klass.pool.ranking.touch(node)
+
+    def _waits_now(self, lane: Lane) -> None:
+        klass, wants = lane.klass, lane.leaf.node.wants
+        wants[klass.mask] = wants.get(klass.mask, 0) + 1
+        klass.waiting += 1
+        klass.pool.waiting += 1
+        if lane.deferral is None:
+            self.unexplained[lane] = None
 
     def _waits_no_more(self, lane: Lane) -> None:
         klass, node = lane.klass, lane.leaf.node
@@ -266,7 +284,6 @@ class State:
         klass.pool.waiting -= 1
         lane.deferral = None
         self.unexplained.pop(lane, None)
-        klass.pool.ranking.touch(node)
 
     def _begin_to_age(self, job: Job) -> None:
         ageing = job.lane.klass.pool.settings.ageing
@@ -307,6 +324,21 @@ class State:
             del self.deadlines[bisect_left(self.deadlines, (job.alarm_ns, job.id))]
             job.alarm_ns = 0
 
+    def await_mark(self, account: Account) -> None:
+        """What the account counts has changed, and so has when there is something to be said of it."""
+        self.drop_mark(account)
+        account.due_ns = account.next_ns(self.at_ns) or 0
+        if account.mark(self.at_ns) != account.reached:
+            account.due_ns = self.at_ns
+        if account.due_ns:
+            insort(self.marks, (account.due_ns, account.path))
+
+    def drop_mark(self, account: Account) -> None:
+        """Nothing is to be said of it."""
+        if account.due_ns:
+            del self.marks[bisect_left(self.marks, (account.due_ns, account.path))]
+            account.due_ns = 0
+
     # -- offers and capacity
 
     def open_offer(self, job: Job, rank: int) -> None:
@@ -343,12 +375,21 @@ class State:
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)
 
-    def know_shapes(self) -> None:
-        """Nodes have changed: so have the distinct shapes of each pool."""
-        by_pool: dict[str, set[Shape]] = {}
-        for shape in self.nodes.values():
-            by_pool.setdefault(shape.pool, set()).add(shape)
-        self.shapes = {pool: sorted(shapes, reverse=True) for pool, shapes in by_pool.items()}
+    def set_node(self, node: str, shape: Shape) -> None:
+        """A node is there with this much; `shapes` follows."""
+        old = self.nodes.get(node)
+        self.nodes[node] = shape
+        if old is not None:
+            counts = self.shape_counts[old.pool]
+            counts[old] -= 1
+            if not counts[old]:
+                del counts[old]
+                self.shapes[old.pool].remove(old)
+        counts = self.shape_counts.setdefault(shape.pool, {})
+        if shape not in counts:
+            counts[shape] = 0
+            self.shapes[shape.pool] = sorted(counts, reverse=True)
+        counts[shape] += 1
 
     def pool_of_node(self, node: str) -> Pool | None:
         """Where a node belongs; one that is not known is of the default pool."""

@@ -33,7 +33,7 @@ class Yielding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     attempt: int
     sequence: int
-    #: Whom it is for; "" when a limit was lowered and nobody in particular gains.
+    #: Whom it is for; "" when a limit was lowered and nobody in particular gains (rule "reclaimed").
     beneficiary: str
     rule: str
     priority: int = 0
@@ -52,6 +52,8 @@ class Room(msgspec.Struct, omit_defaults=True):
     #: Runs that may be asked to yield for it, and those that were.
     named: int = 0
     asked: tuple[str, ...] = ()
+    #: Nodes by what would keep each from taking part even then, where for that nobody was asked.
+    declined: dict[str, int] = {}
     #: It has waited so long that what it needs is kept for it as it comes free: on these nodes, where there are any.
     waited_ns: int = 0
     nodes: tuple[str, ...] = ()

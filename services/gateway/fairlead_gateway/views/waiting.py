@@ -39,6 +39,8 @@ class WaitingView:
             ev.PreemptionRequested: self._preemption_requested,
             ev.PreemptionDeclined: self._preemption_declined,
             ev.PreemptionStarted: self._preemption_started,
+            ev.JobStopRequested: self._stop_requested,
+            ev.RunEnded: self._run_ended,
         }
 
     def deferral_of(self, row: JobRow) -> Deferral | None:
@@ -121,24 +123,41 @@ class WaitingView:
             row.room.nodes, row.room.waited_ns = (), 0
 
     def _preemption_requested(self, e: ev.PreemptionRequested, _seq: int, _at_ns: int) -> None:
-        self._room(e.job, e.attempt).named = len(e.victims)
+        room = self._room(e.job, e.attempt)
+        room.named, room.declined = len(e.victims), {}
 
     def _preemption_declined(self, e: ev.PreemptionDeclined, _seq: int, _at_ns: int) -> None:
-        self._room(e.job, e.attempt).named = 0
+        room = self._room(e.job, e.attempt)
+        room.named, room.declined = 0, e.reasons
 
     def _preemption_started(self, e: ev.PreemptionStarted, seq: int, _at_ns: int) -> None:
         row, other = self._jobs.rows[e.job], self._jobs.rows.get(e.beneficiary)
         if other is not None:
             room = self._room(e.beneficiary, other.attempt)
-            room.asked = (*room.asked, e.job)
+            room.named, room.asked = 0, (*room.asked, e.job)
         resource = "gpu" if row.request.gpu_milli else "cpu"
-        queue, over = self._over(row.queue, other.queue if other is not None else "", resource)
+        queue, over = self.over(row.queue, other.queue if other is not None else "", resource)
         row.yielding = Yielding(
             e.attempt, seq, e.beneficiary, e.rule, row.priority, other.priority if other is not None else 0, queue, over,
             resource, other.queue if other is not None else "",
         )  # fmt: skip
 
-    def _over(self, own: str, other: str, resource: str) -> tuple[str, int]:
+    def _run_ended(self, e: ev.RunEnded, _seq: int, _at_ns: int) -> None:
+        """Nobody waits any more for one that has yielded."""
+        row = self._jobs.rows.get(e.job)
+        if row is None or row.yielding is None or row.yielding.attempt != e.attempt:
+            return
+        other = self._jobs.rows.get(row.yielding.beneficiary)
+        if other is not None and other.room is not None:
+            other.room.asked = tuple(job for job in other.room.asked if job != e.job)
+
+    def _stop_requested(self, e: ev.JobStopRequested, seq: int, _at_ns: int) -> None:
+        """A queue takes back what it holds over its maximum: the run yields to nobody in particular."""
+        if e.reason == "reclaimed":
+            row = self._jobs.rows[e.job]
+            row.yielding = Yielding(e.attempt, seq, "", "reclaimed", row.priority, queue=row.queue)
+
+    def over(self, own: str, other: str, resource: str) -> tuple[str, int]:
         """Where the ways to two queues part: the queue on the first way, and what it uses over its guarantee."""
         line = self._queues.line(own)[::-1]
         names = other.split("/")

@@ -10,11 +10,12 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import period_end
 from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import Deferral, JobRow
-from fairlead_gateway.why.amounts import bare, counted, given_back, numbers
+from fairlead_gateway.why.amounts import given_back, numbers
 from fairlead_schemas.api import Reason
+from fairlead_schemas.ask import Explanation
 from fairlead_schemas.lifecycle import CHARGED_STATES
 from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.queuewords import gpu_hours_word
+from fairlead_schemas.queuewords import counted, gpu_hours_word, number
 
 Detail = dict[str, int | str]
 
@@ -31,6 +32,29 @@ def deferred(views: Views, row: JobRow) -> Reason | None:
     if deferral.sequence:
         reason.detail.update(decided_at_sequence=deferral.sequence, decided_for=deferral.job)
     return reason
+
+
+def explained(views: Views, row: JobRow, told: Explanation) -> Reason | None:
+    """The limit that an explanation names, in the same words; None when no limit is in the way."""
+    tell = _TELL.get(told.reason)
+    if tell is None:
+        return None
+    text, whole = _texts(told.numbers), _wholes(told.numbers)
+    return tell(
+        views, row,
+        Deferral(
+            row.id, 0, 0, told.reason, text.get("queue", ""), text.get("resource", ""), whole.get("held", 0),
+            whole.get("needed", 0), whole.get("ceiling", 0), text.get("holder", ""),
+        ),
+    )  # fmt: skip
+
+
+def _texts(numbers: Detail) -> dict[str, str]:
+    return {name: value for name, value in numbers.items() if isinstance(value, str)}
+
+
+def _wholes(numbers: Detail) -> dict[str, int]:
+    return {name: value for name, value in numbers.items() if isinstance(value, int)}
 
 
 def _full(views: Views, row: JobRow) -> Deferral | None:
@@ -71,7 +95,7 @@ def _or_less(row: JobRow, deferral: Deferral) -> str:
     if left <= 0 or left >= asked:
         return ""
     if nodes == 1:
-        return f", or ask for {bare(resource, left)} instead of {bare(resource, asked)}"
+        return f", or ask for {number(resource, left)} instead of {number(resource, asked)}"
     fitting = left * nodes // asked
     return f", or ask for {fitting} node{'' if fitting == 1 else 's'} instead of {nodes}" if fitting else ""
 
@@ -84,14 +108,14 @@ def _maximum(views: Views, row: JobRow, d: Deferral) -> Reason:
     if d.needed > d.ceiling:
         return Reason(
             code="larger_than_queue",
-            message=f"asks for {counted(d.resource, d.needed)}; {whose} may hold {bare(d.resource, d.ceiling)} at most",
+            message=f"asks for {counted(d.resource, d.needed)}; {whose} may hold {number(d.resource, d.ceiling)} at most",
             detail=_detail(d, next=f"ask for less, use another queue, or raise the maximum of {d.queue or whose}"),
         )
     then = given_back(d.resource, d.held + d.needed - d.ceiling, d.queue or whose)
     return Reason(
         code="maximum",
-        message=f"{whose} is at {bare(d.resource, d.held)} of {counted(d.resource, d.ceiling)}{_borrowed(views, d)}; "
-        f"this needs {bare(d.resource, d.needed)}",
+        message=f"{whose} is at {number(d.resource, d.held)} of {counted(d.resource, d.ceiling)}{_borrowed(views, d)}; "
+        f"this needs {number(d.resource, d.needed)}",
         detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
     )
 
@@ -104,7 +128,7 @@ def _borrowed(views: Views, d: Deferral) -> str:
     guaranteed = settings.guaranteed.get(d.resource, 0)
     if borrowing is None or guaranteed + borrowing != d.ceiling:
         return ""
-    return f" ({bare(d.resource, guaranteed)} guaranteed, {bare(d.resource, borrowing)} borrowed at most)"
+    return f" ({number(d.resource, guaranteed)} guaranteed, {number(d.resource, borrowing)} borrowed at most)"
 
 
 def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
@@ -114,25 +138,26 @@ def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
     then = given_back(d.resource, d.held + d.needed - d.ceiling, f"{row.user} in {d.queue}")
     return Reason(
         code="user_limit",
-        message=f"{row.user} holds {bare(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold "
-        f"in {d.queue}; this needs {bare(d.resource, d.needed)}",
+        message=f"{row.user} holds {number(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold "
+        f"in {d.queue}; this needs {number(d.resource, d.needed)}",
         detail=_detail(d, user=row.user, next=f"{then}{_or_less(row, d)}"),
     )
 
 
 def _reserved(views: Views, row: JobRow, d: Deferral) -> Reason:
-    whose = f"the guarantee of {d.queue}" if d.queue else "guarantees that are not lent"
+    """What nobody uses is kept for queues (below `d.queue`, or anywhere) that do not lend it."""
+    whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
     if not d.resource:
         return Reason(
-            code="reserved", message=f"the rest is kept for {whose}", detail=_detail(d, next="wait, or lend more of it")
-        )
+            code="reserved", message=f"what {whose} has left is kept for queues that do not lend it",
+            detail=_detail(d, next="wait, or let them lend more of it"),
+        )  # fmt: skip
     over = d.held + d.needed - d.ceiling
-    pool = f"pool {views.queues.pool_of(row.queue)}"
-    then = f"{given_back(d.resource, over, pool)} or lent" if over > 0 else "starts when it is lent"
+    then = f"{given_back(d.resource, over, d.queue or whose)} or lent" if over > 0 else "starts when it is lent"
     return Reason(
         code="reserved",
-        message=f"needs {counted(d.resource, d.needed)}; {bare(d.resource, d.held)} of {bare(d.resource, d.ceiling)} are "
-        f"used or kept, and the rest is kept for {whose}",
+        message=f"needs {counted(d.resource, d.needed)}; of {whose}, {number(d.resource, d.held)} of "
+        f"{counted(d.resource, d.ceiling)} are used, or kept for queues that do not lend them",
         detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
     )
 

@@ -6,6 +6,7 @@ from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why import waiting, yielding
 from fairlead_gateway.why.amounts import these
 from fairlead_schemas.api import Reason
+from fairlead_schemas.ask import Explanation
 from fairlead_schemas.lifecycle import END_STATES
 
 _FAILURES = {
@@ -17,11 +18,13 @@ _FAILURES = {
 _HAS_ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "was cancelled"}
 
 
-def reason_of(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True) -> Reason:
+def reason_of(
+    views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True, told: Explanation | None = None
+) -> Reason:
     """The dominant reason for a job's state, as of the views.
 
     `now_ns` (Unix) is compared with start and retry times. `count_ahead=False` leaves out the number of
-    jobs ahead, which costs a pass over all rows.
+    jobs ahead, which costs a pass over all rows. `told` is what the explainer says of a job that waits in line.
     """
     if row.elements is not None and row.state == "queued" and not row.elements["waiting"]:
         return _elements(row)
@@ -31,9 +34,9 @@ def reason_of(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = Tru
         case "scheduled":
             return waiting.scheduled(views, row, now_ns)
         case "queued":
-            return waiting.queued(views, row, now_ns, count_ahead=count_ahead)
+            return waiting.queued(views, row, now_ns, count_ahead=count_ahead, told=told)
         case "offered":
-            return waiting.offered(views, row, count_ahead=count_ahead)
+            return waiting.offered(views, row, count_ahead=count_ahead, told=told)
         case "placed":
             return _placed(row)
         case "running":
@@ -92,12 +95,14 @@ def _running(row: JobRow) -> Reason:
 def _stopping(row: JobRow) -> Reason:
     if row.reason == "time_limit":
         message = "its time is up; it is being stopped"
+    elif row.reason == "reclaimed":
+        message = f"{yielding.LOWERED} so it is being stopped, and queued again"
     else:
         message = f"cancelled{f' by {row.by}' if row.by else ''}; it is being stopped"
     return Reason(
         code="stopping",
         message=message,
-        detail=_only(reason=row.reason, by=row.by, next="wait for its grace time to pass"),
+        detail=_only(reason=row.reason, by=row.by, next="wait until its grace time has passed"),
     )
 
 

@@ -3,35 +3,20 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
-from fairlead_gateway.why.limits import deferred
+from fairlead_gateway.why.limits import deferred, explained
+from fairlead_gateway.why.nodes import needs, over_nodes, where
 from fairlead_gateway.why.yielding import after_yielding, with_room
 from fairlead_schemas.api import Reason
+from fairlead_schemas.ask import Explanation
 from fairlead_schemas.events import Dependency
-from fairlead_schemas.quantities import MILLI, format_milli
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuewords import counted, number
 
-#: What kept a node from taking part, in words: (one node, several nodes).
-_KEPT_BACK: dict[str, tuple[str, str]] = {
-    "free_gpus": ("lacks free GPUs", "lack free GPUs"),
-    "gpus": ("has too few GPUs", "have too few GPUs"),
-    "free_cpu": ("lacks free CPUs", "lack free CPUs"),
-    "cpu": ("has too few CPUs", "have too few CPUs"),
-    "free_memory": ("lacks free memory", "lack free memory"),
-    "memory": ("has too little memory", "have too little memory"),
-    "gpu_model": ("has another GPU model", "have another GPU model"),
-    "gpu_memory": ("has GPUs with too little memory", "have GPUs with too little memory"),
-    "compute_capability": ("has GPUs of too low compute capability", "have GPUs of too low compute capability"),
-    "selector": ("does not match the node selector", "do not match the node selector"),
-    "cordoned": ("is cordoned", "are cordoned"),
-    "draining": ("is draining", "are draining"),
-    "lost": ("is lost", "are lost"),
-    "reserved": ("is kept for another job", "are kept for another job"),
-    "pool": ("is in another pool", "are in another pool"),
-}
 #: What a job is waited for to do.
 TO = {"succeeded": "to succeed", "failed": "to fail", "ended": "to end"}
 #: Jobs that one sentence names.
 NAMED_MAX = 3
+#: Beyond so many, an explanation does not count those ahead.
+AHEAD_MAX = 10_000
 
 
 def scheduled(views: Views, row: JobRow, now_ns: int) -> Reason:
@@ -68,21 +53,24 @@ def _start_time(row: JobRow, now_ns: int) -> Reason:
     )  # fmt: skip
 
 
-def queued(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool) -> Reason:
-    """It waits for its turn."""
+def queued(
+    views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True, told: Explanation | None = None
+) -> Reason:
+    """It waits for its turn. `told`: what the queue's own gates say, where that is known; it goes before older words."""
     if row.after and (waits := open_dependencies(views, row)):
         return _dependencies(row, waits)
     if row.start_at_ns > now_ns:
         return _start_time(row, now_ns)
     if row.not_before_ns > now_ns:
         return after_yielding(row, _backoff(row, now_ns))
-    now = deferred(views, row) or _no_place(views, row) or _waiting_turn(views, row, count_ahead)
+    limit = deferred(views, row) if told is None else explained(views, row, told)
+    now = limit or _no_place(views, row) or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 
 
-def offered(views: Views, row: JobRow, *, count_ahead: bool) -> Reason:
+def offered(views: Views, row: JobRow, *, count_ahead: bool = True, told: Explanation | None = None) -> Reason:
     """Its turn has come; it waits for a place."""
-    now = _no_place(views, row) or _waiting_turn(views, row, count_ahead)
+    now = _no_place(views, row) or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 
 
@@ -112,54 +100,33 @@ def _refused(refusal: Refusal, row: JobRow) -> Reason:
     }  # fmt: skip
     wanted = row.request.gpu_milli_total
     if wanted > refusal.gpu_milli_total:
-        return Reason(
-            code="larger_than_cluster",
-            message=f"asks for {format_milli(wanted)} GPUs in all; the cluster has {format_milli(refusal.gpu_milli_total)}",
-            detail={**numbers, "next": "it starts once enough nodes have joined; or cancel it and ask for less"},
-        )
+        told = f"asks for {counted('gpu', wanted)} in all; {where(row.request)} has {number('gpu', refusal.gpu_milli_total)}"
+        then = "it starts once enough nodes have joined; or cancel it and ask for less"
+        return Reason(code="larger_than_cluster", message=told, detail={**numbers, "next": then})
     return Reason(
-        code="no_place", message=f"needs {_needs(row.request)}; {_over_nodes(refusal, row.request)}",
+        code="no_place", message=f"needs {needs(row.request)}; {over_nodes(refusal, row.request)}",
         detail={**numbers, "next": "it is tried again when nodes or GPUs become free: fairlead nodes"},
     )  # fmt: skip
 
 
-def _needs(request: Request) -> str:
-    gpus = request.gpu_milli // MILLI
-    amount = (
-        f"{gpus} GPU{'s' if gpus != 1 else ''}"
-        if gpus
-        else f"{format_milli(request.cpu_milli)} CPUs and {request.memory_mib} MiB"
-    )
-    return f"{amount} on each of {request.nodes} nodes" if request.nodes > 1 else f"{amount} on one node"
-
-
-def _over_nodes(refusal: Refusal, request: Request) -> str:
-    if not refusal.nodes:
-        return "the cluster has no nodes"
-    ordered = sorted(refusal.reasons.items(), key=lambda item: (-item[1], item[0]))
-    parts = [f"{count} {_kept_back(reason, count)}" for reason, count in ordered]
-    if refusal.fitting and request.nodes > 1:
-        parts.append(f"{refusal.fitting} could take part")
-    of = f"of {refusal.nodes} node{'s' if refusal.nodes != 1 else ''}"
-    return f"{of} {', '.join(parts)}" if parts else f"{of} too few fit"
-
-
-def _kept_back(reason: str, count: int) -> str:
-    words = _KEPT_BACK.get(reason)
-    if words is None:
-        return f"by {reason.replace('_', ' ')}"
-    return words[0] if count == 1 else words[1]
-
-
-def _waiting_turn(views: Views, row: JobRow, count_ahead: bool) -> Reason:
+def _waiting_turn(views: Views, row: JobRow, count_ahead: bool, told: Explanation | None) -> Reason:
     then = "wait; a higher priority goes first"
-    if not count_ahead:
-        return Reason(code="waiting_turn", message="waits for its turn", detail={"next": then})
-    ahead = jobs_ahead(views, row)
+    waits = "has its turn and waits for a place" if row.state == "offered" else "waits for its turn"
+    if told is None and not count_ahead:
+        return Reason(code="waiting_turn", message=waits, detail={"next": then})
+    ahead = jobs_ahead(views, row) if told is None else told.ahead
     return Reason(
-        code="waiting_turn", message=f"waits for its turn; {ahead} job{' is' if ahead == 1 else 's are'} ahead of it",
+        code="waiting_turn", message=f"{waits}; {_ahead(ahead)}",
         detail={"ahead": ahead, "priority": row.priority, "next": then},
     )  # fmt: skip
+
+
+def _ahead(jobs: int) -> str:
+    if not jobs:
+        return "it is next"
+    if jobs >= AHEAD_MAX:
+        return f"{AHEAD_MAX} jobs or more are ahead of it"
+    return f"{jobs} job{' is' if jobs == 1 else 's are'} ahead of it"
 
 
 def jobs_ahead(views: Views, row: JobRow) -> int:

@@ -1,9 +1,16 @@
 """Who yields to whom and by which rule, in words that anybody may read: job ids, queues and numbers, no names. Pure."""
 
+from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Room, Yielding
-from fairlead_gateway.why.amounts import counted, these
+from fairlead_gateway.why.amounts import these
+from fairlead_gateway.why.nodes import kept_back
 from fairlead_schemas.api import Reason
+from fairlead_schemas.events import Victim
 from fairlead_schemas.quantities import format_duration
+from fairlead_schemas.queuewords import counted
+
+#: Why a run is stopped, or was, after a change of queues that asked for it.
+LOWERED = "its queue, or one above, held more than its maximum after that was lowered,"
 
 
 def yielded(yielding: Yielding) -> str:
@@ -12,6 +19,8 @@ def yielded(yielding: Yielding) -> str:
 
 
 def _to_whom(yielding: Yielding) -> str:
+    if yielding.rule == "reclaimed":
+        return f"because {LOWERED.removesuffix(',')}"
     whom = f"to job {yielding.beneficiary}" if yielding.beneficiary else "because a limit was lowered"
     return f"{whom} ({_rule(yielding)})"
 
@@ -31,6 +40,22 @@ def _rule(yielding: Yielding) -> str:
             return f"queue {yielding.queue} was above its fair share, {owed} below its own"
         case other:
             return other.replace("_", " ")
+
+
+def might_yield(views: Views, victim: Victim, queue: str, priority: int) -> str:
+    """Why a run might be asked to yield to a job of a queue and priority, as of the views."""
+    row = views.jobs.rows.get(victim.job)
+    whose = f"job {victim.job} of {row.queue}" if row is not None else f"job {victim.job}"
+    if victim.rule == "lower_priority":
+        numbers = f": {row.priority} against {priority}" if row is not None else ""
+        return f"{whose} has a lower priority{numbers}"
+    if victim.rule == "over_slice":
+        return f"{whose} has had its slice, and this would go before it"
+    if row is None or victim.rule == "over_share":
+        return f"the queue of {whose} has more than its share, {queue} less than its own"
+    resource = "gpu" if row.request.gpu_milli else "cpu"
+    owner, over = views.waiting.over(row.queue, queue, resource)
+    return f"{whose}: {owner} uses {counted(resource, over)} over its guarantee, which {queue} is owed"
 
 
 def is_asked(row: JobRow) -> bool:
@@ -68,6 +93,8 @@ def with_room(row: JobRow, now: Reason) -> Reason:
     if room is None or room.attempt != row.attempt:
         return now
     kept = _kept(room)
+    if room.declined:
+        kept = f"; asking others to yield would not make room: even then {kept_back(room.declined)}{kept}"
     if room.asked:
         jobs = "1 job was" if len(room.asked) == 1 else f"{len(room.asked)} jobs were"
         detail: dict[str, int | str] = {

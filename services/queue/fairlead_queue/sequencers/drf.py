@@ -18,10 +18,10 @@ different ones different (weights up to 2**20). A rescaled share is rounded down
 from bisect import bisect_left, insort
 from math import lcm
 
-from fairlead_queue.order import CAME_MASK
-from fairlead_queue.ordering import Face, Key
-from fairlead_queue.past_use import PastUse
-from fairlead_queue.tree import Node, Tree
+from fairlead_queue.fairness.ordering import Face, Key
+from fairlead_queue.fairness.past_use import PastUse
+from fairlead_queue.fairness.tree import Node, Tree
+from fairlead_queue.waiting.order import CAME_MASK
 
 #: Two different shares over weights of up to 2**20 differ by at least 1 in units that are finer by their product.
 _FINE = 40

@@ -4,9 +4,9 @@ Who has used the least of late, per weight, goes first; of equals who holds less
 settings mixes the two (100, the default here: the past alone).
 """
 
-from fairlead_queue.past_use import PastUse
+from fairlead_queue.fairness.past_use import PastUse
+from fairlead_queue.fairness.tree import Tree
 from fairlead_queue.sequencers.drf import Drf
-from fairlead_queue.tree import Tree
 
 
 class FairShare(Drf):

@@ -4,8 +4,8 @@ Which job came first the owner says with the number in `Node.front`; where `newe
 numbers to newer jobs, so the order itself is the same.
 """
 
-from fairlead_queue.ordering import Face, Key
-from fairlead_queue.past_use import PastUse
+from fairlead_queue.fairness.ordering import Face, Key
+from fairlead_queue.fairness.past_use import PastUse
 
 
 class Fifo:
@@ -43,3 +43,14 @@ class Promised(Fifo):
     """
 
     stretch = 4
+
+
+class Missing(Fifo):
+    """Stands for a sequencer that is not installed here: a log can be folded without it, but nothing decided."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def place(self, face: Face, saturated: int) -> Key | None:
+        """Raises ValueError naming what is missing."""
+        raise ValueError(self.reason)

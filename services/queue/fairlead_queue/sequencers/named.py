@@ -8,13 +8,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
-from fairlead_queue.ordering import Sequencer
-from fairlead_queue.past_use import HALF_LIFE_DEFAULT_NS, PastUse
+from fairlead_queue.fairness.ordering import Sequencer
+from fairlead_queue.fairness.past_use import HALF_LIFE_DEFAULT_NS, PastUse
+from fairlead_queue.fairness.tree import Tree
 from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.sequencers.fairshare import FairShare
 from fairlead_queue.sequencers.fifo import Fifo, Lifo, Promised
 from fairlead_queue.sequencers.own import Keyed, QueueOrder
-from fairlead_queue.tree import Tree
 from fairlead_schemas.queues import PoolSettings
 
 GROUP = "fairlead.sequencers"

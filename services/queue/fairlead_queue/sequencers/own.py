@@ -11,9 +11,9 @@ it gets a name.
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from fairlead_queue.ordering import Face, Key
-from fairlead_queue.past_use import PastUse
-from fairlead_queue.tree import Node, Tree
+from fairlead_queue.fairness.ordering import Face, Key
+from fairlead_queue.fairness.past_use import PastUse
+from fairlead_queue.fairness.tree import Node, Tree
 
 
 class QueueView(NamedTuple):

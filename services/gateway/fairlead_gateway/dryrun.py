@@ -1,0 +1,94 @@
+"""POST /v1/jobs:dryrun: what would become of one job, or of each of a list. Nothing is sent to the queue.
+
+The file is checked here; the rest the explainer says, which asks the queue's own gates. Without one the file is checked all
+the same, and the answer says so. One that would be refused is answered as a submit would be.
+"""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from fairlead_gateway.answers import Answer, Head, encode, too_large
+from fairlead_gateway.bodies import HINT, ONE_BYTES_MAX, at, check_count, is_list, refuse_list
+from fairlead_gateway.deciding import Decisions
+from fairlead_gateway.explaining import Explaining
+from fairlead_gateway.problems import invalid, rejected, wrong_media_type
+from fairlead_gateway.submissions import split_list
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.why import outlook
+from fairlead_schemas import api
+from fairlead_schemas.ask import COMMANDS_MAX, AskDryRun, Outcome
+from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.jobspec import FieldError, InvalidJob, decode_job, resolve
+
+_NO_SPEC = msgspec.Raw(b"null")
+
+
+class DryRuns:
+    """Answers the route. `clock` is wall time in ns."""
+
+    def __init__(
+        self, views: Views, decisions: Decisions, explaining: Explaining, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._views = views
+        self._decisions = decisions
+        self._explaining = explaining
+        self._clock = clock
+
+    async def answer(self, head: Head, body: bytes) -> Answer:
+        """One job or a list of jobs. Raises Refused."""
+        if head.content_type != b"application/json":
+            raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
+        several = is_list(body)
+        if not several and len(body) > ONE_BYTES_MAX:
+            raise too_large(ONE_BYTES_MAX)
+        commands = _list(head.user, body) if several else [_one(head.user, body)]
+        self._decisions.require_room()
+        found = await self._try(commands, several)
+        return Answer(200, encode(found if several else found[0]))
+
+    async def _try(self, commands: list[SubmitJob], several: bool) -> list[api.DryRun]:
+        """What would become of each. Raises Refused for a single one that would be refused."""
+        raws = [msgspec.Raw(encode(command)) for command in commands]
+        # Nobody looks at their specs, which would not all fit a message.
+        asked = tuple(msgspec.structs.replace(command, spec=_NO_SPEC) for command in commands)
+        answer = await self._explaining.ask(AskDryRun(commands=asked))
+        if answer.error:
+            return [outlook.file_only(raw, answer.message, self._views.sequence) for raw in raws]
+        found: list[api.DryRun] = []
+        for command, raw, outcome in zip(commands, raws, answer.outcomes, strict=True):
+            if outcome.code and not several:
+                raise rejected(outcome.code, outcome.message, outcome.field, submit=True)
+            found.append(self._told(command, raw, outcome, answer.sequence))
+        return found
+
+    def _told(self, command: SubmitJob, raw: msgspec.Raw, outcome: Outcome, sequence: int) -> api.DryRun:
+        if outcome.code:
+            return outlook.refused(raw, outcome, sequence)
+        now_ns = max(self._clock(), self._views.at_ns)
+        return outlook.accepted(self._views, command, raw, outcome, sequence, now_ns)
+
+
+def _one(user: str, body: bytes) -> SubmitJob:
+    try:
+        return resolve(decode_job(body), command_id="", user=user)
+    except InvalidJob as error:
+        raise invalid(error.errors, hint=HINT) from None
+
+
+def _list(user: str, body: bytes) -> list[SubmitJob]:
+    try:
+        bodies = split_list(body)
+    except InvalidJob as error:
+        raise invalid(error.errors) from None
+    check_count(len(bodies), COMMANDS_MAX)
+    errors: list[FieldError] = []
+    commands: list[SubmitJob] = []
+    for index, one in enumerate(bodies):
+        try:
+            commands.append(resolve(decode_job(one), command_id="", user=user))
+        except InvalidJob as error:
+            errors.extend(at(index, error.errors))
+    refuse_list(errors, len(bodies))
+    return commands

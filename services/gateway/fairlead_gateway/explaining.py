@@ -1,0 +1,50 @@
+"""Questions to the explainer: why a job waits, what would become of one. Where nobody answers, nothing is known from it."""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from fairlead_bus.port import Bus, Unavailable
+from fairlead_schemas import subjects
+from fairlead_schemas.ask import ANSWER_S, Answer, Ask, decode_answer, encode
+
+log = structlog.get_logger()
+
+#: A question is given up after so long, however often it was asked.
+WAIT_S = ANSWER_S + 2
+#: The pause before one that was told to ask again does.
+AGAIN_S = 0.2
+#: `Answer.error` where nobody answered at all.
+AWAY = "away"
+
+
+class Explaining:
+    """Asks, and never fails: an answer without `error`, or one that says why there is none."""
+
+    def __init__(self, bus: Bus, *, wait_s: float = WAIT_S) -> None:
+        self._bus = bus
+        self._wait_s = wait_s
+
+    async def ask(self, question: Ask) -> Answer:
+        """The answer; again and again while it is `busy` and there is time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._wait_s
+        answer = Answer(error=AWAY, message="the explainer does not answer")
+        while (left_s := deadline - loop.time()) > 0:
+            asked = await self._once(question, left_s)
+            # Nobody in the rest of the time says less than that somebody was busy before.
+            answer = asked if asked.error != AWAY or answer.error == AWAY else answer
+            if asked.error != "busy":
+                break
+            await asyncio.sleep(min(AGAIN_S, left_s))
+        return answer
+
+    async def _once(self, question: Ask, timeout_s: float) -> Answer:
+        try:
+            return decode_answer(await self._bus.request(subjects.ASK, encode(question), timeout_s=timeout_s))
+        except Unavailable:
+            return Answer(error=AWAY, message="the explainer does not answer")
+        except msgspec.MsgspecError as error:
+            log.warning("explainer not understood", reason=str(error))
+            return Answer(error=AWAY, message="the explainer answered what cannot be read; is it of another release?")

@@ -1,0 +1,63 @@
+"""What the placer says of nodes, in words: what a job needs of each, and what keeps them from giving it. Pure."""
+
+from collections.abc import Mapping
+
+from fairlead_gateway.views.rows import Refusal
+from fairlead_schemas.queuewords import counted
+from fairlead_schemas.resources import Request
+
+#: What kept a node from taking part, in words: (one node, several nodes).
+_KEPT_BACK: dict[str, tuple[str, str]] = {
+    "free_gpus": ("lacks free GPUs", "lack free GPUs"),
+    "gpus": ("has too few GPUs", "have too few GPUs"),
+    "free_cpu": ("lacks free CPUs", "lack free CPUs"),
+    "cpu": ("has too few CPUs", "have too few CPUs"),
+    "free_memory": ("lacks free memory", "lack free memory"),
+    "memory": ("has too little memory", "have too little memory"),
+    "gpu_model": ("has another GPU model", "have another GPU model"),
+    "gpu_memory": ("has GPUs with too little memory", "have GPUs with too little memory"),
+    "compute_capability": ("has GPUs of too low compute capability", "have GPUs of too low compute capability"),
+    "selector": ("does not match the node selector", "do not match the node selector"),
+    "cordoned": ("is cordoned", "are cordoned"),
+    "draining": ("is draining", "are draining"),
+    "lost": ("is lost", "are lost"),
+    "reserved": ("is kept for another job", "are kept for other jobs"),
+    "pool": ("is in another pool", "are in another pool"),
+}
+
+
+def where(request: Request) -> str:
+    """All nodes that may take it: "the cluster", or a pool of its own."""
+    return f"pool {request.pool}" if request.pool else "the cluster"
+
+
+def needs(request: Request) -> str:
+    """ "8 GPUs on each of 2 nodes"; of a job without GPUs its CPUs and memory."""
+    amount = counted("gpu", request.gpu_milli)
+    if not request.gpu_milli:
+        amount = f"{counted('cpu', request.cpu_milli)} and {counted('memory', request.memory_mib)}"
+    return f"{amount} on each of {request.nodes} nodes" if request.nodes > 1 else f"{amount} on one node"
+
+
+def over_nodes(refusal: Refusal, request: Request) -> str:
+    """ "of 4 nodes 3 lack free GPUs, 1 is cordoned"."""
+    if not refusal.nodes:
+        return f"{where(request)} has no nodes"
+    told = kept_back(refusal.reasons)
+    if refusal.fitting and request.nodes > 1:
+        told += f"{', ' if told else ''}{refusal.fitting} could take part"
+    of = f"of {refusal.nodes} node{'s' if refusal.nodes != 1 else ''}"
+    return f"{of} {told or 'too few fit'}"
+
+
+def kept_back(reasons: Mapping[str, int]) -> str:
+    """What keeps how many nodes from taking part, the most frequent first."""
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count} {_kept_back(reason, count)}" for reason, count in ordered)
+
+
+def _kept_back(reason: str, count: int) -> str:
+    words = _KEPT_BACK.get(reason)
+    if words is None:
+        return f"by {reason.replace('_', ' ')}"
+    return words[0] if count == 1 else words[1]

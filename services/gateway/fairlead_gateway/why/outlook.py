@@ -1,0 +1,91 @@
+"""What would become of a job that is not there yet, for people: the explainer's outcome in the words of `why`. Pure."""
+
+import msgspec
+
+from fairlead_gateway.moments import SECOND_NS, rfc3339
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why import waiting, yielding
+from fairlead_gateway.why.explained import with_explanation
+from fairlead_schemas import api
+from fairlead_schemas.ask import Estimate, Explanation, Outcome, QuotaAfter
+from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.queuewords import amount_word, amount_words, resource_word
+
+
+def file_only(command: msgspec.Raw, why_not: str, sequence: int) -> api.DryRun:
+    """What is known without the queue."""
+    told = f"checked: file only; the queue could not be asked ({why_not})"
+    return api.DryRun(checked="file", message=told, command=command, sequence=sequence)
+
+
+def refused(command: msgspec.Raw, outcome: Outcome, sequence: int) -> api.DryRun:
+    """One of a list that would be refused."""
+    return api.DryRun(
+        valid=False, message=f"would be refused: {outcome.message}", command=command, code=outcome.code,
+        errors=[{"field": outcome.field, "message": outcome.message}], sequence=sequence,
+    )  # fmt: skip
+
+
+def accepted(
+    views: Views, submit: SubmitJob, command: msgspec.Raw, outcome: Outcome, sequence: int, now_ns: int
+) -> api.DryRun:
+    """One that would be accepted. `now_ns` (Unix) is what its start is counted from."""
+    told = outcome.waits or Explanation(reason="next")
+    reason = _held_back(views, submit, outcome.pool, told, now_ns)
+    return api.DryRun(
+        message=f"would be accepted, and wait: {reason.message}" if reason else "would be accepted, and offered at once",
+        command=command, pool=outcome.pool, quota=[_quota(one) for one in outcome.quota], borrows=outcome.borrows,
+        borrows_words=amount_words(outcome.borrows), reason=reason, changes=list(told.changes), ahead=told.ahead,
+        first_ahead=list(told.first_ahead), displaces=[
+            api.Displaced(
+                job=one.job, rule=one.rule, gpu_seconds=one.gpu_s,
+                message=yielding.might_yield(views, one, submit.queue, submit.priority),
+            ) for one in outcome.displaces
+        ],
+        estimate=_estimate(outcome.estimate, now_ns, may_be_sooner=bool(outcome.displaces)), sequence=sequence,
+    )  # fmt: skip
+
+
+def _held_back(views: Views, submit: SubmitJob, pool: str, told: Explanation, now_ns: int) -> api.Reason | None:
+    """As `why` would say it of the job, were it there."""
+    row = JobRow(
+        "", submit.name, submit.queue, submit.user, submit.project, submit.kind, submit.priority, submit.request,
+        submit.spec, "queued", 0, now_ns, 0, submit.start_at_ns, after=submit.after,
+    )  # fmt: skip
+    reason = waiting.queued(views, row, now_ns, told=told)
+    if reason.code == "waiting_turn":
+        if told.reason == "next":
+            return None
+        if told.reason == "place":
+            reason = api.Reason(code="no_place", message=told.message, detail=reason.detail)
+    return _without_next(with_explanation(reason, row, told))
+
+
+def _without_next(reason: api.Reason) -> api.Reason:
+    """Next steps speak of a job that is there."""
+    detail = {name: value for name, value in reason.detail.items() if name != "next"}
+    return api.Reason(code=reason.code, message=reason.message, detail=detail)
+
+
+def _quota(one: QuotaAfter) -> api.QuotaAfter:
+    amounts: dict[str, int | None] = {
+        "used": one.used, "after": one.after, "guaranteed": one.guaranteed, "maximum": one.maximum,
+    }  # fmt: skip
+    words: dict[str, str | int | None] = {"resource": resource_word(one.resource)}
+    for name, amount in amounts.items():
+        words[name] = None if amount is None else amount_word(one.resource, amount)
+    return api.QuotaAfter(
+        queue=one.queue, resource=one.resource, used=one.used, after=one.after, guaranteed=one.guaranteed,
+        maximum=one.maximum, words=words,
+    )  # fmt: skip
+
+
+def _estimate(estimate: Estimate | None, now_ns: int, *, may_be_sooner: bool) -> api.StartEstimate | None:
+    if estimate is None:
+        return None
+    basis = f"{estimate.basis}; sooner where others yield" if may_be_sooner else estimate.basis
+    if not estimate.start_ns:
+        return api.StartEstimate(start_at=None, wait_seconds=None, basis=basis)
+    wait_s = max(0, estimate.start_ns - now_ns) // SECOND_NS
+    return api.StartEstimate(start_at=rfc3339(estimate.start_ns), wait_seconds=wait_s, basis=basis)

@@ -1,0 +1,120 @@
+"""GET /v1/jobs/{job}/why: the views' one dominant reason; of a job that waits, what the explainer knows besides.
+
+Both are of one sequence: of the past both are folded to it, and now the views follow until they have what the
+explainer has seen. Without an explainer the views alone answer. Jobs that have left the views telemetry still knows.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Response
+
+from fairlead_bus.port import Bus
+from fairlead_gateway.explaining import Explaining
+from fairlead_gateway.moments import rfc3339
+from fairlead_gateway.past import Past
+from fairlead_gateway.problems import Refused
+from fairlead_gateway.reading import At, Json, answers_with, retired_job
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why.explained import with_explanation
+from fairlead_gateway.why.reason import reason_of
+from fairlead_schemas.api import Why
+from fairlead_schemas.ask import Answer, AskWhy
+from fairlead_schemas.ids import array_of
+
+#: States in which a job may wait in the queue's line, or for a place.
+WAITING = frozenset({"queued", "offered"})
+#: The views get so long to fold what the explainer has seen, and look so often.
+FOLLOW_S = 1.0
+LOOK_S = 0.005
+#: A job that goes on while the question is answered is asked about once more.
+TRIES = 2
+
+
+class Whys:
+    """Answers why. `clock` (Unix ns) is compared with start and retry times."""
+
+    def __init__(
+        self, views: Views, bus: Bus, past: Past, explaining: Explaining, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._views = views
+        self._bus = bus
+        self._past = past
+        self._explaining = explaining
+        self._clock = clock
+
+    async def now(self, job: str) -> Any:
+        """As it is. Raises Refused (404)."""
+        views = self._views
+        answer = Answer()
+        for _ in range(TRIES):
+            row = views.jobs.rows.get(job)
+            if row is None or row.state not in WAITING:
+                break
+            answer = await self._explaining.ask(AskWhy(job=job))
+            if answer.error not in ("", "not_found"):
+                break
+            if not await self._follow(answer.sequence):
+                answer = Answer(error="behind", message="the gateway is behind the log")
+                break
+            row = views.jobs.rows.get(job)
+            if not answer.error and row is not None and row.changed_seq <= answer.sequence:
+                break
+            answer = Answer()  # what was said is of another moment than the views'
+        row = views.jobs.rows.get(job)
+        if row is None:
+            return _retired(await retired_job(self._bus, job))
+        return _why(views, row, self._clock(), answer)
+
+    async def _follow(self, sequence: int) -> bool:
+        """Whether the views have come so far, or do soon."""
+        deadline = asyncio.get_running_loop().time() + FOLLOW_S
+        # It seldom waits; and folding tells nobody of a sequence.
+        while self._views.sequence < sequence and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+        return self._views.sequence >= sequence
+
+    async def then(self, job: str, at: str) -> Any:
+        """As it was at a log sequence or a time. Raises Refused."""
+        views = await self._past.views_at(at)
+        row = views.jobs.rows.get(job)
+        if row is None:
+            array = array_of(job)
+            hint = f"ask for its array {array}" if array else "it was submitted later, or had left the views by then"
+            raise Refused(404, "unknown_job", f"there was no job {job!r} at {at}", hint=hint)
+        answer = Answer()
+        if row.state in WAITING:
+            answer = await self._explaining.ask(AskWhy(job=job, at=views.sequence))
+        return _why(views, row, views.at_ns, answer)
+
+
+def _why(views: Views, row: JobRow, now_ns: int, answer: Answer) -> Why:
+    told = answer.why if row.state in WAITING and answer.why is not None and answer.why.reason else None
+    reason = reason_of(views, row, now_ns, told=told)
+    return Why(
+        id=row.id, state=row.state, attempt=row.attempt, reason=reason if told is None else with_explanation(reason, row, told),
+        changes=list(told.changes) if told is not None else [],
+        note=f"what would change it is not known: {answer.message}" if answer.error and row.state in WAITING else "",
+        at=rfc3339(views.at_ns), changed_at=row.changed_seq,
+        sequence=views.sequence if told is None else answer.sequence,
+    )  # fmt: skip
+
+
+def _retired(found: bytes) -> dict[str, Any]:
+    job = msgspec.json.decode(found)
+    return {key: job.get(key) for key in ("id", "state", "attempt", "reason", "sequence")}
+
+
+def routes(whys: Whys) -> APIRouter:
+    """The one route, for the app."""
+    router = APIRouter()
+
+    @router.get("/v1/jobs/{job}/why", summary="Why a job is where it is", responses=answers_with("Why"))
+    async def why(job: str, at: At = "") -> Response:
+        return Json(await whys.then(job, at) if at else await whys.now(job))
+
+    return router

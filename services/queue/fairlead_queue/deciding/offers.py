@@ -1,0 +1,74 @@
+"""What is offered now: turn by turn, pool by pool, as far as the gates and the commit's room go."""
+
+from fairlead_queue.deciding.news import say_anew, say_of_arrays, say_why
+from fairlead_queue.deciding.plan import Plan
+from fairlead_queue.deciding.review import give_quota, reorder, stuck_offers
+from fairlead_queue.deciding.starving import Help
+from fairlead_queue.deciding.turns import Turns
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.order import RANK_STEP
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import JobOffered
+
+
+def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
+    """Offer what may be offered now, in order, and say of lanes that begin to wait why they do. `reviewing`: hold what
+    the placer has against the order, and help those who starve; then the time at which to look again (None: never)."""
+    if plan.reshaped:
+        plan.full = True
+        return None
+    if plan.state.silent_arrays:
+        say_of_arrays(plan)
+    tried = _try_fresh(plan)
+    times = [
+        _offer(plan, pool, reviewing) for _, pool in sorted(plan.state.pools.items()) if pool.waiting or pool.offers
+    ]
+    for job in reversed(tried):
+        plan.state.unwait(job)
+        plan.state.remove(job)
+    return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+
+def _try_fresh(plan: Plan) -> list[Job]:
+    """Jobs that this very decision accepts wait in line like the others, until it is made."""
+    state, tried = plan.state, list[Job]()
+    for fresh in plan.fresh:
+        job = Job(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
+        job.user, job.since_ns = fresh.user, plan.now_ns
+        state.add(job)
+        state.wait_in_line(job)
+        tried.append(job)
+    return tried
+
+
+def _offer(plan: Plan, pool: Pool, reviewing: bool) -> int | None:
+    if reviewing:
+        pool.forget_refused()
+    stuck = stuck_offers(plan, pool) if reviewing else []
+    turns = Turns(plan.state, pool, plan.states)
+    if stuck:
+        reorder(plan, turns, stuck)
+    else:
+        _in_turn(plan, turns)
+    times: list[int | None] = []
+    if not plan.full:
+        say_why(plan, turns)
+    if reviewing:
+        starving = Help(plan, turns)
+        times = [give_quota(plan, turns, starving.offers()), say_anew(plan, turns), starving.limits()]
+    turns.undo()
+    return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+
+def _in_turn(plan: Plan, turns: Turns) -> None:
+    room = plan.room()
+    while room > 0:
+        turn = turns.next()
+        if turn is None:
+            return
+        _, candidate = turn
+        cause = candidate.job.cause
+        plan.emit(JobOffered(cause=cause, job=candidate.id, attempt=candidate.attempt, rank=plan.next_rank))
+        plan.next_rank += RANK_STEP
+        room -= 1
+    plan.full = True

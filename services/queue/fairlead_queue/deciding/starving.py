@@ -1,0 +1,152 @@
+"""Those who starve: others are asked to yield to who is entitled to it, and something is kept free for who is patient.
+
+A job starves when its offer has been open for a while without a place, or when it is the first that a limit refuses. Once
+it has waited for as long as its pool is patient, what it lacks is kept for it as it comes free: for the first of the
+whole order a place (one job of a pool at a time), for the first under a limit what comes free there (one under each).
+"""
+
+from heapq import nsmallest
+
+from fairlead_queue.deciding.plan import Plan
+from fairlead_queue.deciding.turns import Turns
+from fairlead_queue.deciding.yields import Search, Starving, Unplaced
+from fairlead_queue.fairness.tree import Node, Refusal
+from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, REVIEW_NS, STARVING_MAX
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import PreemptionRequested, ReservationRequested, Victim
+
+
+class Help:
+    """What one review does for the starving jobs of one pool, in two parts: before refused offers give up their quota, and
+    after. An offer for which others are asked to yield keeps it."""
+
+    def __init__(self, plan: Plan, turns: Turns) -> None:
+        self._plan, self._turns = plan, turns
+        self._helper = _Helper(plan, turns)
+
+    def offers(self) -> set[str]:
+        """Help those who have their turn and no place; the jobs for which others are asked to yield now."""
+        plan, pool = self._plan, self._turns.pool
+        waiting = [job for job in pool.offers.values() if not (job.recall or job.stop) and job.id not in plan.states]
+        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns]
+        for job in nsmallest(STARVING_MAX, stuck, key=lambda job: job.rank):
+            self._helper.help(Starving(job, job.lane, pool.tree.root, {}, True))
+        self._helper.times += [job.offered_ns + REVIEW_NS for job in waiting]
+        return self._helper.asked
+
+    def limits(self) -> int | None:
+        """Help the first under each limit; returns when to look again (None: time alone changes nothing)."""
+        for starving in _under_limits(self._plan, self._turns):
+            self._helper.help(starving)
+        return min((at_ns for at_ns in self._helper.times if at_ns > self._plan.now_ns), default=None)
+
+
+def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
+    """The first under each limit that is in the way."""
+    found: list[Starving] = []
+    for node, (lane, closed) in list(turns.refused.items())[:STARVING_MAX]:
+        refusal, job = closed.refusal, lane.first()
+        if refusal is None or refusal.kind == "claimed" or job is None or job.id in plan.states:
+            continue
+        if can_ever_fit(turns.pool, lane, refusal):
+            missing = {refusal.resource: refusal.held + refusal.needed - refusal.ceiling}
+            found.append(Starving(job, lane, node, missing, False))
+    return found
+
+
+def can_ever_fit(pool: Pool, lane: Lane, refusal: Refusal) -> bool:
+    """Whether a job would come within the limit if nothing ran below it: what siblings never lend stays away."""
+    at = pool.resources.index(refusal.resource)
+    amount, node = lane.klass.need[at], lane.leaf.node
+    while node is not refusal.node:
+        parent = node.parent
+        assert parent is not None
+        others = sum(_least(child, at) for child in parent.children.values() if child is not node)
+        amount, node = max(amount, node.kept[at]) + others, parent
+    return amount <= refusal.ceiling
+
+
+def _least(node: Node, at: int) -> int:
+    """What a queue counts for in its parent while nothing runs in it."""
+    return max(node.kept[at], sum(_least(child, at) for child in node.children.values()))
+
+
+class _Helper:
+    """What one review does for the starving jobs of one pool."""
+
+    def __init__(self, plan: Plan, turns: Turns) -> None:
+        self.plan, self.turns, self.pool = plan, turns, turns.pool
+        self.times: list[int] = []
+        self._unplaced: Unplaced | None = None
+        #: Jobs for which this review asks others to yield, and the runs that it has named.
+        self.asked: set[str] = set()
+        self._named: set[str] = set()
+        #: Somebody stands before all others and waits for a place.
+        self._first_seen = False
+
+    def help(self, starving: Starving) -> None:
+        """Ask others to yield to it; or else, when it has waited long enough, keep for it what comes free."""
+        plan, job = self.plan, starving.job
+        is_first = not (starving.charged and self._first_seen)
+        self._first_seen |= starving.charged
+        if plan.room() <= 0:
+            plan.full = True
+            return
+        claim = starving.under.claim
+        if job.asked == "asked" or job.yielders or (claim is not None and claim.holder != job.id):
+            return
+        again_ns = job.since_ns + ASK_AFTER_NS
+        if job.asked:
+            again_ns = max(again_ns, job.asked_ns + ASK_AGAIN_NS)
+        self.times.append(again_ns)
+        if again_ns <= plan.now_ns and self._find(starving):
+            return
+        if not is_first or not _may_claim(self.pool, starving):
+            return
+        patient_ns = job.since_ns + self.pool.settings.patience_ns
+        if job.asked == "unkept":
+            patient_ns = max(patient_ns, again_ns)
+        self.times.append(patient_ns)
+        if patient_ns <= plan.now_ns:
+            _keep(plan, starving)
+
+    def _find(self, starving: Starving) -> bool:
+        """Whether there is somebody to ask."""
+        if self._unplaced is None:
+            self._unplaced = Unplaced(self.pool, self.turns.changed())
+        found = Search(self.pool, starving, self.plan.now_ns, self._unplaced, self._named).find()
+        if found.next_ns is not None:
+            self.times.append(found.next_ns)
+        if not found.victims:
+            return False
+        self._named.update(victim.job for victim in found.victims)
+        self.asked.add(starving.job.id)
+        _ask(self.plan, starving, found.victims)
+        return True
+
+
+def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:
+    plan.emit(
+        PreemptionRequested(
+            cause=starving.job.cause, job=starving.job.id, attempt=max(1, starving.job.attempt), victims=victims,
+            queue=starving.under.path, amounts=starving.missing,
+        ),
+        extra_bytes=80 * len(victims),
+    )  # fmt: skip
+
+
+def _may_claim(pool: Pool, starving: Starving) -> bool:
+    """A place for one job of the pool at a time, and what comes free under a limit."""
+    return not pool.claimant if starving.charged else starving.under.claim is None
+
+
+def _keep(plan: Plan, starving: Starving) -> None:
+    job: Job = starving.job
+    plan.emit(
+        ReservationRequested(
+            cause=job.cause, job=job.id, attempt=max(1, job.attempt), waited_ns=plan.now_ns - job.since_ns,
+            queue="" if starving.charged else starving.under.path,
+        )
+    )  # fmt: skip

@@ -1,0 +1,376 @@
+"""Whose turn it is, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in theirs, through gates.
+
+    turn     the placer has as many offers as it looks ahead over
+    budget   a budget above the queue is spent
+    limits   of the queue, of its user and of those above it; what is kept for others
+
+A closed gate closes a lane for the rest of the decision, not the line: others go on past it. What is given is charged
+at once, so that the next turn is that of whoever deserves it then; `undo` takes everything back.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import merge
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+from fairlead_queue.fairness.tree import USER_MARK, Amounts, Node, Refusal
+from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_queue.waiting.lanes import Klass, Lane, Leaf
+from fairlead_queue.waiting.order import OFFSET_MASK
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import DeferReason
+from fairlead_schemas.ids import element_id
+from fairlead_schemas.queues import DEFAULT_POOL
+
+_order = attrgetter("order")
+_place = itemgetter(0)
+
+
+class Candidate(NamedTuple):
+    """An attempt that could be offered; `job` is the array for an element that is not born."""
+
+    order: int
+    id: str
+    attempt: int
+    job: Job
+
+
+class Closed(NamedTuple):
+    """Why a lane's jobs cannot be offered now."""
+
+    reason: DeferReason
+    refusal: Refusal | None = None
+    queue: str = ""
+
+
+#: A lane by the order of its next candidate: (order, lane, its candidates from there on; None: not begun). Orders never
+#: tie.
+type _Front = tuple[int, Lane, Iterator[Candidate] | None]
+
+
+class Turns:
+    """The turns of one pool within one decision."""
+
+    def __init__(
+        self, state: State, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
+    ) -> None:
+        self.state, self.pool = state, pool
+        #: Whether the placer could look ahead over anything: to see who comes before whom.
+        self._unbounded = unbounded
+        #: Jobs that this decision has moved already.
+        self._moved = moved or {}
+        #: Open offers that have been taken back for this decision, by lane.
+        self._reopened: dict[Lane, list[Job]] = {}
+        self._fronts: dict[Leaf, list[_Front]] = {}
+        #: Open offers by class as of now, where they differ from the state's; and over all.
+        self._open: dict[Klass, int] = {}
+        self.open = len(pool.offers)
+        self._unparked = self.open - pool.parked_open
+        #: Classes that some lane waits with, those that are shut, and the needs of the others.
+        self._wanted = {klass for klass in pool.classes.values() if klass.waiting}
+        self._shut: set[Klass] = set()
+        self._needs = {klass.need for klass in self._wanted}
+        self._begun = False
+        self._charged: list[tuple[Lane, int]] = []
+        self._closed: list[Node] = []
+        #: Leaves that were met once with nothing left.
+        self._seen: set[Node] = set()
+        #: Lanes of which everything has been given a turn.
+        self.exhausted: set[Lane] = set()
+        #: Of lanes that have been given a turn: the candidate after the last.
+        self._next: dict[Lane, Candidate] = {}
+        #: Open offers that are on their way back and count no longer.
+        self.aside: set[str] = set()
+        #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
+        self.refused: dict[Node, tuple[Lane, Closed]] = {}
+
+    # ------------------------------------------------------------------ the next
+
+    def next(self) -> tuple[Lane, Candidate] | None:
+        """Give the next turn; None when nobody can be given one."""
+        if not self._begun:
+            self._begin()
+        while self._needs:
+            found = self._find()
+            if found is None:
+                return None
+            lane, candidate = found
+            self._give(lane)
+            return lane, candidate
+        return None
+
+    def _begin(self) -> None:
+        """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
+        self._begun = True
+        self._shut.update(klass for klass in self._wanted if not self._has_room(klass))
+        self._needs = {klass.need for klass in self._wanted if klass not in self._shut}
+
+    def _find(self) -> tuple[Lane, Candidate] | None:
+        first = self.pool.ranking.first()
+        while first is not None:
+            found = self._first(first.leaf)  # most often it is the first one's
+            if found is not None:
+                return found
+            if not self._fronts[first.leaf]:
+                found, again = self._look_past()
+                if not again:
+                    return found
+            first = self.pool.ranking.first()
+        return None
+
+    def _look_past(self) -> tuple[tuple[Lane, Candidate] | None, bool]:
+        """The first turn of another leaf, if any; True when nobody has it yet because one has taken another place."""
+        seen, closed = self._seen, list[Node]()
+        found, again = None, False
+        for node in self.pool.ranking.leaves(self._is_pruned):
+            leaf: Leaf = node.leaf
+            fronts = self._fronts.get(leaf)
+            if fronts is None or fronts:
+                found = self._first(leaf)
+                again = found is None and bool(self._fronts[leaf])
+                if found is not None or again or not self._needs:
+                    break
+            # One that has nothing is passed by; when it is met again, taking it out of the order is cheaper.
+            if not self._fronts[leaf]:
+                if node in seen:
+                    closed.append(node)
+                seen.add(node)
+        for node in closed:
+            self._close(node)
+        return found, again
+
+    def _is_pruned(self, node: Node) -> bool:
+        """Everything that could be offered has been refused by this node's limit."""
+        return bool(node.waiters) and self._needs <= node.waiters
+
+    def _first(self, leaf: Leaf) -> tuple[Lane, Candidate] | None:
+        """The leaf's first candidate whose gates are open; it is taken from the leaf."""
+        fronts = self._fronts.get(leaf)
+        if fronts is None:
+            fronts = self._fronts[leaf] = self._open_fronts(leaf)
+        while fronts:
+            order, lane, rest = fronts[0]
+            if self._falls_back(leaf.node, order):
+                return None
+            if lane.klass in self._shut or self.gate(lane) is not None:
+                del fronts[0]
+                continue
+            if rest is None:
+                rest = self._candidates(lane)
+            candidate = next(rest, None)
+            del fronts[0]
+            if candidate is None:
+                self.exhausted.add(lane)
+                continue
+            if candidate.order != order:  # those before it are moved by this decision
+                insort(fronts, (candidate.order, lane, chain((candidate,), rest)), key=_place)
+                continue
+            self._follow(leaf, fronts, lane, rest)
+            return lane, candidate
+        return None
+
+    def _falls_back(self, node: Node, order: int) -> bool:
+        """Where places decide whose turn it is, a leaf whose first jobs are passed by stands where its next one does."""
+        if not self.pool.sequencer.by_order or order == node.front:
+            return False
+        node.front = order
+        self.pool.ranking.touch(node)
+        return True
+
+    def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[Candidate]) -> None:
+        """The lane's next candidate stands in its place."""
+        following = next(rest, None)
+        if following is None:
+            self.exhausted.add(lane)
+        else:
+            self._next[lane] = following
+            insort(fronts, (following.order, lane, chain((following,), rest)), key=_place)
+        leaf.node.front = fronts[0][0] if fronts else 0
+
+    def _open_fronts(self, leaf: Leaf) -> list[_Front]:
+        fronts: list[_Front] = [(order, job.lane, None) for order, job in leaf.fronts]
+        if self._reopened:
+            lanes = [lane for lane in leaf.lanes.values() if lane in self._reopened]
+            for lane in lanes:
+                order = min(self._reopened[lane][0].order, lane.front or self._reopened[lane][0].order)
+                fronts = [front for front in fronts if front[1] is not lane]
+                fronts.append((order, lane, None))
+            fronts.sort(key=_place)
+        return fronts
+
+    def _candidates(self, lane: Lane) -> Iterator[Candidate]:
+        """A lane's jobs in order; an array as the elements that it stands for."""
+        waiting: Iterator[Job] = lane.waiting()
+        if lane in self._reopened:
+            waiting = merge(waiting, self._reopened[lane], key=_order)
+        for job in waiting:
+            if job.id in self._moved:
+                continue
+            if isinstance(job, Array):
+                yield from self._elements(job)
+            else:
+                yield Candidate(job.order, job.id, job.attempt, job)
+
+    @staticmethod
+    def _elements(array: Array) -> Iterator[Candidate]:
+        offset = array.order & OFFSET_MASK
+        base = array.order - offset
+        last = array.last - array.first
+        if array.limit:
+            last = min(last, offset + array.limit - len(array.live) - 1)
+        for at in range(offset, last + 1):
+            yield Candidate(base + at, element_id(array.id, array.first + at), 1, array)
+
+    def first_of(self, lane: Lane) -> Job | None:
+        """The job of a lane whose turn has not come."""
+        first = self._next.get(lane) or next(self._candidates(lane), None)
+        return first.job if first is not None else None
+
+    # ------------------------------------------------------------------ gates
+
+    def gate(self, lane: Lane) -> Closed | None:
+        """Why the lane's next job cannot be offered; None when it can."""
+        klass = lane.klass
+        if klass in self._shut or not self._has_room(klass):
+            self._shut.add(klass)
+            self._needs = {each.need for each in self._wanted if each not in self._shut}
+            return Closed("turn")
+        if self.state.accounts:
+            spent = self._spent(lane)
+            if spent:
+                return Closed("budget", queue=spent)
+        refusal = self._refusal(lane)
+        if refusal is None:
+            return None
+        if refusal.kind != "claimed":
+            refusal.node.waiters.add(klass.need)
+        closed = Closed(refusal.kind, refusal, queue_of(refusal.node))
+        first = self.refused.get(refusal.node)
+        if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
+            self.refused[refusal.node] = (lane, closed)
+        return closed
+
+    def _refusal(self, lane: Lane) -> Refusal | None:
+        since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
+        return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)
+
+    def _has_room(self, klass: Klass) -> bool:
+        """Whether the placer may have one more offer of the class."""
+        if self._unbounded or self._open.get(klass, klass.open) < PARKED_OFFERS_MAX:
+            return True
+        if klass.parked:
+            return False
+        return self._unparked < (WINDOW_OFFERS_MAX if self._fits(klass.need) else AHEAD_OFFERS_MAX)
+
+    def _fits(self, need: Amounts) -> bool:
+        """Whether the pool as a whole has that much left; one without known nodes has."""
+        tree = self.pool.tree
+        capacity, usage = tree.capacity, tree.root.usage
+        if not self.pool.is_known() and self.pool.name == DEFAULT_POOL:
+            return True
+        return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
+
+    def _spent(self, lane: Lane) -> str:
+        """The queue above (or its own) whose budget is spent and refuses; "" for none."""
+        path = lane.leaf.queue.path
+        while path:
+            account = self.state.accounts.get(path)
+            if account is not None and account.reached >= 100 and account.budget.when_spent == "refuse":
+                return path
+            path = path.rpartition("/")[0]
+        return ""
+
+    # ------------------------------------------------------------------ trying on, taking back
+
+    def _give(self, lane: Lane) -> None:
+        klass = lane.klass
+        self._count(klass, 1)
+        self.pool.charge(lane, 1)
+        self._charged.append((lane, 1))
+
+    def _count(self, klass: Klass, more: int) -> None:
+        self._open[klass] = self._open.get(klass, klass.open) + more
+        self.open += more
+        if not klass.parked:
+            self._unparked += more
+
+    def reopen(self, jobs: list[Job]) -> None:
+        """Take open offers back: their jobs wait again, in their places, until `undo`."""
+        for job in jobs:
+            lane = job.lane
+            self._reopened.setdefault(lane, []).append(job)
+            self._count(lane.klass, -1)
+            self.pool.charge(lane, -1)
+            self._charged.append((lane, -1))
+            self._wanted.add(lane.klass)
+            self._needs.add(lane.klass.need)
+        for lane, reopened in self._reopened.items():
+            reopened.sort(key=_order)
+            node, first = lane.leaf.node, reopened[0].order
+            node.front = min(node.front or first, first)
+            if not lane.front:
+                node.wants[lane.klass.mask] = node.wants.get(lane.klass.mask, 0) + 1
+            self.pool.ranking.touch(node)
+
+    def set_aside(self, jobs: list[Job]) -> None:
+        """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
+        for job in jobs:
+            self.aside.add(job.id)
+            self._count(job.lane.klass, -1)
+            self.pool.charge(job.lane, -1)
+            self._charged.append((job.lane, -1))
+
+    def changed(self) -> dict[Lane, int]:
+        """Jobs by which the charges of lanes differ from the state's."""
+        changed: dict[Lane, int] = {}
+        for lane, times in self._charged:
+            changed[lane] = changed.get(lane, 0) + times
+        return changed
+
+    def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
+        """Of these lanes one job each is charged again; of those given a turn one each is not."""
+        for lane, times in [*((lane, 1) for lane in lanes), *((lane, -1) for lane in given)]:
+            self.pool.charge(lane, times)
+            self._charged.append((lane, times))
+
+    def regive(self, lane: Lane) -> bool:
+        """Charge a job that was given a turn, if the limits still allow it."""
+        if self._refusal(lane) is not None:
+            return False
+        self.pool.charge(lane, 1)
+        self._charged.append((lane, 1))
+        return True
+
+    def _close(self, node: Node) -> None:
+        node.closed = True
+        self.pool.ranking.touch(node)
+        self._closed.append(node)
+
+    def undo(self) -> None:
+        """The state is as it was."""
+        for lane, times in reversed(self._charged):
+            self.pool.charge(lane, -times)
+        for node in self._closed:
+            node.closed = False
+            self.pool.ranking.touch(node)
+        for lane in self._reopened:
+            if not lane.front:
+                wants, mask = lane.leaf.node.wants, lane.klass.mask
+                wants[mask] -= 1
+                if not wants[mask]:
+                    del wants[mask]
+        for leaf in {**self._fronts, **{lane.leaf: None for lane in self._reopened}}:
+            node = leaf.node
+            front = leaf.fronts[0][0] if leaf.fronts else 0
+            if front != node.front:
+                node.front = front
+                self.pool.ranking.touch(node)
+
+
+def queue_of(node: Node) -> str:
+    """The queue that a node of the tree stands for; a user's node stands for the queue that limits users."""
+    return node.path.rpartition("/" + USER_MARK)[0] if node.name.startswith(USER_MARK) else node.path

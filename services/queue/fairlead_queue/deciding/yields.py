@@ -1,0 +1,317 @@
+"""Who may be asked to yield to a starving job, and by which rule. Reads the state; the placer picks among them.
+
+    lower_priority   same queue, lower priority
+    over_slice       it has had its slice, and the starving job's queue is not ahead of its own by it
+    over_guarantee   its queue uses more than it is guaranteed, the starving job's is within its own guarantee
+    over_share       its queue keeps a larger share than the other has even with the job (asked for by `rebalance`)
+
+Nobody is asked below a guarantee of any queue above him, nor before his run has lasted as long as its queue protects it
+and its slice says. After an exchange by the last two rules the one who yielded is entitled to no exchange back: the
+other is within its guarantee, or has no larger share. So two jobs cannot chase each other.
+
+Offers that are still open hold quota, but no place: they make nobody's queue one that holds more than its guarantee,
+and of the starving job's own queue those that come after it are not counted.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from fairlead_queue.fairness.tree import Amounts, Node
+from fairlead_queue.limits import VICTIMS_MAX
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane, Leaf
+from fairlead_queue.waiting.order import priority_of
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import Victim, YieldRule
+
+SECOND_NS = 1_000_000_000
+
+
+class Starving(NamedTuple):
+    """A job that waits, and what it lacks."""
+
+    job: Job
+    lane: Lane
+    #: The node under whose limit something must come free; the root where it lacks a place.
+    under: Node
+    #: By resource, what must come free there; nothing: a place.
+    missing: dict[str, int]
+    #: Whether it is charged to its queue already (its offer is open).
+    charged: bool
+
+
+class Found(NamedTuple):
+    """Who may yield, cheapest first; nobody when that would not do. And when somebody's protection is over next."""
+
+    victims: tuple[Victim, ...]
+    next_ns: int | None
+
+
+class _Choice(NamedTuple):
+    cost: int
+    order: int
+    job: Job
+    rule: YieldRule
+
+
+class Unplaced:
+    """What is charged by node, and has no place yet: the open offers, and those of the decision in the making."""
+
+    def __init__(self, pool: Pool, changed: Mapping[Lane, int] | None = None) -> None:
+        self.nothing = [0] * pool.tree.width
+        self.offers = pool.offers
+        self._by_node: dict[Node, list[int]] = {}
+        for job in pool.offers.values():
+            self._count(job.lane, 1)
+        for lane, times in (changed or {}).items():
+            self._count(lane, times)
+
+    def _count(self, lane: Lane, times: int) -> None:
+        for node in lane.leaf.node.up():
+            amounts = self._by_node.setdefault(node, self.nothing.copy())
+            for at, more in enumerate(lane.klass.need):
+                amounts[at] += more * times
+
+    def under(self, node: Node) -> list[int]:
+        """By resource (do not change the list)."""
+        return self._by_node.get(node, self.nothing)
+
+    def until(self, node: Node, rank: int) -> list[int]:
+        """Of the open offers below a node: those up to a rank."""
+        amounts = self.nothing.copy()
+        for job in self.offers.values():
+            if job.rank <= rank and node in job.lane.leaf.node.up():
+                for at, more in enumerate(job.lane.klass.need):
+                    amounts[at] += more
+        return amounts
+
+
+class Search:
+    """The search for one starving job; `named` may not be asked."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        starving: Starving,
+        now_ns: int,
+        unplaced: Unplaced | None = None,
+        named: Collection[str] = (),
+    ) -> None:
+        self.pool, self.starving, self.now_ns = pool, starving, now_ns
+        self.tree = pool.tree
+        self.need = starving.lane.klass.need
+        self.priority = _priority(starving.job)
+        self.settings = starving.lane.leaf.queue.settings.preemption
+        self._unplaced = unplaced or Unplaced(pool)
+        self._named = named
+        self._own = dict.fromkeys(starving.lane.leaf.node.up())
+        #: {node on the starving job's way up: what is used there with the job}
+        self._with: dict[Node, list[int]] = {}
+        #: {node: what those chosen so far give back below it}
+        self._given: dict[Node, list[int]] = {}
+        self._next_ns: int | None = None
+
+    def find(self) -> Found:
+        """Those who may yield, as many as could be needed: the cheapest first; when they made no room the last time, those
+        first that free a whole part of the job on a node; or where those are too few or too small, the largest."""
+        choices = sorted(self._choices(), key=lambda choice: (choice.cost, -choice.order, choice.job.id))
+        if self.starving.job.asked == "declined":
+            whole = self._on_a_node(self.starving.lane)
+            choices.sort(key=lambda choice: -min(whole, self._on_a_node(choice.job.lane)))
+        victims = self._enough(choices)
+        if not victims and len(choices) > VICTIMS_MAX:
+            most = max(range(self.tree.width), key=self._scarcity)
+            victims = self._enough(sorted(choices, key=lambda choice: -choice.job.lane.klass.need[most]))
+        return Found(tuple(victims), self._next_ns)
+
+    def _on_a_node(self, lane: Lane) -> int:
+        """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
+        request = lane.klass.request
+        return request.gpu_milli if self.starving.lane.klass.request.gpu_milli else request.cpu_milli
+
+    def _scarcity(self, at: int) -> Fraction:
+        """What share of all there is the job needs."""
+        return Fraction(self.need[at], self.tree.capacity[at] or 1)
+
+    def _enough(self, choices: list[_Choice]) -> list[Victim]:
+        """The first of them that together would do; nobody when they would not."""
+        self._given = {}
+        victims: list[Victim] = []
+        missing = dict(self.starving.missing)
+        for choice in choices:
+            if len(victims) >= VICTIMS_MAX or (self.starving.missing and not missing):
+                break
+            need = choice.job.lane.klass.need
+            if not self._may(choice.job.lane.leaf, need, choice.rule):
+                continue
+            self._give(choice.job.lane.leaf.node, need)
+            missing = self._less(missing, need)
+            victims.append(Victim(job=choice.job.id, attempt=choice.job.attempt, rule=choice.rule, gpu_s=choice.cost))
+        return victims if not missing and (self.starving.missing or self._could_fit()) else []
+
+    def _less(self, missing: dict[str, int], need: Amounts) -> dict[str, int]:
+        by_name = dict(zip(self.tree.resources, need, strict=True))
+        left = {name: amount - by_name[name] for name, amount in missing.items()}
+        return {name: amount for name, amount in left.items() if amount > 0}
+
+    def _could_fit(self) -> bool:
+        """Whether what they hold, with what nobody holds, comes to what is needed; the placer looks at places."""
+        left, capacity = self._left(self.tree.root), self.tree.capacity
+        return all(not more or capacity[at] - left[at] >= more for at, more in enumerate(self.need))
+
+    # ------------------------------------------------------------------ candidates
+
+    def _choices(self) -> Iterator[_Choice]:
+        for leaf in self._leaves(self.starving.under):
+            for lane in leaf.lanes.values():
+                need = lane.klass.need
+                if not lane.running or not any(a and b for a, b in zip(need, self.need, strict=True)):
+                    continue
+                rules = self._rules(lane)
+                for job in lane.running.values() if rules else ():
+                    rule = self._rule(leaf, job, rules)
+                    if rule is not None:
+                        yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, rule)
+
+    def _rules(self, lane: Lane) -> list[YieldRule]:
+        """The rules that hold between its queue and the starving job's. Asked once for a lane: it may have thousands of
+        runs."""
+        rules: list[YieldRule] = []
+        if lane.leaf.queue is self.starving.lane.leaf.queue or any(job.slice_ns for job in lane.running.values()):
+            rules.append("over_slice")
+        if self.settings.reclaim != "never":
+            rules.append("over_guarantee")
+        if self.settings.rebalance:
+            rules.append("over_share")
+        return [rule for rule in rules if self._may(lane.leaf, lane.klass.need, rule)]
+
+    def _leaves(self, node: Node) -> Iterator[Leaf]:
+        if node.leaf is not None:
+            yield node.leaf
+        for child in node.children.values():
+            if any(child.usage):
+                yield from self._leaves(child)
+
+    def _rule(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
+        """The rule by which a run may be asked at all, its protection being over."""
+        if job.state != "running" or job.yields_to or job.stop or job.id in self._named:
+            return None
+        rule = self._entitled(leaf, job, rules)
+        if rule is None:
+            return None
+        until_ns = job.started_ns + max(leaf.queue.settings.preemption.protect_ns, job.slice_ns)
+        if until_ns > self.now_ns:
+            self._next_ns = until_ns if self._next_ns is None else min(self._next_ns, until_ns)
+            return None
+        return rule
+
+    def _entitled(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
+        has_had_it = job.slice_ns > 0 and "over_slice" in rules
+        if has_had_it and self.pool.sequencer.by_order:
+            if self.starving.job.order < job.order:
+                return "over_slice"
+            has_had_it = False  # whose place is before the starving job's goes on
+        if leaf.queue is self.starving.lane.leaf.queue:
+            priority = _priority(job)
+            if self.settings.lower_priority and priority < self.priority:
+                return "lower_priority"
+            return "over_slice" if has_had_it and priority <= self.priority else None
+        if "over_guarantee" in rules and (self.settings.reclaim == "any" or _priority(job) < self.priority):
+            return "over_guarantee"
+        if has_had_it:
+            return "over_slice"
+        return "over_share" if "over_share" in rules else None
+
+    # ------------------------------------------------------------------ shares and guarantees
+
+    def _may(self, leaf: Leaf, need: Amounts, rule: YieldRule) -> bool:
+        """Whether the rule still holds with what those chosen before give back."""
+        if leaf.queue is self.starving.lane.leaf.queue:
+            return True
+        mine, theirs, path = self._apart(leaf.node)
+        if not all(self._keeps_guarantee(node, need) for node in path):
+            return False
+        match rule:
+            case "over_guarantee":
+                return self._is_owed(mine, need)
+            case "over_slice" if self.pool.sequencer.by_order:
+                return True
+            case "over_slice":
+                return self._share(mine, self._with_job(mine)) <= self._share(theirs, self._left(theirs))
+            case _:
+                after = [used - more for used, more in zip(self._left(theirs), need, strict=True)]
+                return self._share(mine, self._with_job(mine)) <= self._share(theirs, after)
+
+    def _apart(self, node: Node) -> tuple[Node, Node, list[Node]]:
+        """(the starving job's side, the other's side, from the other's leaf up to there) below where they meet."""
+        path = [node]
+        above = node.parent
+        while above is not None and above not in self._own:
+            path.append(above)
+            above = above.parent
+        mine = self.starving.lane.leaf.node
+        while mine.parent is not above and mine.parent is not None:
+            mine = mine.parent
+        return mine, path[-1], path
+
+    def _left(self, node: Node) -> list[int]:
+        """What has a place below the node, without those chosen so far."""
+        unplaced, given = self._unplaced.under(node), self._given.get(node, self._unplaced.nothing)
+        return [used - open_ - back for used, open_, back in zip(node.usage, unplaced, given, strict=True)]
+
+    def _with_job(self, node: Node) -> list[int]:
+        """What is used on the starving job's side with it and those of its offers that come before it."""
+        used = self._with.get(node)
+        if used is None:
+            if self.starving.charged:
+                unplaced = self._unplaced.under(node)
+                more = self._unplaced.until(node, self.starving.job.rank)
+                used = [all_ - open_ + own for all_, open_, own in zip(node.usage, unplaced, more, strict=True)]
+            else:
+                used = [all_ + own for all_, own in zip(node.usage, self.need, strict=True)]
+            self._with[node] = used
+        return used
+
+    def _keeps_guarantee(self, node: Node, need: Amounts) -> bool:
+        left = self._left(node)
+        return all(
+            not more or left[at] - more >= node.guaranteed[at]
+            for at, more in enumerate(need)
+            if node.guaranteed[at] and self.need[at]
+        )
+
+    def _is_owed(self, mine: Node, need: Amounts) -> bool:
+        """The starving job stays within its side's guarantee of something that the other would give back."""
+        owed = False
+        used = self._with_job(mine)
+        for at, more in enumerate(self.need):
+            if more and mine.guaranteed[at]:
+                if used[at] > mine.guaranteed[at]:
+                    return False
+                owed = owed or need[at] > 0
+        return owed
+
+    def _share(self, node: Node, used: list[int]) -> Fraction:
+        """The dominant share per weight."""
+        shares = (
+            Fraction(amount, capacity) for amount, capacity in zip(used, self.tree.capacity, strict=True) if capacity
+        )
+        return max(shares, default=Fraction(0)) / node.weight
+
+    def _give(self, node: Node, need: Amounts) -> None:
+        for above in node.up():
+            given = self._given.setdefault(above, [0] * self.tree.width)
+            for at, more in enumerate(need):
+                given[at] += more
+
+
+def lost_gpu_s(job: Job, now_ns: int) -> int:
+    """GPU-seconds since it started: what it loses if it has saved nothing."""
+    ran_ns = now_ns - job.started_ns if job.started_ns else 0
+    return job.lane.klass.request.gpu_milli_total * (ran_ns // SECOND_NS) // 1000
+
+
+def _priority(job: Job) -> int:
+    """As it was submitted: nobody yields to a job because that has waited (it would come back by waiting itself)."""
+    return priority_of(job.order) - job.aged

@@ -1,0 +1,1 @@
+"""Shares, limits and order over a tree of queues; knows no jobs."""

@@ -1,0 +1,1 @@
+"""What events mean for the state. Called by `evolve`."""

@@ -1,0 +1,43 @@
+"""What is kept free for a job that waits: quota under a limit, or (`Pool.claimant`) a place. Called by `evolve` only.
+
+One job at a time claims under a limit; where two stand in each other's way (one under a limit of a limit), the one who
+waits longer goes first. A lane's jobs are alike, so one of them claims at a time; who comes before it in
+the lane takes the claim over.
+"""
+
+from fairlead_queue.fairness.tree import Claim, Node
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.pools import Pool
+
+
+def put(state: State, node: Node, job: Job) -> None:
+    """What is free under this node is kept for the job."""
+    lane = job.lane
+    for other in (node.claim.holder if node.claim is not None else "", lane.claim):
+        if other not in ("", job.id):
+            drop(state.jobs[other])
+    node.claim = Claim(job.id, lane.leaf.node, lane.klass.need, job.since_ns)
+    lane.claim = job.id
+    Pool.forget_refusals(node)
+
+
+def drop(job: Job) -> None:
+    """Nothing is kept for the job under any limit."""
+    lane = job.lane
+    if lane.claim != job.id:
+        return
+    lane.claim = ""
+    for node in lane.leaf.node.up():
+        if node.claim is not None and node.claim.holder == job.id:
+            node.claim = None
+    Pool.forget_refusals(lane.leaf.node)
+
+
+def give_up(job: Job) -> None:
+    """Nothing is kept for the job, and nobody need make room for it."""
+    pool = job.lane.klass.pool
+    drop(job)
+    if pool.claimant == job.id:
+        pool.claimant = ""
+    job.asked = ""

@@ -1,0 +1,379 @@
+"""What the queue's own decisions about jobs mean for the state."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_queue.folding import claims, shaping
+from fairlead_queue.folding.places import renew_order
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import NEVER, Array, End, Job
+from fairlead_queue.waiting.lanes import Deferral
+from fairlead_queue.waiting.order import OFFSET_MASK, RANK_STEP, priority_of
+from fairlead_schemas import events as ev
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.lifecycle import END_STATES
+
+#: Attempts that go on from where the last one was; the others begin anew.
+GOES_ON = ("preempted", "drained")
+
+
+def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
+    number = int(event.job)
+    state.next_number = number + 1
+    lane = state.lane(event.queue, event.user, event.request)
+    order = lane.klass.pool.order(
+        event.priority, state.next_place, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
+    )
+    state.next_place += 1
+    if event.array is None:
+        job = Job(event.job, order, lane, id_)
+    else:
+        job = Array(event.job, order, lane, id_, event.array)
+        job.limit = event.array_limit
+    job.user = event.user
+    job.retries, job.total_ns, job.start_at_ns = event.retries, event.total_ns, event.start_at_ns
+    job.slice_ns, job.since_ns, job.submitted_ns = event.slice_ns, state.at_ns, at_ns
+    job.after = _pending(state, event.after) if event.after else None
+    state.add(job)
+    if event.deadline_ns:
+        state.set_deadline(job, event.deadline_ns)
+    if event.key:
+        state.remember_key(event.key, event.job, event.digest)
+    job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
+    _wait(state, job, id_, at_ns)
+
+
+def _pending(state: State, after: tuple[ev.Dependency, ...]) -> dict[str, str] | None:
+    """What is still to be waited for, of jobs that are live or have ended lately."""
+    pending: dict[str, str] = {}
+    for each in after:
+        end = state.finished.get(each.job)
+        if end is None:
+            pending[each.job] = each.state
+        elif not is_met(each.state, end):
+            pending[each.job] = NEVER
+    return pending or None
+
+
+def is_met(wanted: str, end: str) -> bool:
+    """Whether a job that ended so is what another waited for."""
+    return wanted == "ended" or wanted == end or (wanted == "failed" and end == "cancelled")
+
+
+def _wait(state: State, job: Job, id_: str, at_ns: int) -> None:
+    """It waits for jobs, then for its start time, then in line."""
+    if job.after:
+        if NEVER in job.after.values():
+            job.end = End(id_, None)
+            state.owe(job)
+        else:
+            job.wait = "jobs"
+    elif job.start_at_ns > at_ns:
+        state.wait_until(job, job.start_at_ns)
+    else:
+        state.wait_in_line(job)
+
+
+def dependency_ended(state: State, ended: str, end_state: str, id_: str, at_ns: int) -> None:
+    """A job has ended: those that waited for it go on, or never will."""
+    waiting = state.dependents.get(ended)
+    if waiting is None:
+        return
+    for job in list(waiting.values()):
+        after = job.after
+        assert after is not None
+        if not is_met(after[ended], end_state):
+            after[ended] = NEVER
+        elif len(after) > 1:
+            del after[ended]
+            del waiting[job.id]
+            continue
+        else:
+            state.depend_no_more(job)
+            waiting = {}
+        if job.wait == "jobs":
+            _go_on(state, job, id_, at_ns)
+    left = state.dependents.get(ended)
+    if left is not None and not left:
+        del state.dependents[ended]
+
+
+def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
+    if not job.after and job.start_at_ns > at_ns:
+        state.wait_until(job, job.start_at_ns)
+    else:
+        job.end = End(id_, None)
+        state.owe(job)
+
+
+def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    state.unwait(job)
+    job.state, job.cause, job.end, job.since_ns = "queued", id_, None, state.at_ns
+    state.wait_in_line(job)
+
+
+def _moved(state: State, event: ev.JobMoved, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    claims.give_up(job)
+    shaping.move(state, job, event.queue)
+
+
+def _aged(state: State, event: ev.JobsAged, id_: str, at_ns: int) -> None:
+    for id_ in event.jobs:
+        job = state.jobs[id_]
+        job.aged += 1
+        _reorder(state, job, priority_of(job.order) + 1)
+
+
+def _reorder(state: State, job: Job, priority: int) -> None:
+    """Its priority or its deadline has changed; what waits in line finds its new place."""
+    in_line = job.wait == "line"
+    if in_line:
+        state.unwait(job)
+    renew_order(job, priority)
+    if in_line:
+        state.wait_in_line(job)
+
+
+def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    lane = job.lane
+    if isinstance(job, Array) and event.reason == "array_limit":
+        job.told = True
+        state.silent_arrays.pop(job.id, None)
+    elif lane.front:
+        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns)
+        state.unexplained.pop(lane, None)
+
+
+def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    state.set_deadline(job, 0)
+    _reorder(state, job, priority_of(job.order))
+
+
+def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
+    """Of a job that has been placed or given back meanwhile it says nothing."""
+    job = state.jobs[event.job]
+    pool = job.lane.klass.pool
+    if job.wait == "line":
+        claims.put(state, pool.tree.nodes[event.queue], job)
+    elif job.open:
+        pool.claimant = job.id
+
+
+def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
+    """As above: who lacks a place only, and has no open offer any more, gets no answer."""
+    job = state.jobs[event.job]
+    if event.amounts and job.wait == "line":
+        claims.put(state, job.lane.klass.pool.tree.nodes[event.queue], job)
+    elif event.amounts or not job.open:
+        return
+    job.asked, job.asked_ns = "asked", state.at_ns
+
+
+def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
+    if event.rank >= state.next_rank:
+        state.next_rank = event.rank + RANK_STEP
+    job = state.jobs.get(event.job)
+    if job is not None and (job.open or job.state in ("placed", "running")):
+        if job.open:  # else it was placed before its new rank was seen
+            job.rank = event.rank
+        return
+    if job is None:
+        job = _born(state, event.job)
+    else:
+        state.unwait(job)
+        claims.drop(job)
+    job.state = "offered"
+    state.settle_past(job.lane)
+    state.open_offer(job, event.rank)
+
+
+def _born(state: State, id_: str) -> Job:
+    """The array's next element; the array stands for the one after it, or leaves the line."""
+    array = state.jobs[array_of(id_) or ""]
+    assert isinstance(array, Array)
+    claims.give_up(array)
+    job = Job(id_, array.order, array.lane, array.cause)
+    job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
+    job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
+    array.live[id_] = job
+    state.add(job)
+    if array.deadline_ns:
+        state.set_deadline(job, array.deadline_ns)
+    if array.order & OFFSET_MASK == array.last - array.first:
+        state.unwait(array)
+    elif array.full:
+        state.unwait(array)
+        array.order += 1
+        state.wait_for_elements(array)
+    else:
+        array.order += 1
+        state.refront(array.lane)
+    return job
+
+
+def _recalled(state: State, event: ev.JobRecalled, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    if event.reason == "hold":
+        job.hold, job.hold_by = True, event.by
+    if job.open:
+        job.recall = event.reason
+    elif event.reason == "hold" and job.state == "queued":
+        # The offer came back while the hold was decided.
+        state.unwait(job)
+        job.end = End(id_, None)
+        state.owe(job)
+    elif event.reason == "hold":
+        job.hold, job.hold_by = False, ""  # too late: it was placed
+
+
+def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    state.unwait(job)
+    claims.give_up(job)
+    job.state, job.hold, job.hold_by, job.end = "held", False, "", None
+
+
+def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    job.state, job.cause, job.since_ns = "queued", id_, state.at_ns
+    _wait(state, job, id_, at_ns)
+
+
+def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    job.stop, job.stop_by = event.reason, event.by
+    was, job.state = job.state, "stopping"
+    if isinstance(job, Array):
+        state.unwait(job)
+        job.cause = id_
+        job.unstopped = sum(1 for element in job.live.values() if element.state != "stopping")
+        if job.unstopped:
+            state.stopping[job.id] = job
+        _array_step(state, job, id_)
+        return
+    if job.parent is not None and job.parent.state == "stopping":
+        _stopped_one(state, job.parent)
+    if was == "queued":
+        # The offer came back while the stop was decided: nothing is left to stop.
+        state.unwait(job)
+        job.end = End(id_, None)
+        state.owe(job)
+    elif job.end is None:
+        state.drop_timer(job)
+
+
+def _stopped_one(state: State, array: Array) -> None:
+    """One element less of a stopping array is to be asked to stop."""
+    array.unstopped -= 1
+    if not array.unstopped:
+        del state.stopping[array.id]
+
+
+def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    state.unwait(job)
+    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
+    job.stop = job.stop_by = ""
+    if event.reason not in GOES_ON:
+        job.used_ns = 0
+    if job.deadline_ns:
+        state.set_alarm(job)
+    if event.reason == "retry":
+        job.failures += 1
+    elif event.reason == "start_failed":
+        job.starts += 1
+    elif event.reason not in GOES_ON:
+        job.losses += 1
+    if job.aged:
+        job.aged, aged = 0, job.aged
+        renew_order(job, priority_of(job.order) - aged)
+    if event.reason == "preempted" and job.yields_by == "over_slice":
+        _go_behind(state, job)
+    job.yields_by = ""
+    if event.not_before_ns > at_ns:
+        state.wait_until(job, event.not_before_ns)
+    else:
+        state.wait_in_line(job)
+
+
+def _go_behind(state: State, job: Job) -> None:
+    """It has had its slice: others who deserve the same come before it now, where no line goes by places alone."""
+    if not job.lane.klass.pool.sequencer.by_order:
+        renew_order(job, priority_of(job.order), place=state.next_place)
+        state.next_place += 1
+
+
+def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
+    assert end_state in END_STATES
+
+    def handler(state: State, event: Any, id_: str, at_ns: int) -> None:
+        _finish(state, event.job, end_state, id_, getattr(event, "by", ""))
+        if state.dependents:
+            dependency_ended(state, event.job, end_state, id_, at_ns)
+
+    return handler
+
+
+def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
+    job = state.jobs[id_]
+    state.unwait(job)
+    if job.asked or job.lane.claim or job.lane.klass.pool.claimant:
+        claims.give_up(job)
+    if job.deadline_ns:
+        state.set_deadline(job, 0)
+    state.remove(job)
+    state.finished[job.id] = end_state
+    array = job.parent
+    if array is not None:
+        del array.live[job.id]
+        array.ended += 1
+        array.failed += end_state == "failed"
+        array.cancelled += end_state == "cancelled"
+        if array.state == "stopping":
+            if job.state != "stopping":
+                _stopped_one(state, array)
+        elif end_state == "cancelled":
+            array.stop_by = by
+        if array.wait == "array" and not array.full:
+            state.unwait(array)
+            array.since_ns = state.at_ns  # until now it was its own limit that it waited for
+            state.wait_in_line(array)
+        _array_step(state, array, event_id)
+
+
+def _array_step(state: State, array: Array, id_: str) -> None:
+    """When nothing of an array lives and nothing more will be born, its end is owed."""
+    if array.is_over:
+        array.end = End(id_, None)
+        state.owe(array)
+
+
+def _retired(state: State, event: ev.JobsRetired, id_: str, at_ns: int) -> None:
+    for job in event.jobs:
+        del state.finished[job]
+
+
+HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
+    ev.JobSubmitted: _submitted,
+    ev.JobQueued: _queued,
+    ev.JobMoved: _moved,
+    ev.JobsAged: _aged,
+    ev.JobDeferred: _deferred,
+    ev.DeadlineMissed: _deadline_missed,
+    ev.ReservationRequested: _reservation_requested,
+    ev.PreemptionRequested: _preemption_requested,
+    ev.JobOffered: _offered,
+    ev.JobRecalled: _recalled,
+    ev.JobHeld: _held,
+    ev.JobReleased: _released,
+    ev.JobStopRequested: _stop_requested,
+    ev.JobRequeued: _requeued,
+    ev.JobSucceeded: _ended("succeeded"),
+    ev.JobFailed: _ended("failed"),
+    ev.JobCancelled: _ended("cancelled"),
+    ev.JobsRetired: _retired,
+}

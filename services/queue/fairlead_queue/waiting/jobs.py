@@ -1,0 +1,131 @@
+"""A live job, as the queue keeps it: small, mutable, changed by `evolve` only. No spec, ever.
+
+`wait` says where a job that waits can be found; it is "" when it does not wait for an offer:
+
+    line      in its lane's line: may be offered
+    timer     until `timer_ns`: a start time, or the delay before another attempt
+    array     an array of which as many elements live as may: until one ends
+    jobs      until the jobs it depends on have ended
+    returned  was recalled for quota: until capacity changes
+    owed      the queue owes it an event (`End`, a hold that was asked for, an array's end)
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fairlead_schemas.events import RunOutcome
+
+if TYPE_CHECKING:
+    from fairlead_queue.waiting.lanes import Lane
+
+
+#: What a job waits for that will never come: the other job has ended otherwise.
+NEVER = "never"
+
+
+class End(NamedTuple):
+    """How the current attempt ended and which event said so."""
+
+    cause: str
+    outcome: RunOutcome | None  # None: the offer was returned, or it never ran
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    drained: bool = False
+    preempted: bool = False
+
+
+class Job:
+    """One single job or one element of an array, not finished yet."""
+
+    __slots__ = (
+        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
+        "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
+        "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
+        "wait", "yielders", "yields_by", "yields_to",
+    )  # fmt: skip
+
+    def __init__(self, id: str, order: int, lane: "Lane", cause: str) -> None:
+        self.id = id
+        #: Where it stands in its line (order.py); it rises for an array with each element that is born.
+        self.order = order
+        self.lane = lane
+        self.user = ""
+        #: Id of the event that made it wait: what an offer names as its cause.
+        self.cause = cause
+        self.state = "queued"
+        #: The current attempt, from 1.
+        self.attempt = 1
+        #: Attempts allowed after a failed exit; how many have failed; losses and failed starts beside them.
+        self.retries = self.failures = self.losses = self.starts = 0
+        self.total_ns = self.start_at_ns = self.deadline_ns = self.slice_ns = 0
+        #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not).
+        self.used_ns = self.started_ns = 0
+        self.submitted_ns = 0
+        #: Since when it waits (for an offer and then for a place), by how much its priority has risen meanwhile, and when it
+        #: rises next (0: it does not).
+        self.since_ns = self.aged = self.ages_ns = 0
+        #: Jobs it waits for: {job: how it must end}.
+        self.after: dict[str, str] | None = None
+        self.wait = ""
+        #: When it stops waiting by the clock or its run is over; when its deadline is missed.
+        self.timer_ns = self.alarm_ns = 0
+        #: True while the placer holds an offer of it; the rank of that, and since when.
+        self.open = False
+        self.rank = self.offered_ns = 0
+        #: "" | "hold" | "quota" | "order": the open offer was asked back.
+        self.recall = ""
+        #: A person wants it held as soon as its offer is back.
+        self.hold = False
+        self.hold_by = ""
+        #: "" | "cancelled" | "time_limit" | "reclaimed"
+        self.stop = ""
+        self.stop_by = ""
+        #: The job that it was asked to yield to, and by which rule; how many were asked to yield to it and have not ended.
+        self.yields_to = self.yields_by = ""
+        self.yielders = 0
+        #: While it waits: "" | "asked": the placer has been asked to make room | "declined": it could not; and when.
+        self.asked = ""
+        self.asked_ns = 0
+        #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
+        self.price = 0
+        self.end: End | None = None
+        self.parent: Array | None = None
+
+
+class Array(Job):
+    """An array: stands in line for its next unborn element, and counts those that were born."""
+
+    __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "told", "unstopped")
+
+    def __init__(self, id: str, order: int, lane: "Lane", cause: str, bounds: tuple[int, int]) -> None:
+        super().__init__(id, order, lane, cause)
+        self.attempt = 0
+        self.first, self.last = bounds
+        #: Elements that may live at once (0: all), and whether it was said that it waits for that.
+        self.limit = 0
+        self.told = False
+        #: Elements born and not ended, in order of birth.
+        self.live: dict[str, Job] = {}
+        self.ended = self.failed = self.cancelled = 0
+        #: While it stops: live elements that have not been asked to.
+        self.unstopped = 0
+
+    @property
+    def unborn(self) -> int:
+        """Elements that have not come into being."""
+        return self.last - self.first + 1 - self.ended - len(self.live)
+
+    def is_unborn(self, element: str) -> bool:
+        """True for the id of an element that has not come into being."""
+        index = element.partition("_")[2]
+        return index.isdecimal() and self.last - self.unborn < int(index) <= self.last
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing of it lives and nothing more will be born."""
+        return not self.live and (self.unborn == 0 or self.state == "stopping")
+
+    @property
+    def full(self) -> bool:
+        """As many elements live as may at once."""
+        return 0 < self.limit <= len(self.live)

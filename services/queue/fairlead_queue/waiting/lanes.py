@@ -1,0 +1,112 @@
+"""Where jobs of one kind wait: equivalence classes, queues, their leaves, and lanes (one leaf's jobs of one class).
+
+All jobs of a lane ask for the same and are charged alike, so a gate that is closed for the first of them is closed
+for all, and a decision looks at lanes, not at jobs. A queue has one leaf, or one for each user where it limits users.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fairlead_queue.fairness.tree import Amounts, Node
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.line import Line
+from fairlead_schemas.queues import QueueSettings
+from fairlead_schemas.resources import Request
+
+if TYPE_CHECKING:
+    from fairlead_queue.waiting.pools import Pool
+
+
+class Klass:
+    """An equivalence class: all jobs with an equal request. It is placed, refused and parked together."""
+
+    __slots__ = ("jobs", "mask", "need", "open", "parked_at", "pool", "request", "waiting")
+
+    def __init__(self, request: Request, pool: "Pool") -> None:
+        self.request = request
+        self.pool = pool
+        #: What one job is charged, in the pool's resources, and the bits of those it needs.
+        self.need: Amounts = pool.amounts(request)
+        self.mask = pool.mask(self.need)
+        #: The pool's capacity counter at the last refusal: parked while capacity has not changed since.
+        self.parked_at = -1
+        #: Open offers.
+        self.open = 0
+        #: Lanes in which somebody waits.
+        self.waiting = 0
+        #: Live jobs; at 0 the class is forgotten.
+        self.jobs = 0
+
+    @property
+    def parked(self) -> bool:
+        """True when it was refused and nothing has come free since."""
+        return self.parked_at == self.pool.capacity_count
+
+
+class Deferral:
+    """What was last said of a lane that waits."""
+
+    __slots__ = ("at_ns", "queue", "reason", "resource")
+
+    def __init__(self, reason: str, queue: str, resource: str, at_ns: int) -> None:
+        self.reason, self.queue, self.resource, self.at_ns = reason, queue, resource, at_ns
+
+
+class Lane:
+    """The jobs of one class in one leaf."""
+
+    __slots__ = ("claim", "deferral", "front", "jobs", "klass", "leaf", "lines", "offers", "running")
+
+    def __init__(self, leaf: "Leaf", klass: Klass) -> None:
+        self.leaf = leaf
+        self.klass = klass
+        #: {priority: its line}; a line goes when it is empty.
+        self.lines: dict[int, Line[Job]] = {}
+        #: Open offers {id: job}, and what is placed or runs.
+        self.offers: dict[str, Job] = {}
+        self.running: dict[str, Job] = {}
+        self.jobs = 0
+        #: Order of the job whose turn is next, as `Leaf.fronts` has it; 0 when none waits.
+        self.front = 0
+        #: Why its jobs are not offered, as the log has it; None: nothing was said.
+        self.deferral: Deferral | None = None
+        #: The job of this lane for which something is kept free under a limit; "": none.
+        self.claim = ""
+
+    def waiting(self) -> Iterator[Job]:
+        """Jobs in line, in order. The lane must not change meanwhile."""
+        for priority in sorted(self.lines, reverse=True) if len(self.lines) > 1 else tuple(self.lines):
+            yield from self.lines[priority]
+
+    def first(self) -> Job | None:
+        """The job whose turn is next, if any waits."""
+        return self.lines[max(self.lines)].first() if self.lines else None
+
+
+class Leaf:
+    """Where jobs wait: a queue, or one user in a queue that limits users. It hangs on its node of the tree."""
+
+    __slots__ = ("fronts", "lanes", "node", "queue", "user")
+
+    def __init__(self, queue: "Queue", user: str, node: Node) -> None:
+        self.queue = queue
+        self.user = user
+        self.node = node
+        self.lanes: dict[Request, Lane] = {}
+        #: (order, job) of the first job of every lane in which one waits, in order.
+        self.fronts: list[tuple[int, Job]] = []
+        node.leaf = self
+
+
+class Queue:
+    """One queue, its settings, and its leaves."""
+
+    __slots__ = ("leaves", "node", "path", "pool", "settings")
+
+    def __init__(self, path: str, settings: QueueSettings, pool: "Pool", node: Node) -> None:
+        self.path = path
+        self.settings = settings
+        self.pool = pool
+        self.node = node
+        #: {user: leaf}; the user is "" where the queue does not tell users apart.
+        self.leaves: dict[str, Leaf] = {}

@@ -1,0 +1,139 @@
+"""A pool: nodes of one kind of use, the tree of queues that share them, and the order in which they do.
+
+A request belongs to one pool, so everything about who goes first is decided inside it.
+"""
+
+from collections.abc import Iterable
+
+from fairlead_queue.fairness.ordering import Ranking
+from fairlead_queue.fairness.tree import Amounts, Node, Tree
+from fairlead_queue.sequencers.fifo import Missing
+from fairlead_queue.sequencers.named import sequencer_named
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Klass, Lane
+from fairlead_queue.waiting.order import order_of
+from fairlead_schemas.queues import DEFAULT_POOL, GPU_CLASS_PREFIX, MODEL_LABEL, RESOURCES, PoolSettings, gpu_class
+from fairlead_schemas.resources import Request
+
+_MODEL = MODEL_LABEL + "="
+#: Requests whose amounts are remembered.
+AMOUNTS_MAX = 4096
+
+
+def pool_of(request: Request) -> str:
+    """The name of the pool that a request is for."""
+    return request.pool or DEFAULT_POOL
+
+
+def model_of(request: Request) -> str:
+    """The GPU model that a request names by its selector; "" when it takes any."""
+    for each in request.selector:
+        if each.startswith(_MODEL):
+            return each[len(_MODEL) :]
+    return ""
+
+
+class Pool:
+    """The queues of one pool. `State` owns it and keeps its counts true."""
+
+    def __init__(self, name: str, settings: PoolSettings) -> None:
+        self.name = name
+        self.settings = settings
+        #: Classes with live jobs.
+        self.classes: dict[Request, Klass] = {}
+        #: Rises with every event that gives capacity back.
+        self.capacity_count = 0
+        #: Open offers of classes that are parked.
+        self.parked_open = 0
+        self.parked_classes = 0
+        #: Open offers {id: job}, the oldest first, and how many lanes there are in which somebody waits.
+        self.offers: dict[str, Job] = {}
+        self.waiting = 0
+        #: The job, with an open offer, for which places are kept because it has waited for long ("": nobody).
+        self.claimant = ""
+        self.shape(RESOURCES)
+
+    def shape(self, resources: Iterable[str]) -> None:
+        """An empty tree over these resources; the owner puts queues and charges back."""
+        self.resources = tuple(resources)
+        #: {request: what it is charged}: worked out once, for classes come and go.
+        self._amounts: dict[Request, Amounts] = {}
+        self.tree = Tree(self.resources)
+        try:
+            self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
+        except ValueError as error:  # the fold goes on; whoever decides stops
+            self.sequencer = Missing(f"pool {self.name}: {error}")
+        self.past = self.sequencer.past
+        self.ranking = Ranking(self.tree, self.sequencer)
+
+    def order(
+        self, priority: int, place: int, offset: int = 0, *, deadline_ns: int, submitted_ns: int, total_ns: int
+    ) -> int:
+        """Where a job stands in its line. Where the sequencer makes promises, a job's is a deadline like its own."""
+        stretch = self.sequencer.stretch
+        if stretch and total_ns:
+            promised_ns = submitted_ns + stretch * total_ns
+            deadline_ns = min(deadline_ns, promised_ns) if deadline_ns else promised_ns
+        return order_of(priority, place, offset, deadline_ns, newest_first=self.sequencer.newest_first)
+
+    # ------------------------------------------------------------------ amounts
+
+    def amounts(self, request: Request) -> Amounts:
+        """What one job of this request is charged, in the order of `resources`."""
+        known = self._amounts.get(request)
+        if known is not None:
+            return known
+        nodes, gpus = request.nodes, request.gpu_milli_total
+        found = [gpus, nodes * request.cpu_milli, nodes * request.memory_mib]
+        model = gpu_class(model_of(request))
+        found.extend(gpus if name == model else 0 for name in self.resources[len(RESOURCES) :])
+        if len(self._amounts) >= AMOUNTS_MAX:
+            self._amounts.clear()
+        known = self._amounts[request] = tuple(found)
+        return known
+
+    @staticmethod
+    def mask(need: Amounts) -> int:
+        """The bits of the resources of which some is needed."""
+        return sum(1 << at for at, amount in enumerate(need) if amount)
+
+    def models(self) -> list[str]:
+        """GPU models that some queue of the pool limits."""
+        return [name[len(GPU_CLASS_PREFIX) :] for name in self.resources[len(RESOURCES) :]]
+
+    # ------------------------------------------------------------------ charges
+
+    def charge(self, lane: Lane, times: int) -> None:
+        """`times` jobs of the lane more (or less) are offered, placed or running."""
+        node: Node | None = lane.leaf.node
+        self.tree.charge(node, lane.klass.need, times)
+        if self.ranking.has_views:
+            self.ranking.touch(node)
+        if times < 0:
+            while node is not None:
+                if node.waiters:
+                    node.waiters.clear()
+                node = node.parent
+
+    @staticmethod
+    def forget_refusals(node: Node | None) -> None:
+        """Something came free under every limit from this node up."""
+        while node is not None:
+            if node.waiters:
+                node.waiters.clear()
+            node = node.parent
+
+    def forget_all(self) -> None:
+        """Limits or capacity are others."""
+        self.forget_refused()
+        self.ranking.forget()
+
+    def forget_refused(self) -> None:
+        """Every refusal is looked at anew."""
+        for node in self.tree.nodes.values():
+            if node.waiters:
+                node.waiters.clear()
+
+    def is_known(self) -> bool:
+        """Whether any node of it has ever joined."""
+        return any(self.tree.capacity)
