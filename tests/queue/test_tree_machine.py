@@ -229,12 +229,13 @@ class TreeMachine(RuleBasedStateMachine):
             return None
         job = sorted(self.runs)[choice % len(self.runs)]
         self.started.discard(job)
-        outcome, code, yields = (
+        ends: tuple[tuple[ev.RunOutcome, int | None, bool], ...] = (
             ("exited", 0, False),
             ("exited", 1, False),
             ("stopped", 143, True),
             ("node_lost", None, False),
-        )[choice % 4]
+        )
+        outcome, code, yields = ends[choice % 4]
         return ev.RunEnded(
             cause="report:n1:2", job=job, attempt=self.runs.pop(job), outcome=outcome, exit_code=code, preempted=yields,
             released=("n1",) if choice % 3 else (),
