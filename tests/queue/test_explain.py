@@ -78,6 +78,41 @@ def test_who_is_ahead_is_counted_in_the_order_of_turns() -> None:
     assert told(world, urgent).ahead == 0
 
 
+def test_who_waits_at_the_same_limit_is_ahead_by_the_order() -> None:
+    """A limit in the job's way is in theirs, too: of its own queue by priority, of others below it by share."""
+    world = World()
+    world.configure("research", maximum={"gpu": 4000})
+    world.configure("research/vision")
+    world.configure("research/speech")
+    world.node(gpus=8)
+    world.run(world.submit(4, queue="research/vision"))
+    waiting = [world.submit(2, queue="research/vision") for _ in range(3)]
+    urgent = world.submit(2, queue="research/vision", priority=90)
+    other = world.submit(2, queue="research/speech")
+    answer = told(world, waiting[-1])
+    assert (answer.reason, answer.ahead) == ("maximum", 4)
+    assert set(answer.first_ahead) == {urgent, other, *waiting[:-1]}
+    assert answer.first_ahead[0] == other, "its queue has nothing yet"
+    assert told(world, urgent).first_ahead == (other,)
+
+
+def test_an_offer_that_went_back_is_explained_by_what_holds_it_now() -> None:
+    """Its queue's limit, with today's numbers; or that it fitted nowhere, and when it is tried again."""
+    world = World()
+    world.configure("research", maximum={"gpu": 12_000})
+    world.node(gpus=8)
+    world.run(world.submit(8, queue="research"))
+    back = world.submit(4, queue="research")
+    world.refuse(back)
+    world.configure("research", maximum={"gpu": 8000})
+    world.pass_time()
+    world.give_back(back)
+    assert world.of(back) == "queued"
+    answer = told(world, back)
+    assert (answer.reason, answer.numbers["held"], answer.numbers["ceiling"]) == ("maximum", 8000, 8000)
+    assert kinds_of(answer)["wait"] == "starts when 4 GPUs of research are given back"
+
+
 def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
     """The user, and the queue whose budget it is."""
     world = World()
@@ -141,7 +176,12 @@ def test_a_dry_run_in_a_full_pool_waits_for_a_place() -> None:
     waits = dry_run(world.state, world.submission(4), world.now).waits
     assert waits is not None
     assert (waits.reason, waits.message) == ("place", "pool default has less left than it needs")
-    assert kinds_of(waits) == {"smaller": "could start now with 2 GPUs instead of 4"}
+    assert kinds_of(waits) == {
+        "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
+    }  # fmt: skip
+    large = dry_run(world.state, world.submission(request=request(1, nodes=2)), world.now).waits
+    assert large is not None
+    assert large.reason == "next", "of two GPUs one on each node: where, the queue does not know"
     fits = dry_run(world.state, world.submission(2), world.now).waits
     assert fits is not None
     assert fits.reason == "next"
@@ -175,6 +215,22 @@ def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
     assert unknown.estimate is not None
     assert unknown.estimate.start_ns == 0
     assert "1 job without a limit is taken to run on" in unknown.estimate.basis
+
+
+def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
+    """The pool has room; the queue has it when its run has ended, and that which waits there before."""
+    world = World()
+    world.configure("small", maximum={"gpu": 2000})
+    world.node(gpus=8)
+    world.run(world.submit(2, queue="small", total_ns=100 * SECOND))
+    world.submit(2, queue="small", total_ns=50 * SECOND)
+    outcome = dry_run(world.state, world.submission(1, queue="small"), world.now)
+    assert outcome.estimate is not None
+    assert outcome.estimate.start_ns == world.now + 150 * SECOND
+    assert "1 job before it" in outcome.estimate.basis
+    free = dry_run(world.state, world.submission(2), world.now)
+    assert free.estimate is not None
+    assert free.estimate.start_ns == world.now
 
 
 def test_a_job_that_could_never_fit_is_told_no_wait() -> None:

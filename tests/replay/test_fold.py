@@ -16,7 +16,7 @@ from fairlead_replay.compare import compare_live, compare_snapshots, fold_export
 from fairlead_replay.fold import CORES, commits_of, fold_from, fold_to, fold_to_time, state_hash
 from fairlead_replay.sim.world import run_seed
 from fairlead_schemas import subjects
-from tests.replay.worlds import GOLDEN, hub_of, log_of
+from tests.replay.worlds import GOLDEN, GOLDEN_QUEUES, hub_of, log_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -31,10 +31,11 @@ print([run_seed(seed).digest for seed in (3, 4)])
 """
 
 
-def test_the_golden_log_is_whole_and_folds_to_the_recorded_states() -> None:
+@pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_QUEUES], ids=lambda golden: golden.name)
+def test_a_golden_log_is_whole_and_folds_to_the_recorded_states(golden: Path) -> None:
     """Code of today reads the log of yesterday to the same bytes."""
-    assert verify_export(GOLDEN).ok
-    assert fold_export(GOLDEN).state_hashes() == msgspec.json.decode((GOLDEN / "states.json").read_bytes())
+    assert verify_export(golden).ok
+    assert fold_export(golden).state_hashes() == msgspec.json.decode((golden / "states.json").read_bytes())
 
 
 def test_state_and_simulation_are_the_same_under_every_hash_seed() -> None:

@@ -14,7 +14,9 @@ from fairlead_replay.sim import loop
 from fairlead_replay.sim.world import Parts, World
 from fairlead_schemas import subjects
 
+#: A log of before queues had settings, and one of a world with trees of queues, yielding, claims and deadlines.
 GOLDEN = Path(__file__).parent / "golden"
+GOLDEN_QUEUES = Path(__file__).parent / "golden-queues"
 
 
 @cache
@@ -42,15 +44,21 @@ def log_of(seed: int) -> list[Stored]:
     return list(hub_of(seed).streams[subjects.LOG].messages)
 
 
-def write_golden(seed: int = 7) -> None:
-    """Make the golden log anew (only when the log's format changes: old logs must stay readable)."""
+def write_golden(directory: Path, seed: int) -> None:
+    """Make a golden log (the old ones stay: they must remain readable)."""
+    write_export(directory, log_of(seed), created="golden")
+
+
+def write_states() -> None:
+    """Record what the golden logs fold to, after a wanted change of the folded state."""
     import msgspec
 
     from fairlead_replay.compare import fold_export
 
-    write_export(GOLDEN, log_of(seed), created="golden")
-    (GOLDEN / "states.json").write_bytes(msgspec.json.format(msgspec.json.encode(fold_export(GOLDEN).state_hashes())))
+    for directory in (GOLDEN, GOLDEN_QUEUES):
+        hashes = msgspec.json.format(msgspec.json.encode(fold_export(directory).state_hashes()))
+        (directory / "states.json").write_bytes(hashes)
 
 
 if __name__ == "__main__":
-    write_golden()
+    write_states()

@@ -21,16 +21,18 @@ def evolve(state: State, seq: int, commit: Commit) -> None:
     """Fold one commit of any writer."""
     at_ns = commit.at_ns
     # Writers have clocks of their own; the log's time is that of the fastest, and never steps back. Decisions go by it.
-    state.at_ns = max(state.at_ns, at_ns)
-    for pool in state.pools.values():
-        if pool.past is not None and pool.past.tick(state.at_ns):
-            pool.ranking.forget()
+    if at_ns > state.at_ns:
+        state.at_ns = at_ns
+        for pool in state.pools.values():
+            if pool.past is not None and pool.past.tick(at_ns):
+                pool.ranking.forget()
     if commit.writer == WRITER:
         state.decided_ns = at_ns
     else:
         state.heard_ns = state.at_ns
+    handlers = HANDLERS
     for index, event in enumerate(commit.events):
-        handler = HANDLERS.get(type(event))
+        handler = handlers.get(type(event))
         if handler is not None:
             handler(state, event, f"{seq}.{index}", at_ns)
     if state.reclaims:

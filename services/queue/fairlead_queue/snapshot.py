@@ -230,8 +230,8 @@ def load(data: bytes) -> State:
     state.at_ns, state.decided_ns, state.heard_ns = document.at_ns, document.decided_ns, document.heard_ns
     state.next_number, state.next_place = document.next_number, document.next_place
     state.next_rank = document.next_rank
-    state.nodes = dict(document.nodes)
-    state.know_shapes()
+    for node, shape in document.nodes:
+        state.set_node(node, shape)
     _load_queues(state, document)
     state.reclaims = {path: (cause, by) for path, cause, by in document.reclaims}
     state.finished = dict(document.finished)

@@ -50,6 +50,8 @@ class State:
         self.nodes: dict[str, Shape] = {}
         #: {pool: distinct shapes, largest first} (derived).
         self.shapes: dict[str, list[Shape]] = {}
+        #: {pool: {shape: how many nodes have it}} (derived).
+        self.shape_counts: dict[str, dict[Shape, int]] = {}
         #: The number of the next job, its place in line (order.py), and the rank of the next offer.
         self.next_number = self.next_place = 1
         self.next_rank = RANK_STEP
@@ -262,16 +264,20 @@ class State:
             lane.front = job.order
             insort(fronts, (job.order, job))
             if not before:
-                node.wants[klass.mask] = node.wants.get(klass.mask, 0) + 1
-                klass.waiting += 1
-                klass.pool.waiting += 1
-                if lane.deferral is None:
-                    self.unexplained[lane] = None
-                klass.pool.ranking.touch(node)
+                self._waits_now(lane)
         front = fronts[0][0] if fronts else 0
-        if front != node.front:
+        if front != node.front or not before or job is None:
             node.front = front
-            klass.pool.ranking.touch(node)
+            if klass.pool.ranking.has_views:
+                klass.pool.ranking.touch(node)
+
+    def _waits_now(self, lane: Lane) -> None:
+        klass, wants = lane.klass, lane.leaf.node.wants
+        wants[klass.mask] = wants.get(klass.mask, 0) + 1
+        klass.waiting += 1
+        klass.pool.waiting += 1
+        if lane.deferral is None:
+            self.unexplained[lane] = None
 
     def _waits_no_more(self, lane: Lane) -> None:
         klass, node = lane.klass, lane.leaf.node
@@ -284,7 +290,6 @@ class State:
         klass.pool.waiting -= 1
         lane.deferral = None
         self.unexplained.pop(lane, None)
-        klass.pool.ranking.touch(node)
 
     def _begin_to_age(self, job: Job) -> None:
         ageing = job.lane.klass.pool.settings.ageing
@@ -376,12 +381,21 @@ class State:
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)
 
-    def know_shapes(self) -> None:
-        """Nodes have changed: so have the distinct shapes of each pool."""
-        by_pool: dict[str, set[Shape]] = {}
-        for shape in self.nodes.values():
-            by_pool.setdefault(shape.pool, set()).add(shape)
-        self.shapes = {pool: sorted(shapes, reverse=True) for pool, shapes in by_pool.items()}
+    def set_node(self, node: str, shape: Shape) -> None:
+        """A node is there with this much; `shapes` follows."""
+        old = self.nodes.get(node)
+        self.nodes[node] = shape
+        if old is not None:
+            counts = self.shape_counts[old.pool]
+            counts[old] -= 1
+            if not counts[old]:
+                del counts[old]
+                self.shapes[old.pool].remove(old)
+        counts = self.shape_counts.setdefault(shape.pool, {})
+        if shape not in counts:
+            counts[shape] = 0
+            self.shapes[shape.pool] = sorted(counts, reverse=True)
+        counts[shape] += 1
 
     def pool_of_node(self, node: str) -> Pool | None:
         """Where a node belongs; one that is not known is of the default pool."""

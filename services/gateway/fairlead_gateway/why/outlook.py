@@ -34,7 +34,7 @@ def accepted(
     told = outcome.waits or Explanation(reason="next")
     reason = _held_back(views, submit, outcome.pool, told, now_ns)
     return api.DryRun(
-        message=f"would be accepted, and wait: {reason.message}" if reason else "would be accepted, and offered at once",
+        message=f"would be accepted, but {reason.message}" if reason else "would be accepted, and offered at once",
         command=command, pool=outcome.pool, quota=[_quota(one) for one in outcome.quota], borrows=outcome.borrows,
         borrows_words=amount_words(outcome.borrows), reason=reason, changes=list(told.changes), ahead=told.ahead,
         first_ahead=list(told.first_ahead), displaces=[
@@ -43,7 +43,7 @@ def accepted(
                 message=yielding.might_yield(views, one, submit.queue, submit.priority),
             ) for one in outcome.displaces
         ],
-        estimate=_estimate(outcome.estimate, now_ns), sequence=sequence,
+        estimate=_estimate(outcome.estimate, now_ns, may_be_sooner=bool(outcome.displaces)), sequence=sequence,
     )  # fmt: skip
 
 
@@ -81,10 +81,11 @@ def _quota(one: QuotaAfter) -> api.QuotaAfter:
     )  # fmt: skip
 
 
-def _estimate(estimate: Estimate | None, now_ns: int) -> api.StartEstimate | None:
+def _estimate(estimate: Estimate | None, now_ns: int, *, may_be_sooner: bool) -> api.StartEstimate | None:
     if estimate is None:
         return None
+    basis = f"{estimate.basis}; sooner where others yield" if may_be_sooner else estimate.basis
     if not estimate.start_ns:
-        return api.StartEstimate(start_at=None, wait_seconds=None, basis=estimate.basis)
+        return api.StartEstimate(start_at=None, wait_seconds=None, basis=basis)
     wait_s = max(0, estimate.start_ns - now_ns) // SECOND_NS
-    return api.StartEstimate(start_at=rfc3339(estimate.start_ns), wait_seconds=wait_s, basis=estimate.basis)
+    return api.StartEstimate(start_at=rfc3339(estimate.start_ns), wait_seconds=wait_s, basis=basis)

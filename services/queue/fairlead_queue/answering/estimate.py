@@ -1,16 +1,15 @@
 """When a job may start: an estimate from the time limits of what runs and waits before it, labelled with its basis.
 
-The pool is taken as one machine: everything that runs is taken to run to its limit, then those ahead get their turns
-in order, each as early as what it needs is free. Where somebody has no limit, or nodes must fit, nothing better is known.
+The pool is taken as one machine, and so is what each limit above the job allows: everything that runs is taken to run
+to its time limit, then those ahead get their turns in order, each as early as what it needs is free. Where somebody has
+no time limit, or nodes must fit, nothing better is known.
 """
 
 from bisect import insort
 from collections.abc import Iterator
-from itertools import islice
 
-from fairlead_queue.deciding.turns import Turns
-from fairlead_queue.fairness.tree import Amounts
-from fairlead_queue.limits import WINDOW_OFFERS_MAX
+from fairlead_queue.answering.ahead import ahead_of
+from fairlead_queue.fairness.tree import Amounts, Node
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.pools import Pool
@@ -29,23 +28,21 @@ def estimate(state: State, job: Job, command: SubmitJob, now_ns: int) -> Estimat
         return Estimate(basis="it waits for other jobs, whose end nobody knows")
     if not pool.is_known():
         return Estimate(basis="no node of the pool is known yet")
-    plan = _Layout(pool.tree.capacity, begin_ns)
+    plan = _Layouts(job, begin_ns)
     unlimited = 0
     for run in _runs(state, pool):
         left_ns = run.total_ns - run.used_ns - (now_ns - run.started_ns if run.started_ns else 0)
-        plan.occupy(run.lane.klass.need, now_ns + max(0, left_ns) if run.total_ns else None)
+        plan.occupy(run, now_ns + max(0, left_ns) if run.total_ns else None)
         unlimited += not run.total_ns
-    ahead, unknown = _ahead(state, job)
-    for other in ahead:
-        start_ns = plan.start(other.lane.klass.need)
+    ahead = ahead_of(state, job, LAID_OUT_MAX)
+    for other in ahead.jobs:
+        start_ns = plan.start(other)
         if start_ns is None:
             continue
         end_ns = start_ns + other.total_ns - other.used_ns if other.total_ns else None
         unlimited += end_ns is None
-        plan.occupy(other.lane.klass.need, end_ns, start_ns)
-    start_ns = plan.start(job.lane.klass.need)
-    basis = _basis(len(ahead), unknown, unlimited)
-    return Estimate(basis=basis, start_ns=start_ns or 0)
+        plan.occupy(other, end_ns, start_ns)
+    return Estimate(basis=_basis(len(ahead.jobs), ahead.more, unlimited), start_ns=plan.start(job) or 0)
 
 
 def _runs(state: State, pool: Pool) -> Iterator[Job]:
@@ -54,21 +51,6 @@ def _runs(state: State, pool: Pool) -> Iterator[Job]:
             for leaf in queue.leaves.values():
                 for lane in leaf.lanes.values():
                     yield from lane.running.values()
-
-
-def _ahead(state: State, job: Job) -> tuple[list[Job], bool]:
-    """Those before it, and whether there are more than are laid out."""
-    pool = job.lane.klass.pool
-    found = sorted(pool.offers.values(), key=lambda other: other.rank)[:WINDOW_OFFERS_MAX]
-    turns = Turns(state, pool, unbounded=True)
-    try:
-        for _, candidate in islice(iter(turns.next, None), LAID_OUT_MAX + 1):
-            if candidate.job is job:
-                return found, False
-            found.append(candidate.job)
-    finally:
-        turns.undo()
-    return found, True
 
 
 def _basis(ahead: int, more: bool, unlimited: int) -> str:
@@ -82,8 +64,34 @@ def _jobs(count: int) -> str:
     return "job" if count == 1 else "jobs"
 
 
+class _Layouts:
+    """What is free over time of the pool, and under each limit that is above a job."""
+
+    def __init__(self, job: Job, now_ns: int) -> None:
+        tree = job.lane.klass.pool.tree
+        #: {node: what may be used below it}
+        self._layouts: dict[Node, _Layout] = {tree.root: _Layout(tree.capacity, now_ns)}
+        for node in job.lane.leaf.node.up():
+            if node.bounded:
+                self._layouts[node] = _Layout(node.ceiling, now_ns)
+
+    def _above(self, job: Job) -> Iterator["_Layout"]:
+        return (self._layouts[node] for node in job.lane.leaf.node.up() if node in self._layouts)
+
+    def occupy(self, job: Job, end_ns: int | None, start_ns: int | None = None) -> None:
+        """As of one layout, in all that are above a job."""
+        for layout in self._above(job):
+            layout.occupy(job.lane.klass.need, end_ns, start_ns)
+
+    def start(self, job: Job) -> int | None:
+        """The earliest time from which each of them has what it needs free for good; None when one never has."""
+        starts = [layout.start(job.lane.klass.need) for layout in self._above(job)]
+        known = [start_ns for start_ns in starts if start_ns is not None]
+        return max(known) if len(known) == len(starts) else None
+
+
 class _Layout:
-    """What is free of a pool over time. Times are Unix ns; None is never."""
+    """What is free of something over time. Times are Unix ns; None is never."""
 
     def __init__(self, capacity: list[int], now_ns: int) -> None:
         self.now_ns = now_ns

@@ -6,10 +6,10 @@ offered at once and that its pool has as much left as it needs.
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
+from fairlead_queue.answering.ahead import ahead_of
 from fairlead_queue.deciding.turns import Closed, Turns
 from fairlead_queue.fairness.tree import USER_MARK, Amounts, Node, Refusal
 from fairlead_queue.state import State
@@ -26,37 +26,33 @@ QUEUES_MAX = 200
 OTHERS_MAX = 3
 
 
-class Ahead(NamedTuple):
-    """Who gets his turn before a job: how many (at most AHEAD_MAX), and the first of them."""
-
-    jobs: int
-    first: tuple[Job, ...]
-
-
 def explain(state: State, job: Job) -> Explanation:
     """Why this live job is where it is, as far as the queue goes."""
     if job.open:
         return _offered(state, job)
-    if job.wait != "line":
+    if job.wait not in ("line", "returned"):
         return Explanation(reason="")
     lane = job.lane
     closed = gate(state, lane)
-    ahead = ahead_of(state, job)
-    numbers: dict[str, int | str] = {"ahead": ahead.jobs}
+    if job.wait == "returned" and closed is None:
+        message = "it fitted nowhere, and its quota went to others; it has its turn again when capacity or limits have changed"
+        return Explanation(reason="place", message=message, changes=tuple(for_place(job)))
+    ahead = ahead_of(state, job, AHEAD_MAX).jobs if job.wait == "line" else []
+    numbers: dict[str, int | str] = {"ahead": len(ahead)}
     changes: list[Change] = []
     if closed is None:
-        message = "it is next" if not ahead.jobs else f"{_jobs(ahead.jobs)} before it"
-        reason = "next" if not ahead.jobs else "turn"
+        message = "it is next" if not ahead else f"{_jobs(len(ahead))} before it"
+        reason = "next" if not ahead else "turn"
     else:
         reason, message = closed.reason, _message(closed)
         numbers |= _numbers(closed)
         if closed.refusal is not None:
             changes = list(_changes(state, job, closed.refusal, closed.queue))
         elif reason == "turn":
-            message = f"the placer has as many offers as it looks ahead over; {_jobs(ahead.jobs)} before it"
+            message = f"the placer has as many offers as it looks ahead over; {_jobs(len(ahead))} before it"
     return Explanation(
-        reason=reason, message=message, numbers=numbers, changes=tuple(changes), ahead=ahead.jobs,
-        first_ahead=tuple(other.id for other in ahead.first),
+        reason=reason, message=message, numbers=numbers, changes=tuple(changes), ahead=len(ahead),
+        first_ahead=tuple(other.id for other in ahead[:NAMED_MAX]),
     )  # fmt: skip
 
 
@@ -67,40 +63,18 @@ def gate(state: State, lane: Lane) -> Closed | None:
     return turns.gate(lane)
 
 
-def ahead_of(state: State, job: Job) -> Ahead:
-    """Those who get their turn before this job if everybody's gates stay as they are; open offers count too."""
-    pool = job.lane.klass.pool
-    offers = sorted(pool.offers.values(), key=lambda other: other.rank)
-    if job.open:
-        before = [other for other in offers if other.rank < job.rank]
-        return Ahead(len(before), tuple(before[:NAMED_MAX]))
-    turns = Turns(state, pool, unbounded=True)
-    found: list[Job] = list(offers[:NAMED_MAX])
-    count = len(offers)
-    try:
-        for candidate in islice(iter(turns.next, None), AHEAD_MAX):
-            if candidate[1].job is job:
-                break
-            count += 1
-            if len(found) < NAMED_MAX:
-                found.append(candidate[1].job)
-    finally:
-        turns.undo()
-    return Ahead(count, tuple(found))
-
-
 def _offered(state: State, job: Job) -> Explanation:
-    ahead = ahead_of(state, job)
-    numbers: dict[str, int | str] = {"ahead": ahead.jobs}
-    changes = list(smaller(job))
-    message = f"it has its turn and waits for a place; {_jobs(ahead.jobs)} before it"
+    ahead = ahead_of(state, job, AHEAD_MAX).jobs
+    numbers: dict[str, int | str] = {"ahead": len(ahead)}
+    changes = list(for_place(job))
+    message = f"it has its turn and waits for a place; {_jobs(len(ahead))} before it"
     if job.yielders:
         numbers["asked_to_yield"] = job.yielders
         asked = "1 job was" if job.yielders == 1 else f"{job.yielders} jobs were"
         message += f"; {asked} asked to yield to it"
     return Explanation(
-        reason="place", message=message, numbers=numbers, changes=tuple(changes), ahead=ahead.jobs,
-        first_ahead=tuple(other.id for other in ahead.first),
+        reason="place", message=message, numbers=numbers, changes=tuple(changes), ahead=len(ahead),
+        first_ahead=tuple(other.id for other in ahead[:NAMED_MAX]),
     )  # fmt: skip
 
 
@@ -184,6 +158,16 @@ def smaller(job: Job) -> Iterator[Change]:
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"
             yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
             return
+
+
+def for_place(job: Job) -> Iterator[Change]:
+    """What a job that has its turn waits for."""
+    request = job.lane.klass.request
+    if request.gpu_milli:
+        nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
+        free = f"{counted('gpu', request.gpu_milli)} {is_are('gpu', request.gpu_milli)} free on {nodes}"
+        yield Change(kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total)
+    yield from smaller(job)
 
 
 def _has_room(root: Node, need: Amounts, job: Job) -> bool:

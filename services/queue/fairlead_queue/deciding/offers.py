@@ -3,7 +3,7 @@
 from fairlead_queue.deciding.news import say_anew, say_of_arrays, say_why
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.review import give_quota, reorder, stuck_offers
-from fairlead_queue.deciding.starving import help_starving
+from fairlead_queue.deciding.starving import Help
 from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.order import RANK_STEP
@@ -54,7 +54,8 @@ def _offer(plan: Plan, pool: Pool, reviewing: bool) -> int | None:
     if not plan.full:
         say_why(plan, turns)
     if reviewing:
-        times = [give_quota(plan, turns), say_anew(plan, turns), help_starving(plan, turns)]
+        starving = Help(plan, turns)
+        times = [give_quota(plan, turns, starving.offers()), say_anew(plan, turns), starving.limits()]
     turns.undo()
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 

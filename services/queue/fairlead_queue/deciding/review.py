@@ -9,6 +9,7 @@ recalled for the order only where the order lets it.
 """
 
 from bisect import bisect_left
+from collections.abc import Collection
 
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.turns import Candidate, Turns
@@ -130,9 +131,9 @@ def recall(plan: Plan, job: Job, reason: RecallReason) -> None:
 # ---------------------------------------------------------------------------------------- quota that refused offers hold
 
 
-def give_quota(plan: Plan, turns: Turns) -> int | None:
-    """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it. Returns
-    when more offers may count as refused (None: none will)."""
+def give_quota(plan: Plan, turns: Turns, helped: Collection[str] = ()) -> int | None:
+    """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it; not those
+    of jobs that are helped to a place. Returns when more offers may count as refused (None: none will)."""
     again_ns: int | None = None
     for node, (lane, closed) in turns.refused.items():
         refusal = closed.refusal
@@ -140,13 +141,15 @@ def give_quota(plan: Plan, turns: Turns) -> int | None:
             continue
         at = turns.pool.resources.index(refusal.resource)
         over = refusal.held + refusal.needed - refusal.ceiling
-        at_ns = _recall_under(plan, turns, node, lane, at, over)
+        at_ns = _recall_under(plan, turns, node, lane, at, over, helped)
         if at_ns is not None:
             again_ns = at_ns if again_ns is None else min(again_ns, at_ns)
     return again_ns
 
 
-def _recall_under(plan: Plan, turns: Turns, node: Node, wanted: Lane, at: int, over: int) -> int | None:
+def _recall_under(
+    plan: Plan, turns: Turns, node: Node, wanted: Lane, at: int, over: int, helped: Collection[str]
+) -> int | None:
     """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
     under = [job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
     chosen: list[Job] = []
@@ -155,8 +158,10 @@ def _recall_under(plan: Plan, turns: Turns, node: Node, wanted: Lane, at: int, o
         klass = job.lane.klass
         if job.recall or job.stop:
             over -= 0 if job.id in turns.aside else klass.need[at]
-        elif klass is wanted.klass or job.id in plan.states or is_served(job):
+        elif klass is wanted.klass or job.id in plan.states or job.id in helped or is_served(job):
             continue
+        elif job.offered_ns + REVIEW_NS > plan.now_ns:
+            later.append(job.offered_ns + REVIEW_NS)  # the next look says whether it can be helped to a place
         elif _is_refused(plan, job):
             chosen.append(job)
         else:

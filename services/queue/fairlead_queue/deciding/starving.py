@@ -18,17 +18,29 @@ from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.events import PreemptionRequested, ReservationRequested, Victim
 
 
-def help_starving(plan: Plan, turns: Turns) -> int | None:
-    """Say what is to be done for them; returns when to look again (None: time alone changes nothing)."""
-    helper = _Helper(plan, turns)
-    waiting = [job for job in turns.pool.offers.values() if not (job.recall or job.stop) and job.id not in plan.states]
-    stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns]
-    for job in nsmallest(STARVING_MAX, stuck, key=lambda job: job.rank):
-        helper.help(Starving(job, job.lane, turns.pool.tree.root, {}, True))
-    for starving in _under_limits(plan, turns):
-        helper.help(starving)
-    times = [*helper.times, *(job.offered_ns + REVIEW_NS for job in waiting)]
-    return min((at_ns for at_ns in times if at_ns > plan.now_ns), default=None)
+class Help:
+    """What one review does for the starving jobs of one pool, in two parts: before refused offers give up their quota, and
+    after. An offer for which others are asked to yield keeps it."""
+
+    def __init__(self, plan: Plan, turns: Turns) -> None:
+        self._plan, self._turns = plan, turns
+        self._helper = _Helper(plan, turns)
+
+    def offers(self) -> set[str]:
+        """Help those who have their turn and no place; the jobs for which others are asked to yield now."""
+        plan, pool = self._plan, self._turns.pool
+        waiting = [job for job in pool.offers.values() if not (job.recall or job.stop) and job.id not in plan.states]
+        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns]
+        for job in nsmallest(STARVING_MAX, stuck, key=lambda job: job.rank):
+            self._helper.help(Starving(job, job.lane, pool.tree.root, {}, True))
+        self._helper.times += [job.offered_ns + REVIEW_NS for job in waiting]
+        return self._helper.asked
+
+    def limits(self) -> int | None:
+        """Help the first under each limit; returns when to look again (None: time alone changes nothing)."""
+        for starving in _under_limits(self._plan, self._turns):
+            self._helper.help(starving)
+        return min((at_ns for at_ns in self._helper.times if at_ns > self._plan.now_ns), default=None)
 
 
 def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
@@ -68,7 +80,8 @@ class _Helper:
         self.plan, self.turns, self.pool = plan, turns, turns.pool
         self.times: list[int] = []
         self._unplaced: Unplaced | None = None
-        #: Runs that this review has named already.
+        #: Jobs for which this review asks others to yield, and the runs that it has named.
+        self.asked: set[str] = set()
         self._named: set[str] = set()
         #: Somebody stands before all others and waits for a place.
         self._first_seen = False
@@ -109,6 +122,7 @@ class _Helper:
         if not found.victims:
             return False
         self._named.update(victim.job for victim in found.victims)
+        self.asked.add(starving.job.id)
         _ask(self.plan, starving, found.victims)
         return True
 

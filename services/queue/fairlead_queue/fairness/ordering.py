@@ -91,6 +91,11 @@ class Ranking:
                 bits |= 1 << at
         return bits
 
+    @property
+    def has_views(self) -> bool:
+        """Whether anybody has asked since all was forgotten; until then nothing need be told."""
+        return bool(self._views)
+
     def forget(self) -> None:
         """The capacity, the past use or much of the tree has changed: every measure has."""
         self._views.clear()

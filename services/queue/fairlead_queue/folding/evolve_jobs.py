@@ -166,7 +166,8 @@ def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str,
 
 
 def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
-    state.next_rank = max(state.next_rank, event.rank + RANK_STEP)
+    if event.rank >= state.next_rank:
+        state.next_rank = event.rank + RANK_STEP
     job = state.jobs.get(event.job)
     if job is not None and (job.open or job.state in ("placed", "running")):
         if job.open:  # else it was placed before its new rank was seen
@@ -303,7 +304,8 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 
     def handler(state: State, event: Any, id_: str, at_ns: int) -> None:
         _finish(state, event.job, end_state, id_, getattr(event, "by", ""))
-        dependency_ended(state, event.job, end_state, id_, at_ns)
+        if state.dependents:
+            dependency_ended(state, event.job, end_state, id_, at_ns)
 
     return handler
 
@@ -311,7 +313,8 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
-    claims.give_up(job)
+    if job.asked or job.lane.claim or job.lane.klass.pool.claimant:
+        claims.give_up(job)
     if job.deadline_ns:
         state.set_deadline(job, 0)
     state.remove(job)

@@ -62,8 +62,7 @@ def _node(state: State, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: 
     shape = shape_of(event.inventory)
     pools = {shape.pool, old.pool if old is not None else shape.pool}
     if old != shape:
-        state.nodes[event.node] = shape
-        state.know_shapes()
+        state.set_node(event.node, shape)
     for name in sorted(pools):
         pool = state.pools.get(name)
         if pool is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from fairlead_queue.folding import claims, shaping
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import End, Job
+from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas import events as ev
 
 #: Of a model that the pool names no price for, in thousandths.
@@ -32,7 +33,8 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     if job.deadline_ns:
         state.set_alarm(job)
     job.price = _price(state, job, event.parts)
-    shaping.count(state, job, job.price, at_ns)
+    if state.accounts:
+        shaping.count(state, job, job.price, at_ns)
     job.hold, job.hold_by = False, ""
     if job.state == "offered":
         job.state = "placed"
@@ -40,6 +42,8 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
 
 def _price(state: State, job: Job, parts: Iterable[ev.Part]) -> int:
     prices, price = job.lane.klass.pool.settings.prices, 0
+    if not prices:
+        return sum(len(part.gpus) for part in parts) * 1000 * PRICE
     for part in parts:
         shape = state.nodes.get(part.node)
         price += len(part.gpus) * 1000 * prices.get(shape.model if shape is not None else "", PRICE)
@@ -102,18 +106,23 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
 def _give_back(state: State, job: Job, at_ns: int) -> None:
     """What a run was counted for, and whom it was to yield to."""
     state.settle_past(job.lane)
-    shaping.count(state, job, -job.price, at_ns)
+    if state.accounts:
+        shaping.count(state, job, -job.price, at_ns)
     job.price = 0
-    beneficiary = state.jobs.get(job.yields_to)
-    job.yields_to = ""
-    if beneficiary is not None and beneficiary.yielders:
-        beneficiary.yielders -= 1
+    if job.yields_to:
+        beneficiary = state.jobs.get(job.yields_to)
+        job.yields_to = ""
+        if beneficiary is not None and beneficiary.yielders:
+            beneficiary.yielders -= 1
 
 
 def _freed(state: State, nodes: Iterable[str]) -> None:
-    for pool in {state.pool_of_node(node): None for node in nodes}:
-        if pool is not None:
+    freed: Pool | None = None
+    for node in nodes:
+        pool = state.pool_of_node(node)
+        if pool is not None and pool is not freed:
             state.capacity_changed(pool)
+            freed = pool
 
 
 def _rank_ended(state: State, event: ev.RankEnded, id_: str, at_ns: int) -> None:

@@ -92,13 +92,12 @@ def resources_in(settings: QueueSettings) -> set[str]:
 def measure(state: State, pool: Pool) -> None:
     """The pool's capacity, from the nodes that are in it."""
     totals = dict.fromkeys(pool.resources, 0)
-    for shape in state.nodes.values():
-        if shape.pool == pool.name:
-            totals["gpu"] += shape.gpu_milli
-            totals["cpu"] += shape.cpu_milli
-            totals["memory"] += shape.memory_mib
-            model = f"gpu:{shape.model}"
-            if model in totals:
-                totals[model] += shape.gpu_milli
+    for shape, count in state.shape_counts.get(pool.name, {}).items():
+        totals["gpu"] += count * shape.gpu_milli
+        totals["cpu"] += count * shape.cpu_milli
+        totals["memory"] += count * shape.memory_mib
+        model = f"gpu:{shape.model}"
+        if model in totals:
+            totals[model] += count * shape.gpu_milli
     pool.tree.capacity = [totals[name] for name in pool.resources]
     pool.forget_all()

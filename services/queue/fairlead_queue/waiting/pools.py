@@ -16,6 +16,8 @@ from fairlead_schemas.queues import DEFAULT_POOL, GPU_CLASS_PREFIX, MODEL_LABEL,
 from fairlead_schemas.resources import Request
 
 _MODEL = MODEL_LABEL + "="
+#: Requests whose amounts are remembered.
+AMOUNTS_MAX = 4096
 
 
 def pool_of(request: Request) -> str:
@@ -54,6 +56,8 @@ class Pool:
     def shape(self, resources: Iterable[str]) -> None:
         """An empty tree over these resources; the owner puts queues and charges back."""
         self.resources = tuple(resources)
+        #: {request: what it is charged}: worked out once, for classes come and go.
+        self._amounts: dict[Request, Amounts] = {}
         self.tree = Tree(self.resources)
         try:
             self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
@@ -76,11 +80,17 @@ class Pool:
 
     def amounts(self, request: Request) -> Amounts:
         """What one job of this request is charged, in the order of `resources`."""
+        known = self._amounts.get(request)
+        if known is not None:
+            return known
         nodes, gpus = request.nodes, request.gpu_milli_total
         found = [gpus, nodes * request.cpu_milli, nodes * request.memory_mib]
         model = gpu_class(model_of(request))
         found.extend(gpus if name == model else 0 for name in self.resources[len(RESOURCES) :])
-        return tuple(found)
+        if len(self._amounts) >= AMOUNTS_MAX:
+            self._amounts.clear()
+        known = self._amounts[request] = tuple(found)
+        return known
 
     @staticmethod
     def mask(need: Amounts) -> int:
@@ -95,11 +105,15 @@ class Pool:
 
     def charge(self, lane: Lane, times: int) -> None:
         """`times` jobs of the lane more (or less) are offered, placed or running."""
-        node = lane.leaf.node
+        node: Node | None = lane.leaf.node
         self.tree.charge(node, lane.klass.need, times)
-        self.ranking.touch(node)
+        if self.ranking.has_views:
+            self.ranking.touch(node)
         if times < 0:
-            self.forget_refusals(node)
+            while node is not None:
+                if node.waiters:
+                    node.waiters.clear()
+                node = node.parent
 
     @staticmethod
     def forget_refusals(node: Node | None) -> None:
