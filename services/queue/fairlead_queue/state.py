@@ -207,10 +207,10 @@ class State:
             self.silent_arrays[array.id] = array
 
     def wait_until(self, job: Job, at_ns: int) -> None:
-        """It (or its run) waits for a time."""
+        """It (or its run) waits for a time; what was recalled for quota for that at most."""
         if job.timer_ns:
             self.drop_timer(job)
-        if job.state != "running":
+        if job.state != "running" and job.wait != "returned":
             job.wait = "timer"
         job.timer_ns = at_ns
         insort(self.timers, (at_ns, job.id))

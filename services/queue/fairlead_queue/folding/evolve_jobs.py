@@ -100,8 +100,10 @@ def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
 
 def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
+    if job.wait != "returned":  # that has waited for its place all the time
+        job.since_ns = state.at_ns
     state.unwait(job)
-    job.state, job.cause, job.end, job.since_ns = "queued", id_, None, state.at_ns
+    job.state, job.cause, job.end = "queued", id_, None
     state.wait_in_line(job)
 
 
@@ -135,7 +137,8 @@ def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None
         job.told = True
         state.silent_arrays.pop(job.id, None)
     elif lane.front:
-        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns)
+        times = lane.deferral.times + 1 if lane.deferral is not None else 0
+        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns, times)
         state.unexplained.pop(lane, None)
 
 
