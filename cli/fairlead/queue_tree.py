@@ -34,7 +34,7 @@ def indented(queues: Sequence[Queue]) -> dict[str, str]:
 
 def bar(queue: Queue, width: int, most: int) -> str:
     """GPUs in use against the guarantee and the maximum, `most` milli-GPU filling `width` signs."""
-    used, owed = queue.charged.get("gpu", 0), queue.guaranteed.get("gpu", 0)
+    used, owed = queue.used.get("gpu", 0), queue.guaranteed.get("gpu", 0)
     top = max(queue.maximum.get("gpu", 0), used, owed)
     if not top or not most:
         return ""
@@ -54,16 +54,16 @@ def columns(queues: Sequence[Queue], bar_width: int = 0) -> tuple[Column, ...]:
     """The columns for these queues; with `bar_width` a bar of so many signs at the end."""
     names = indented(queues)
     most = max(
-        (max(q.charged.get("gpu", 0), q.guaranteed.get("gpu", 0), q.maximum.get("gpu", 0)) for q in queues), default=0
+        (max(q.used.get("gpu", 0), q.guaranteed.get("gpu", 0), q.maximum.get("gpu", 0)) for q in queues), default=0
     )
     drawn = (Column("GPUS", lambda q: bar(q, bar_width, most)),) if bar_width and most else ()
     return (
         Column("QUEUE", lambda q: names[q.path]),
-        Column("GUARANTEED", lambda q: _gpus(q.guaranteed), right=True), Column("USED", lambda q: _gpus(q.charged, "0"), right=True),
+        Column("GUARANTEED", lambda q: _gpus(q.guaranteed), right=True), Column("USED", lambda q: _gpus(q.used, "0"), right=True),
         Column("MAX", lambda q: _gpus(q.maximum), right=True), Column("BORROWED", lambda q: _gpus(q.borrowed), right=True),
         Column("WAITING", lambda q: str(q.waiting), right=True), Column("RUNNING", lambda q: str(q.running), right=True),
         *drawn,
-        Column("POOL", lambda q: q.pool, wide=True), Column("WEIGHT", lambda q: str(q.settings.get("weight", 1)), wide=True, right=True),
+        Column("OFFERED", _offered, wide=True, right=True), Column("POOL", lambda q: q.pool, wide=True), Column("WEIGHT", lambda q: str(q.settings.get("weight", 1)), wide=True, right=True),
         Column("PRIORITY", lambda q: str(q.settings.get("priority", 0)), wide=True, right=True),
         Column("CPUS", lambda q: _of(q, "cpu"), wide=True, right=True), Column("MEMORY", lambda q: _of(q, "memory"), wide=True, right=True),
         Column("MODELS", _models, wide=True), Column("USERS", _users, wide=True), Column("BUDGET", _budget, wide=True),
@@ -75,18 +75,23 @@ def _gpus(amounts: dict[str, int], none: str = NONE) -> str:
     return format_milli(amounts["gpu"]) if "gpu" in amounts else none
 
 
+def _offered(queue: Queue) -> str:
+    """GPUs that count against its limits and have no place yet."""
+    return format_milli(queue.charged.get("gpu", 0) - queue.used.get("gpu", 0))
+
+
 def _of(queue: Queue, resource: str) -> str:
-    """`12/256`: charged, and the maximum where there is one."""
+    """`12/256`: used, and the maximum where there is one."""
     shown = format_memory if resource == "memory" else format_milli
-    used = queue.charged.get(resource, 0)
+    used = queue.used.get(resource, 0)
     return f"{shown(used)}/{shown(queue.maximum[resource])}" if resource in queue.maximum else shown(used)
 
 
 def _models(queue: Queue) -> str:
-    """`NVIDIA-L40S 2/8`: charged and guaranteed, of each model that is spoken of."""
-    named = sorted({r for r in (*queue.charged, *queue.guaranteed) if r.startswith("gpu:")})
+    """`NVIDIA-L40S 2/8`: used and guaranteed, of each model that is spoken of."""
+    named = sorted({r for r in (*queue.used, *queue.guaranteed) if r.startswith("gpu:")})
     return ", ".join(
-        f"{r.removeprefix('gpu:')} {format_milli(queue.charged.get(r, 0))}/{format_milli(queue.guaranteed.get(r, 0))}"
+        f"{r.removeprefix('gpu:')} {format_milli(queue.used.get(r, 0))}/{format_milli(queue.guaranteed.get(r, 0))}"
         for r in named
     )
 

@@ -38,7 +38,7 @@ def evidence(detail: dict[str, int | str]) -> list[str]:
         elif name == "resource":
             found += [] if amounts else [f"resource {resource_word(resource)}"]
         else:
-            found.append(f"{name.replace('_', ' ')} {value}")
+            found.append(f"{_words(name)} {value}")
     return found
 
 
@@ -57,4 +57,5 @@ def _amount(name: str, value: int | str, resource: str) -> str:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ")
+    """A name of the log ("nodes.free_gpus") stays as it is."""
+    return name if "." in name else name.replace("_", " ")

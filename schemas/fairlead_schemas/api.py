@@ -103,8 +103,10 @@ class Queue(msgspec.Struct, kw_only=True):
     settings: dict[str, Any] = {}
     guaranteed: dict[str, int] = {}
     maximum: dict[str, int] = {}
+    #: Counted against its limits: by what has a place (`used`), and by open offers, which have none yet.
     charged: dict[str, int] = {}
-    #: Charged beyond the guarantee, for what is guaranteed.
+    used: dict[str, int] = {}
+    #: Used beyond the guarantee, for what is guaranteed.
     borrowed: dict[str, int] = {}
     #: {user: charged}, where the settings limit single users.
     users: dict[str, dict[str, int]] = {}

@@ -31,7 +31,7 @@ def queue_document(path: str, **changes: Any) -> dict[str, Any]:
     """One queue as the API gives it: nothing limited, nothing used."""
     document: dict[str, Any] = {
         "path": path, "gpu_quota_milli": None, "gpu_milli_charged": 0, "waiting": 0, "running": 0, "sequence": 40,
-        "pool": "default", "settings": {}, "guaranteed": {}, "maximum": {}, "charged": {}, "borrowed": {}, "users": {},
+        "pool": "default", "settings": {}, "guaranteed": {}, "maximum": {}, "charged": {}, "used": {}, "borrowed": {}, "users": {},
         "preempted": 0, "budget": None,
     }  # fmt: skip
     return {**document, **changes}

@@ -17,12 +17,12 @@ from tests.cli.gateway_stub import GatewayStub, applied, job_document, page, pro
 GPU = "nvidia.com/gpu"
 RESEARCH = queue_document(
     "research", guaranteed={"gpu": 16_000, "cpu": 256_000}, maximum={"gpu": 64_000, "memory": 2**21}, waiting=3, running=2,
-    charged={"gpu": 20_000, "cpu": 40_500, "memory": 2**20}, borrowed={"gpu": 4000, "cpu": 0}, preempted=1,
+    charged={"gpu": 28_000}, used={"gpu": 20_000, "cpu": 40_500, "memory": 2**20}, borrowed={"gpu": 4000, "cpu": 0}, preempted=1,
     settings={"guaranteed": {GPU: 16, "cpu": 256}, "maximum": {GPU: 64, "memory": "2Ti"}, "weight": 2},
     budget={"gpu_hours": 1000.0, "period": "month", "spent_gpu_hours": 800.0, "percent_reached": 80},
 )  # fmt: skip
 VISION = queue_document(
-    "research/vision", guaranteed={"gpu": 8000, "gpu:L4": 8000}, charged={"gpu": 20_000, "gpu:L4": 4000},
+    "research/vision", guaranteed={"gpu": 8000, "gpu:L4": 8000}, used={"gpu": 20_000, "gpu:L4": 4000}, charged={"gpu": 20_000},
     borrowed={"gpu": 12_000}, running=2, users={"ada": {"gpu": 12_000}, "bob": {"gpu": 8000}},
     settings={"guaranteed": {GPU: 8, f"{GPU}:L4": 8}, "users": {"default": {GPU: 16}}},
 )  # fmt: skip
@@ -64,11 +64,23 @@ def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
     """CPUs, memory, models, users, budgets, and the whole path."""
     rows = [line.split("  ") for line in run("queues", "-o", "wide").out.splitlines()]
     heads, *cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
-    assert heads[7:] == ["POOL", "WEIGHT", "PRIORITY", "CPUS", "MEMORY", "MODELS", "USERS", "BUDGET", "YIELDED", "PATH"]
+    assert heads[7:] == [
+        "OFFERED",
+        "POOL",
+        "WEIGHT",
+        "PRIORITY",
+        "CPUS",
+        "MEMORY",
+        "MODELS",
+        "USERS",
+        "BUDGET",
+        "YIELDED",
+        "PATH",
+    ]
     assert cells[1][7:] == [
-        "default", "2", "0", "40.500", "1Ti/2Ti", "-", "-", "1000 GPU-hours a month, 80 % used", "1", "research"
+        "8", "default", "2", "0", "40.500", "1Ti/2Ti", "-", "-", "1000 GPU-hours a month, 80 % used", "1", "research"
     ]  # fmt: skip
-    assert cells[2][11:14] == ["0Mi", "L4 4/8", "ada 12, bob 8"]
+    assert cells[2][12:15] == ["0Mi", "L4 4/8", "ada 12, bob 8"]
 
 
 def test_yaml_is_a_queue_file(queues: GatewayStub, run: Run) -> None:
@@ -91,7 +103,7 @@ def test_a_bar_shows_guarantee_use_and_maximum() -> None:
 
     assert drawn(RESEARCH) == f"[{'#' * 8}{'+' * 2}{'.' * 22}]"
     assert drawn(VISION) == f"[{'#' * 4}{'+' * 6}]"
-    assert drawn({**RESEARCH, "charged": {"gpu": 4000}}) == f"[{'#' * 2}{'-' * 6}{'.' * 24}]"
+    assert drawn({**RESEARCH, "used": {"gpu": 4000}}) == f"[{'#' * 2}{'-' * 6}{'.' * 24}]"
     assert drawn(OTHER) == ""
 
 

@@ -90,7 +90,7 @@ def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
         ({"resource": "cpu", "needed_cpu_milli": 1000}, ["needed 1 CPU"]),
         ({"resource": "gpu:NVIDIA-L4", "held": 3}, ["resource nvidia.com/gpu:NVIDIA-L4", "held 3"]),
         ({"spent_gpu_milli_s": 1002 * 3_600_000, "queue": "a"}, ["spent 1002 GPU-hours", "queue a"]),
-        ({"nodes.free_gpus": 3, "gpu_milli_free": 1000, "gpu_milli_total": 32_000}, ["nodes.free gpus 3", "free 1 GPU", "total 32 GPUs"]),
+        ({"nodes.free_gpus": 3, "gpu_milli_free": 1000, "gpu_milli_total": 32_000}, ["nodes.free_gpus 3", "free 1 GPU", "total 32 GPUs"]),
         ({"preempted_for": "12", "rule": "over_guarantee"}, ["preempted for 12", "rule over_guarantee"]),
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ QUOTA = {
     "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 10, "guaranteed": 4, "maximum": 8},
 }  # fmt: skip
 HELD = trial_document(
-    message="would be accepted, and wait: queue research/vision is at 6 of 8 GPUs; this needs 4",
+    message="would be accepted, but queue research/vision is at 6 of 8 GPUs; this needs 4",
     quota=[QUOTA, {**QUOTA, "queue": "research", "resource": "cpu", "used": 500, "after": 1500, "guaranteed": 0, "maximum": 64_000}],
     borrows={"gpu": 4000}, ahead=12, first_ahead=["3", "4"],
     changes=[{"kind": "wait", "message": "starts when 2 GPUs of research/vision are given back"},
@@ -31,7 +31,7 @@ def test_what_would_become_of_it_in_lines(gateway: GatewayStub, run: Run) -> Non
     assert ran.code == 0
     assert ran.out == (
         "job        train: 4 GPUs, in queue research/vision\n"
-        "result     would be accepted, and wait: queue research/vision is at 6 of 8 GPUs; this needs 4\n"
+        "result     would be accepted, but queue research/vision is at 6 of 8 GPUs; this needs 4\n"
         "quota      research/vision: 6 -> 10 GPUs (4 guaranteed, 8 at most)\n"
         "           research: 0.500 -> 1.500 CPUs (64 at most)\n"
         "borrows    4 GPUs beyond what is guaranteed to research/vision\n"

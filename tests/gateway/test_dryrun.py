@@ -43,7 +43,7 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
             },
         ]  # fmt: skip
         assert found["reason"]["code"] == "maximum"
-        assert found["message"] == f"would be accepted, and wait: queue {VISION} is at 6 of 8 GPUs; this needs 3"
+        assert found["message"] == f"would be accepted, but queue {VISION} is at 6 of 8 GPUs; this needs 3"
         assert "next" not in found["reason"]["detail"], "there is no job that could be moved"
         assert kinds_of(found)["wait"] == f"starts when 1 GPU of {VISION} is given back"
         assert (found["ahead"], found["first_ahead"]) == (1, [job])
@@ -74,7 +74,7 @@ async def test_who_might_be_displaced() -> None:
         borrower = await world.run(node, queue="other", resources=gpus(8))
         found = await tried(world, queue="owner", resources=gpus(4))
         assert found["reason"]["code"] == "no_place"
-        assert found["message"] == "would be accepted, and wait: pool default has less left than it needs"
+        assert found["message"] == "would be accepted, but pool default has less left than it needs"
         (displaced,) = found["displaces"]
         assert (displaced["job"], displaced["rule"]) == (borrower, "over_guarantee")
         assert (

@@ -84,7 +84,7 @@ async def test_a_bad_file_names_all_its_mistakes_and_sends_nothing() -> None:
         ),
         ("invalid", "queues.a/b: there is no a", 422, {"queues.a/b": "there is no a"}),
         (
-            "invalid", "queues.a.guaranteed.gpu: too much\nqueues.a.maximum.gpu:L4: too little", 422,
+            "invalid", "queues.a.guaranteed.nvidia.com/gpu: too much\nqueues.a.maximum.nvidia.com/gpu:L4: too little", 422,
             {f"queues.a.guaranteed.{GPU}": "too much", f"queues.a.maximum.{GPU}:L4": "too little"},
         ),
         ("invalid", "something else: is wrong", 422, {"": "something else: is wrong"}),

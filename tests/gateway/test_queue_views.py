@@ -62,12 +62,31 @@ def test_charges_count_for_all_queues_above() -> None:
     book.write(offered("1"), offered("2", 2))
     vision, research = queue(book, "research/vision"), queue(book, "research")
     assert vision.charged == {"gpu": 10_000, "cpu": 8000, "memory": 2048, f"gpu:{A100}": 10_000}
-    assert vision.borrowed == {"gpu": 2000, f"gpu:{A100}": 6000}
+    assert (vision.used, vision.borrowed) == ({}, {"gpu": 0, f"gpu:{A100}": 0}), (
+        "an open offer takes nothing from others"
+    )
     assert (research.charged["gpu"], research.gpu_milli_charged, research.borrowed) == (13_000, 13_000, {"gpu": 0})
     assert (research.waiting, research.running, research.pool, vision.pool) == (2, 0, "a100", "a100")
     assert (research.users, vision.users) == (
         {"ada": {"gpu": 13_000, "cpu": 9000, "memory": 3072, f"gpu:{A100}": 10_000}},
         {},
+    )
+    book.write(placed("1", "n1", "n1", gpus=5), placed("2"))
+    vision, research = queue(book, "research/vision"), queue(book, "research")
+    assert (vision.used, vision.borrowed) == (vision.charged, {"gpu": 2000, f"gpu:{A100}": 6000})
+    assert (research.used["gpu"], research.borrowed) == (13_000, {"gpu": 0})
+    book.write(started("2"), ended("2"), started("1"), ended("1"))
+    assert (queue(book, "research").used, queue(book, "research").charged) == ({}, {})
+
+
+def test_an_offer_that_is_given_back_was_never_used() -> None:
+    """Neither charged nor used afterwards; the next attempt counts anew."""
+    book = family()
+    book.write(
+        submitted("1", 4, queue="research/vision"),
+        submitted("2", 3, queue="research/speech"),
+        offered("1"),
+        offered("2", 2),
     )
     book.write(placed("2"), started("2"), ended("2"), ev.OfferReturned(cause="x", job="1", attempt=1))
     assert (queue(book, "research").charged, queue(book, "research").users) == ({}, {})

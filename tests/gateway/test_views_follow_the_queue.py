@@ -56,8 +56,8 @@ def seen_by_views(views: Views, job: str) -> tuple[Any, ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_both_say_the_same_after_every_commit(seed: int) -> None:
-    """State, queue, attempt, priority and time used of every live job, what every queue is charged, and which there
-    are; every job has a reason, and a restart changes nothing."""
+    """State, queue, attempt, priority and time used of every live job, what every queue is charged and uses, and which
+    there are; every job has a reason, and a restart changes nothing."""
     core, views = QueueCore(), Views()
     for sequence, payload in enumerate(log_of(seed), 1):
         commit = decode_commit(payload)
@@ -69,8 +69,12 @@ def test_both_say_the_same_after_every_commit(seed: int) -> None:
         assert [row.path for row in views.queues.existing()] == sorted(state.queues)
         for path, queue in state.queues.items():
             charged = dict(zip(queue.pool.resources, queue.node.usage, strict=True))
-            shown = views.queues.rows[path].charged
+            shown, used = views.queues.rows[path].charged, views.queues.rows[path].used
             assert {r: shown.get(r, 0) for r in RESOURCES} == {r: charged[r] for r in RESOURCES}, (sequence, path)
+            below = [job for job in queue.pool.offers.values() if queue.node in job.lane.leaf.node.up()]
+            for at, resource in enumerate(queue.pool.resources[: len(RESOURCES)]):
+                open_ = sum(job.lane.klass.need[at] for job in below)
+                assert used.get(resource, 0) == charged[resource] - open_, (sequence, path, resource)
         for row in views.jobs.rows.values():
             assert job_document(views, row, views.at_ns, count_ahead=True).reason is not None
     restored = Views.restore(views.snapshot())

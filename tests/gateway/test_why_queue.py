@@ -299,6 +299,18 @@ def test_room_is_made_for_a_starving_job() -> None:
     assert why([*events, waited, kept, over], "2").message.endswith("lacks free GPUs")
 
 
+def test_the_numbers_of_a_full_maximum_are_those_of_now() -> None:
+    """The queue says once why it defers; the limit was lowered and a run has ended since."""
+    events: list[ev.Event] = [
+        joined(), joined("n2"), configured("a", maximum={"gpu": 12_000}), submitted("8", 4, queue="a"), submitted("9", 8, queue="a"),
+        offered("8"), placed("8", gpus=4), offered("9", 2), placed("9", "n2", gpus=8), submitted(gpus=4, queue="a"),
+        deferred("1", "maximum", "a", resource="gpu", held=12_000, needed=4000, ceiling=12_000),
+    ]  # fmt: skip
+    assert why(events).message == "queue a is at 12 of 12 GPUs; this needs 4"
+    events += [started("8"), ended("8"), configured("a", maximum={"gpu": 8000})]
+    assert why(events).message == "queue a is at 8 of 8 GPUs; this needs 4"
+
+
 def test_a_maximum_is_found_before_the_queue_says_so() -> None:
     """Anywhere above, by what is charged; also of old logs, which have no words of the queue."""
     events: list[ev.Event] = [

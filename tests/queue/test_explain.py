@@ -96,6 +96,23 @@ def test_who_waits_at_the_same_limit_is_ahead_by_the_order() -> None:
     assert told(world, urgent).first_ahead == (other,)
 
 
+def test_an_offer_that_went_back_is_explained_by_what_holds_it_now() -> None:
+    """Its queue's limit, with today's numbers; or that it fitted nowhere, and when it is tried again."""
+    world = World()
+    world.configure("research", maximum={"gpu": 12_000})
+    world.node(gpus=8)
+    world.run(world.submit(8, queue="research"))
+    back = world.submit(4, queue="research")
+    world.refuse(back)
+    world.configure("research", maximum={"gpu": 8000})
+    world.pass_time()
+    world.give_back(back)
+    assert world.of(back) == "queued"
+    answer = told(world, back)
+    assert (answer.reason, answer.numbers["held"], answer.numbers["ceiling"]) == ("maximum", 8000, 8000)
+    assert kinds_of(answer)["wait"] == "starts when 4 GPUs of research are given back"
+
+
 def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
     """The user, and the queue whose budget it is."""
     world = World()
@@ -159,7 +176,12 @@ def test_a_dry_run_in_a_full_pool_waits_for_a_place() -> None:
     waits = dry_run(world.state, world.submission(4), world.now).waits
     assert waits is not None
     assert (waits.reason, waits.message) == ("place", "pool default has less left than it needs")
-    assert kinds_of(waits) == {"smaller": "could start now with 2 GPUs instead of 4"}
+    assert kinds_of(waits) == {
+        "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
+    }  # fmt: skip
+    large = dry_run(world.state, world.submission(request=request(1, nodes=2)), world.now).waits
+    assert large is not None
+    assert large.reason == "next", "of two GPUs one on each node: where, the queue does not know"
     fits = dry_run(world.state, world.submission(2), world.now).waits
     assert fits is not None
     assert fits.reason == "next"

@@ -1,6 +1,5 @@
 """`events` and `sql`: the record itself, as it happened and as tables."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -9,12 +8,9 @@ import typer
 from fairlead import render
 from fairlead.commands.options import Output, complete_job, connect, pick
 from fairlead.errors import Refused
+from fairlead.event_words import event_words
 from fairlead.render import Column, Format
 from fairlead_schemas.cloudevents import CloudEventOut
-from fairlead_schemas.quantities import SECOND_NS, format_duration
-
-#: What is above is a time (2001 and later), what is below a duration (of at most 31 years).
-SINCE_1970_LEAST_NS = 10**9 * SECOND_NS
 
 
 def events(
@@ -53,41 +49,6 @@ def _line(event: CloudEventOut, output: Format) -> str:
     if output is Format.names:
         return f"{event.id}\n"
     return f"[{event.time}] [{event.id}] {event_words(event, wide=output is Format.wide)}\n"
-
-
-#: Fields too long for a line; `-o wide` and `-o json` have them.
-_LONG = frozenset({"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key"})
-
-
-def event_words(event: CloudEventOut, *, wide: bool = False) -> str:
-    """`job.placed job=812 attempt=0 … <- 40213.1`: the type without its frame, its fields, its cause."""
-    what = event.type.removeprefix("fairlead.").removesuffix(".v1")
-    data: dict[str, Any] = event.data if isinstance(event.data, dict) else {"data": event.data}
-    if wide:
-        shown = data
-    else:
-        shown = {k.removesuffix("_ns"): _moment(k, v) for k, v in data.items() if k not in _LONG}
-        if data.get("type") == "JobOffered":
-            shown.pop("rank", None)  # a number that only compares; a gang's rank is another thing
-    if not wide and isinstance(parts := data.get("parts"), list):
-        shown["on"] = ",".join(str(part.get("node")) for part in parts)
-    words = " ".join(f"{k}={_value(v)}" for k, v in shown.items())
-    cause = event.cause or data.get("cause", "")
-    return f"{what} {words}{f' <- {cause}' if cause else ''}"
-
-
-def _moment(name: str, value: Any) -> Any:
-    """Nanoseconds as people read them: a time of the calendar, or a duration."""
-    if not name.endswith("_ns") or not isinstance(value, int) or not value:
-        return value
-    if value < SINCE_1970_LEAST_NS:
-        return format_duration(value)
-    return f"{datetime.fromtimestamp(value // SECOND_NS, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _value(value: Any) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return msgspec.json.encode(text).decode() if " " in text or not text.isprintable() else text
 
 
 def sql(

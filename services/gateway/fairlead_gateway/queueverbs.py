@@ -25,14 +25,12 @@ from fairlead_schemas.ids import is_queue_path
 from fairlead_schemas.jobspec import FieldError, field_error
 from fairlead_schemas.queuefile import InvalidQueues, read_queue_file, read_settings
 from fairlead_schemas.queues import QueueEntry, QueueRemoval
-from fairlead_schemas.queuewords import GPU_WORD
 
 FILE_BYTES_MAX = 512 * 1024
 #: Mistakes that one answer names.
 ERRORS_MAX = 100
 HINT = "GET /v1/schemas/queues shows the fields of a queue file"
 
-_GPU = re.compile(r"\.gpu(?=:|\Z)")
 _LINE = re.compile(r"((?:queues|pools)\.\S*): (.+)\Z")
 
 
@@ -47,11 +45,11 @@ def refusal_of(outcome: Outcome) -> Refused:
 
 
 def _error(line: str) -> FieldError:
-    """A line of the queue service; it calls resources as the log does, the file as Kubernetes does."""
+    """A line of the queue service: a path of the queue file, and what is wrong there."""
     found = _LINE.match(line)
     if found is None:
         return FieldError(field="", message=line)
-    return FieldError(field=_GPU.sub(f".{GPU_WORD}", found[1]), message=found[2])
+    return FieldError(field=found[1], message=found[2])
 
 
 class QueueVerbs:

@@ -125,11 +125,19 @@ class JobsView:
                 array.elements[old] -= 1
             array.elements[new] = array.elements.get(new, 0) + 1
 
+    def place(self, row: JobRow, at_ns: int) -> None:
+        """The attempt has its place."""
+        if row.charged and not row.placed_ns:
+            self._queues.use(row.queue, row.request)
+        row.placed_ns = at_ns
+
     def uncharge(self, row: JobRow) -> None:
         """What the attempt held counts for nobody any more."""
         if row.charged:
             row.charged = False
             self._queues.charge(row.queue, row.user, row.request, -1)
+            if row.placed_ns:
+                self._queues.use(row.queue, row.request, -1)
 
     def _queued(self, e: ev.JobQueued, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]

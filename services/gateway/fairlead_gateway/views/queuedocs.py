@@ -54,11 +54,11 @@ def _count(total: _Sum, row: QueueRow, *, with_users: bool) -> None:
 
 def _document(views: Views, row: QueueRow, total: _Sum) -> api.Queue:
     settings = row.settings or QueueSettings()
-    charged, guaranteed = row.charged, settings.guaranteed
+    charged, used, guaranteed = row.charged, row.used, settings.guaranteed
     return api.Queue(
         path=row.path, pool=views.queues.pool_of(row.path), settings=queue_words(settings), guaranteed=guaranteed,
-        maximum=settings.maximum, charged=dict(charged), gpu_milli_charged=charged.get("gpu", 0),
-        borrowed={resource: max(0, charged.get(resource, 0) - amount) for resource, amount in guaranteed.items()},
+        maximum=settings.maximum, charged=dict(charged), used=dict(used), gpu_milli_charged=charged.get("gpu", 0),
+        borrowed={resource: max(0, used.get(resource, 0) - amount) for resource, amount in guaranteed.items()},
         gpu_quota_milli=settings.maximum.get("gpu"), waiting=total.waiting, running=total.running,
         users=dict(sorted(total.users.items())), preempted=total.preempted,
         budget=None if settings.budget is None else _budget(row, settings.budget, views.at_ns), sequence=views.sequence,

@@ -63,7 +63,7 @@ class QueuesView:
         if found is None:
             row = self.rows.get(path)
             if row is None:
-                row = self.rows[path] = QueueRow(path, charged={}, users={}, states={})
+                row = self.rows[path] = QueueRow(path, charged={}, used={}, users={}, states={})
             above = path.rpartition("/")[0]
             found = self._lines[path] = (row, *self.line(above)) if above else (row,)
         return found
@@ -90,6 +90,12 @@ class QueuesView:
         add(own, amounts, sign)
         if not own:
             del users[user]
+
+    def use(self, path: str, request: Request, sign: int = 1) -> None:
+        """What was charged for an attempt has a place (-1: no longer)."""
+        amounts = charge_of(request)
+        for row in self.line(path):
+            add(row.used, amounts, sign)
 
     def _configured(self, event: ev.QueueConfigured, _seq: int, _at_ns: int) -> None:
         settings = event.settings

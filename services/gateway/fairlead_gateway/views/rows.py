@@ -156,8 +156,9 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     #: False for one that is only above another, or was removed.
     exists: bool = False
     settings: QueueSettings | None = None
-    #: Charged to it and to those below.
+    #: Charged to it and to those below, and what of it has a place: the rest are open offers.
     charged: Amounts = {}
+    used: Amounts = {}
     #: {user: charged to this very queue}
     users: dict[str, Amounts] = {}
     states: dict[str, int] = {}

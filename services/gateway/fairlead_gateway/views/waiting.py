@@ -158,13 +158,14 @@ class WaitingView:
             row.yielding = Yielding(e.attempt, seq, "", "reclaimed", row.priority, queue=row.queue)
 
     def over(self, own: str, other: str, resource: str) -> tuple[str, int]:
-        """Where the ways to two queues part: the queue on the first way, and what it uses over its guarantee."""
+        """Where the ways to two queues part: the queue on the first way, and what of it has a place
+        beyond its guarantee."""
         line = self._queues.line(own)[::-1]
         names = other.split("/")
         at = next((i for i, row in enumerate(line) if "/".join(names[: i + 1]) != row.path), len(line) - 1)
         row = line[at]
         guaranteed = row.settings.guaranteed.get(resource, 0) if row.settings else 0
-        return row.path, max(0, row.charged.get(resource, 0) - guaranteed)
+        return row.path, max(0, row.used.get(resource, 0) - guaranteed)
 
 
 def _of_user(user: str) -> str:

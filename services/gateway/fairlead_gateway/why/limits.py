@@ -5,6 +5,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import period_end
@@ -22,9 +24,12 @@ Detail = dict[str, int | str]
 
 def deferred(views: Views, row: JobRow) -> Reason | None:
     """The queue's own reason; None when it gave none, or only that others go first."""
-    deferral = views.waiting.deferral_of(row)
+    deferral, full = views.waiting.deferral_of(row), _full(views, row)
     if deferral is None:
-        deferral = _full(views, row)
+        deferral = full
+    elif full is not None and _is_same(deferral, full):
+        # It was said once; since then others came and went, or the limit was changed.
+        deferral = msgspec.structs.replace(deferral, held=full.held, ceiling=full.ceiling)
     tell = _TELL.get(deferral.reason) if deferral is not None else None
     if deferral is None or tell is None:
         return None
@@ -55,6 +60,10 @@ def _texts(numbers: Detail) -> dict[str, str]:
 
 def _wholes(numbers: Detail) -> dict[str, int]:
     return {name: value for name, value in numbers.items() if isinstance(value, int)}
+
+
+def _is_same(said: Deferral, now: Deferral) -> bool:
+    return (said.reason, said.queue, said.resource) == (now.reason, now.queue, now.resource)
 
 
 def _full(views: Views, row: JobRow) -> Deferral | None:

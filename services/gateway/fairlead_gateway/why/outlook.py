@@ -34,7 +34,7 @@ def accepted(
     told = outcome.waits or Explanation(reason="next")
     reason = _held_back(views, submit, outcome.pool, told, now_ns)
     return api.DryRun(
-        message=f"would be accepted, and wait: {reason.message}" if reason else "would be accepted, and offered at once",
+        message=f"would be accepted, but {reason.message}" if reason else "would be accepted, and offered at once",
         command=command, pool=outcome.pool, quota=[_quota(one) for one in outcome.quota], borrows=outcome.borrows,
         borrows_words=amount_words(outcome.borrows), reason=reason, changes=list(told.changes), ahead=told.ahead,
         first_ahead=list(told.first_ahead), displaces=[

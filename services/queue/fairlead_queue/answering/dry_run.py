@@ -4,7 +4,7 @@ as it was afterwards."""
 import msgspec
 
 from fairlead_queue.answering.estimate import estimate
-from fairlead_queue.answering.explain import explain, gate, smaller
+from fairlead_queue.answering.explain import explain, for_place, gate
 from fairlead_queue.deciding.admission import refusal
 from fairlead_queue.deciding.commands import in_pool, order_in
 from fairlead_queue.deciding.plan import Plan
@@ -43,12 +43,14 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
 
 
 def _waits(state: State, job: Job) -> Explanation:
-    """What would keep it waiting: one that is next is offered at once, and in a full pool waits for a place."""
+    """What would keep it waiting: with all gates open it is offered at once, and in a full pool waits for a place."""
     told = explain(state, job)
-    if told.reason != "next" or not _is_full(job):
+    if gate(state, job.lane) is not None:
         return told
+    if not _is_full(job):
+        return msgspec.structs.replace(told, reason="next", message="it is offered at once")
     message = f"pool {job.lane.klass.pool.name} has less left than it needs"
-    return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(smaller(job)))
+    return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(for_place(job)))
 
 
 def _quota(job: Job) -> list[QuotaAfter]:

@@ -30,11 +30,14 @@ def explain(state: State, job: Job) -> Explanation:
     """Why this live job is where it is, as far as the queue goes."""
     if job.open:
         return _offered(state, job)
-    if job.wait != "line":
+    if job.wait not in ("line", "returned"):
         return Explanation(reason="")
     lane = job.lane
     closed = gate(state, lane)
-    ahead = ahead_of(state, job, AHEAD_MAX).jobs
+    if job.wait == "returned" and closed is None:
+        message = "it fitted nowhere, and its quota went to others; it has its turn again when capacity or limits have changed"
+        return Explanation(reason="place", message=message, changes=tuple(for_place(job)))
+    ahead = ahead_of(state, job, AHEAD_MAX).jobs if job.wait == "line" else []
     numbers: dict[str, int | str] = {"ahead": len(ahead)}
     changes: list[Change] = []
     if closed is None:
@@ -63,7 +66,7 @@ def gate(state: State, lane: Lane) -> Closed | None:
 def _offered(state: State, job: Job) -> Explanation:
     ahead = ahead_of(state, job, AHEAD_MAX).jobs
     numbers: dict[str, int | str] = {"ahead": len(ahead)}
-    changes = list(smaller(job))
+    changes = list(for_place(job))
     message = f"it has its turn and waits for a place; {_jobs(len(ahead))} before it"
     if job.yielders:
         numbers["asked_to_yield"] = job.yielders
@@ -107,7 +110,7 @@ def _message(closed: Closed) -> str:
 
 def user_of(refusal: Refusal) -> str:
     """Whose limit it is, where a queue limits single users."""
-    return refusal.node.name.removeprefix(USER_MARK)
+    return State.user_of(refusal.node.name.removeprefix(USER_MARK))
 
 
 def _numbers(closed: Closed) -> dict[str, int | str]:
@@ -155,6 +158,16 @@ def smaller(job: Job) -> Iterator[Change]:
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"
             yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
             return
+
+
+def for_place(job: Job) -> Iterator[Change]:
+    """What a job that has its turn waits for."""
+    request = job.lane.klass.request
+    if request.gpu_milli:
+        nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
+        free = f"{counted('gpu', request.gpu_milli)} {is_are('gpu', request.gpu_milli)} free on {nodes}"
+        yield Change(kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total)
+    yield from smaller(job)
 
 
 def _has_room(root: Node, need: Amounts, job: Job) -> bool:

@@ -25,6 +25,7 @@ from fairlead_schemas.queues import (
     QueueSettings,
     is_resource,
 )
+from fairlead_schemas.queuewords import amount_word, gpu_hours_word, resource_word
 
 #: Larger than any cluster; a bound so that sums stay ordinary integers.
 AMOUNT_MAX = 1 << 45
@@ -208,7 +209,7 @@ def _own_problems(path: str, settings: QueueSettings) -> Iterator[str]:
             yield f"{at}.users: expected user names of 1 to 128 characters"
         yield from _amount_problems(f"{at}.users.{'default' if user == ANY_USER else user[:60]}", amounts)
     if settings.budget is not None and not 0 < settings.budget.gpu_milli_s <= AMOUNT_MAX * 1000:
-        yield f"{at}.budget.gpuHours: expected more than 0, found {settings.budget.gpu_milli_s} milli-GPU-seconds"
+        yield f"{at}.budget.gpuHours: expected more than 0, found {gpu_hours_word(settings.budget.gpu_milli_s)}"
     if not 0 <= settings.preemption.protect_ns <= TIME_MAX_NS:
         yield f"{at}.preemption.protect: expected 0 to 146 years, found {settings.preemption.protect_ns} ns"
 
@@ -218,7 +219,7 @@ def _amount_problems(at: str, amounts: Mapping[str, int]) -> Iterator[str]:
         if not is_resource(resource):
             yield f'{at}: expected gpu, gpu:<model>, cpu or memory, found "{resource[:60]}"'
         elif not 0 <= amount <= AMOUNT_MAX:
-            yield f"{at}.{resource}: expected 0 to {AMOUNT_MAX}, found {amount}"
+            yield f"{at}.{resource_word(resource)}: expected 0 to {AMOUNT_MAX}, found {amount}"
 
 
 # ---------------------------------------------------------------------------------------- the whole tree
@@ -246,21 +247,23 @@ def _tree_problems(after: Outlook, paths: list[str]) -> Iterator[str]:
 def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str) -> Iterator[str]:
     limits = limits_of(queues, below, path)
     for resource, amount in limits.guaranteed.items():
+        word = resource_word(resource)
         together = sum(guarantee(queues, below, child, resource) for child in below.get(path, ()))
         if together > amount:
             yield (
-                f"queues.{path}.guaranteed.{resource}: the queues below are guaranteed {together} together, "
-                f"it has {amount}; raise it or lower theirs"
+                f"queues.{path}.guaranteed.{word}: the queues below are guaranteed {amount_word(resource, together)} "
+                f"together, it has {amount_word(resource, amount)}; raise it or lower theirs"
             )
         most = limits.maximum.get(resource)
         if most is not None and most < amount:
-            yield f"queues.{path}.maximum.{resource}: expected at least the guarantee ({amount}), found {most}"
+            least, found = amount_word(resource, amount), amount_word(resource, most)
+            yield f"queues.{path}.maximum.{word}: expected at least the guarantee ({least}), found {found}"
     for resource, amount in limits.lending.items():
         own = limits.guaranteed.get(resource, 0)
         if amount > own:
             yield (
-                f"queues.{path}.lending.{resource}: expected at most the guarantee ({own}), found {amount}; "
-                "raise the guarantee or lend less"
+                f"queues.{path}.lending.{resource_word(resource)}: expected at most the guarantee "
+                f"({amount_word(resource, own)}), found {amount_word(resource, amount)}; raise the guarantee or lend less"
             )
 
 
@@ -296,9 +299,11 @@ def _removal_problems(state: State, path: str, move_to: str, after: Outlook, inn
     lanes = [lane for leaf in queue.leaves.values() for lane in leaf.lanes.values()] if queue is not None else []
     jobs, busy = sum(lane.jobs for lane in lanes), sum(len(lane.offers) + len(lane.running) for lane in lanes)
     if busy:
-        yield f"queues.{path}: {busy} jobs of it are offered or run; wait until they have ended, or cancel them"
+        told = "1 job of it is offered or runs" if busy == 1 else f"{busy} jobs of it are offered or run"
+        yield f"queues.{path}: {told}; wait until all have ended, or cancel them"
     elif jobs and not move_to:
-        yield f"queues.{path}: {jobs} jobs wait in it; say where they go (--move-to QUEUE), or cancel them"
+        told = "1 job waits in it" if jobs == 1 else f"{jobs} jobs wait in it"
+        yield f"queues.{path}: {told}; say where to (--move-to QUEUE), or cancel all of them"
     if queue is None or not jobs or not move_to:
         return
     if move_to not in after.queues or move_to in inner:

@@ -1,0 +1,107 @@
+"""One event of the log as a line for people: its type without its frame, its fields in words, its cause. Pure.
+
+Amounts are in the words of files (GPUs, CPUs, memory), times of the calendar, durations in two units. What is too long
+for a line is left out; `-o wide` and `-o json` have all of it, in the log's own integers.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from fairlead_schemas.cloudevents import CloudEventOut
+from fairlead_schemas.poolsettings import pool_words
+from fairlead_schemas.quantities import SECOND_NS, format_duration, format_milli
+from fairlead_schemas.queues import PoolSettings, QueueSettings
+from fairlead_schemas.queuesettings import queue_words
+from fairlead_schemas.queuewords import amount_words, gpu_hours_word, number, resource_word
+
+#: What is above is a time (2001 and later), what is below a duration (of at most 31 years).
+SINCE_1970_LEAST_NS = 10**9 * SECOND_NS
+#: Fields too long for a line.
+_LONG = frozenset({"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key"})
+#: Amounts of the `resource` that stands beside them.
+_OF_RESOURCE = frozenset({"held", "needed", "ceiling"})
+#: GPU time, in milli-GPU-seconds.
+_GPU_TIME = frozenset({"spent", "budget"})
+
+
+def event_words(event: CloudEventOut, *, wide: bool = False) -> str:
+    """`job.placed job=812 attempt=0 … <- 40213.1`: with `wide` every field as the log has it."""
+    what = event.type.removeprefix("fairlead.").removesuffix(".v1")
+    data: dict[str, Any] = event.data if isinstance(event.data, dict) else {"data": event.data}
+    words = " ".join(f"{name}={_value(value)}" for name, value in (data if wide else fields(data)).items())
+    cause = event.cause or data.get("cause", "")
+    return f"{what} {words}{f' <- {cause}' if cause else ''}"
+
+
+def fields(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event that fit a line, in words."""
+    shown: dict[str, Any] = {}
+    for name, value in data.items():
+        if name not in _LONG:
+            key, told = _field(name, value, data)
+            shown[key] = told
+    if data.get("type") == "JobOffered":
+        shown.pop("rank", None)  # a number that only compares; a gang's rank is another thing
+    if isinstance(parts := data.get("parts"), list):
+        shown["on"] = ",".join(str(part.get("node")) for part in parts)
+    return shown
+
+
+def _field(name: str, value: Any, data: dict[str, Any]) -> tuple[str, Any]:
+    if name.endswith("_ns"):
+        return name.removesuffix("_ns"), _moment(value)
+    if isinstance(value, int) and "_milli" in name:
+        return name.replace("gpu_milli", "gpus").removesuffix("_milli"), format_milli(value)
+    resource = data.get("resource")
+    if name == "resource" and resource:
+        return name, resource_word(resource)
+    if name in _OF_RESOURCE and resource:
+        return name, number(resource, value)
+    if name in _GPU_TIME and isinstance(value, int):
+        return f"{name}_gpu_hours", gpu_hours_word(value)
+    return name, _nested(name, value, data)
+
+
+def _nested(name: str, value: Any, data: dict[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    match name:
+        case "amounts":
+            return amount_words(value)
+        case "settings":
+            return _settings(value, data)
+        case "score":
+            return {_left(key): format_milli(each) if key.endswith("_milli") else each for key, each in value.items()}
+        case _:
+            return value
+
+
+def _settings(value: dict[str, Any], data: dict[str, Any]) -> Any:
+    """As a queue file has them; of a gateway of another release as they are."""
+    try:
+        if "path" in data:
+            return queue_words(msgspec.convert(value, QueueSettings))
+        return pool_words(msgspec.convert(value, PoolSettings))
+    except msgspec.ValidationError:
+        return value
+
+
+def _left(key: str) -> str:
+    """ "cpu_left_milli" is told as "cpus_left"."""
+    return key.removesuffix("_milli").replace("cpu_", "cpus_") if key.endswith("_milli") else key
+
+
+def _moment(value: Any) -> Any:
+    """Nanoseconds as people read them: a time of the calendar, or a duration."""
+    if not isinstance(value, int) or not value:
+        return value
+    if value < SINCE_1970_LEAST_NS:
+        return format_duration(value)
+    return f"{datetime.fromtimestamp(value // SECOND_NS, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return msgspec.json.encode(text).decode() if " " in text or not text.isprintable() else text

@@ -1,0 +1,59 @@
+"""Event lines: amounts in the words of files, whatever the event."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.event_words import event_words, fields
+from fairlead_schemas.cloudevents import CloudEventOut, type_of
+from fairlead_schemas.events import EventBase, JobDeferred, JobUnplaceable, PreemptionRequested, Victim
+from tests.schemas.examples import EVENTS
+
+
+def data_of(event: EventBase) -> dict[str, Any]:
+    """As it stands in the log."""
+    return msgspec.json.decode(msgspec.json.encode(event))
+
+
+def line_of(event: EventBase, *, wide: bool = False) -> str:
+    """The line without time and id."""
+    data = data_of(event)
+    out = CloudEventOut(
+        specversion="1.0", id="7.1", source="/", type=type_of(data["type"]), time="t", datacontenttype="application/json",
+        sequence="7", data=data,
+    )  # fmt: skip
+    return event_words(out, wide=wide)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_no_line_has_raw_units(event: EventBase) -> None:
+    """No thousandths, no nanoseconds, no inner name of a model; `-o wide` has every field as it is."""
+    line = line_of(event)
+    assert "_milli" not in line and "_ns" not in line
+    assert '"gpu:' not in line and "=gpu:" not in line
+    assert all(f"{name}=" in line_of(event, wide=True) for name in data_of(event))
+
+
+def test_amounts_are_those_of_files() -> None:
+    """Beside their resource, by name, and in lists of them."""
+    deferred = JobDeferred(
+        cause="c", job="1", attempt=1, reason="maximum", queue="a", resource="gpu:NVIDIA-L4", held=2000, needed=500, ceiling=4000
+    )  # fmt: skip
+    shown = fields(data_of(deferred))
+    assert (shown["resource"], shown["held"], shown["needed"]) == ("nvidia.com/gpu:NVIDIA-L4", "2", "0.500")
+    refused = JobUnplaceable(
+        cause="c", job="1", attempt=1, reasons={"free_gpus": 2}, nodes=2, gpu_milli_free=4000, gpu_milli_total=16_000
+    )
+    assert line_of(refused).endswith('reasons={"free_gpus":2} nodes=2 gpus_free=4 gpus_total=16 <- c')
+    asked = PreemptionRequested(
+        cause="c", job="1", attempt=1, victims=(Victim(job="2", attempt=1, rule="over_slice"),), queue="a",
+        amounts={"gpu": 8000, "memory": 1024},
+    )  # fmt: skip
+    assert fields(data_of(asked))["amounts"] == {"memory": "1Gi", "nvidia.com/gpu": 8}
+
+
+def test_settings_that_cannot_be_read_are_shown_as_they_are() -> None:
+    """Of a gateway of another release: nothing is hidden, and nothing fails."""
+    data = {"type": "QueueConfigured", "path": "a", "settings": {"shine": 1}}
+    assert fields(data)["settings"] == {"shine": 1}
