@@ -261,7 +261,8 @@ class ReservationRequested(EventBase, tag=True, frozen=True, kw_only=True):
     job: str
     attempt: int
     waited_ns: int
-    #: The queue under whose limit it claims; "": it needs a place.
+    #: Of a job that is not offered yet: the queue under whose limit it claims ("": what the whole pool has). Of an offer:
+    #: nothing, it needs a place.
     queue: str = ""
 
 
@@ -281,13 +282,15 @@ class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
     job: str
     attempt: int
     victims: tuple[Victim, ...]
-    #: What must come free under `queue` before the job may be offered; nothing: it lacks a place only.
+    #: What must come free under `queue` ("": in the whole pool) before the job may be offered; nothing: it lacks a place
+    #: only.
     queue: str = ""
     amounts: dict[str, int] = {}
 
 
 class BudgetReached(EventBase, tag=True, frozen=True, kw_only=True):
-    """A queue has used so much of its budget of this period, or (0) a new period has begun."""
+    """A queue has used so much of its budget of this period; less than was said before where a new period has begun or the
+    budget was raised."""
 
     queue: str
     percent: int  # 0, 80 or 100

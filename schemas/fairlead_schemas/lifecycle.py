@@ -53,7 +53,7 @@ MOVES: tuple[Move, ...] = (
     Move("queued", "JobFailed", "failed", "an array's last element ended, and one had failed", "queue", "reason"),
     Move("queued", "JobStopRequested", "stopping", "a person cancels an array with live elements", "queue", "reason, who"),
     # A delay between attempts is over; and what the queue asked of an offer that was coming back meanwhile.
-    Move("queued", "JobQueued", "queued", "the delay before another attempt is over", "queue", "–"),
+    Move("queued", "JobQueued", "queued", "the delay before another attempt (or offer) is over", "queue", "–"),
     Move("queued", "JobRecalled", "queued", "a hold, while the offer was coming back", "queue", "reason"),
     Move("held", "JobReleased", "queued", "a person releases", "queue", "who"),
     Move("held", "JobMoved", "held", "its queue is removed, or a person moves it", "queue", "the other queue"),

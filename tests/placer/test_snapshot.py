@@ -3,7 +3,7 @@
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode
-from tests.placer.world import World, cluster, names, request
+from tests.placer.world import World, cluster, inventory, names, request
 
 
 def busy() -> World:
@@ -63,3 +63,12 @@ def test_snapshots_do_not_depend_on_order() -> None:
     one.fold("queue", list(submitted))
     two.fold("queue", list(reversed(submitted)))
     assert one.core.snapshot() == two.core.snapshot()
+
+
+def test_a_node_that_has_fewer_gpus_than_are_held_of_it_survives() -> None:
+    """Found by the stateful test: eight are held, two are left in the inventory."""
+    world = cluster(1)
+    world.offer(request(8))
+    world.fold("placer", [ev.NodeChanged(cause="report:n1:9", node="n1", boot_id="b1", inventory=inventory("n1", 2))])
+    shot = world.core.snapshot()
+    assert PlacerCore.restore(shot).snapshot() == shot

@@ -65,6 +65,23 @@ def test_all_that_it_waits_for_must_have_come_and_then_its_start_time() -> None:
     assert kinds(world.pass_time(100)) == ["JobQueued", "JobOffered"]
 
 
+def test_those_who_wait_for_one_and_those_who_wait_for_more_go_on_each_in_its_time() -> None:
+    """One end serves all who waited for it, whatever else they wait for."""
+    world = World()
+    first, second = world.submit(), world.submit()
+    one, both, other = (
+        world.submit(after=after(first)),
+        world.submit(after=after(first, second)),
+        world.submit(after=after(first)),
+    )
+    bring_to(world, first, "succeeded")
+    world.settle()
+    assert [world.of(job) for job in (one, both, other)] == ["offered", "scheduled", "offered"]
+    bring_to(world, second, "succeeded")
+    world.settle()
+    assert (world.of(both), world.state.dependents) == ("offered", {})
+
+
 def test_chains_fail_along_and_run_along() -> None:
     """The first that cannot start takes the others with it; a chain of one message is a chain."""
     world = World()

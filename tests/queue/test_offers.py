@@ -1,6 +1,6 @@
 """Whose turn it is: order, quota, the window, parked classes, recalls."""
 
-from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
+from fairlead_queue.limits import AHEAD_OFFERS_MAX, BACK_NS, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_schemas import events as ev
 from tests.queue.world import SECOND, World, kinds, request
 
@@ -291,3 +291,23 @@ def test_an_offer_that_is_slow_to_come_back_costs_no_other_its_own() -> None:
     for _ in range(5):
         world.pass_time()
     assert recalls(world) == [(before[-1], "order")]
+
+
+def test_one_recalled_for_quota_comes_back_though_nothing_comes_free() -> None:
+    """The placer may have been away only: nobody has said that the job does not fit."""
+    world = World()
+    world.quota("small", 8)
+    world.node("n1", gpus=8)
+    big = world.submit(8, queue="small")
+    little = world.submit(1, queue="small")
+    begun = world.state.jobs[big].since_ns
+    world.pass_time(6)
+    assert recalls(world) == [(big, "quota")]
+    world.give_back(big)
+    world.settle()
+    world.cancel(little)
+    world.give_back(little)
+    assert kinds(world.settle()) == ["JobCancelled"]
+    world.restart()
+    assert kinds(world.pass_time(BACK_NS / SECOND)) == ["JobQueued", "JobOffered"]
+    assert world.state.jobs[big].since_ns == begun

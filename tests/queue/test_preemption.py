@@ -267,15 +267,18 @@ def test_two_who_starve_do_not_name_the_same_run() -> None:
 
 
 def test_one_that_was_declined_asks_again_after_a_while() -> None:
-    """Not at every look; and while it is being asked nothing is asked again."""
+    """Not at every look, each time half as often; and while it is being asked nothing is asked again."""
     world = world_of(q={})
     running(world, 8, "q", priority=10)
     job = refused(world, 8, "q")
     assert kinds(world.pass_time(2)) == ["PreemptionRequested"]
     assert world.pass_time(60) == []
     world.decline(job)
-    assert world.pass_time(ASK_AGAIN_NS / SECOND - 1) == []
-    assert kinds(world.pass_time(1)) == ["PreemptionRequested"]
+    for doubling in range(4):
+        assert world.pass_time((ASK_AGAIN_NS << doubling) / SECOND - 1) == []
+        world.restart()
+        assert kinds(world.pass_time(1)) == ["PreemptionRequested"]
+        world.decline(job)
 
 
 def test_a_victim_that_ends_by_itself_counts_no_longer() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_schemas.events import JobDeferred, JobUnplaceable
+from fairlead_schemas.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
 from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from tests.queue.world import SECOND, World, kinds
 
@@ -78,3 +78,21 @@ def test_one_line_goes_by_places_also_behind_a_class_that_is_passed_by() -> None
     here.ask(here.submission(2, queue="b"), here.submission(2, queue="a"))
     offered = [here.state.jobs[job] for job in here.offered()[-2:]]
     assert [job.lane.leaf.queue.path for job in offered] == ["b", "a"]
+
+
+def test_when_the_cheapest_make_no_room_those_of_a_whole_part_are_named() -> None:
+    """Eight small runs hold as much as is asked for, but lie on two nodes; the large one is dearer, and would do."""
+    here = world(guaranteed={"gpu": 8000})
+    here.node("n2")
+    large = here.submit(8, queue="b")
+    here.run(large)
+    here.now += 600 * SECOND
+    here.run(*[here.submit(1, queue="b") for _ in range(8)])
+    here.now += 600 * SECOND
+    waiting = here.submit(8, queue="a")
+    here.refuse(waiting)
+    first = [event for event in here.pass_time(2) if isinstance(event, PreemptionRequested)]
+    assert len(first[0].victims) == 8
+    here.says(PreemptionDeclined(cause="1.0", job=waiting, attempt=1))
+    again = [event for event in here.pass_time(10) if isinstance(event, PreemptionRequested)]
+    assert [victim.job for victim in again[0].victims] == [large]

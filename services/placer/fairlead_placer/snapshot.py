@@ -166,8 +166,5 @@ def _hold(state: State, shot: RunShot) -> None:
     for rank, part in enumerate(run.parts):
         if not run.released >> rank & 1:
             node = state.nodes[part.node]
-            state.take(node, run.key, rank, part)
-            # A held GPU may have left the inventory meanwhile; what is free follows from what is held.
-            node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
-            node.live -= run.ended >> rank & 1
-            state.pools.put(node)
+            state.hold(node, run.key, rank, part)
+            node.live += not run.ended >> rank & 1

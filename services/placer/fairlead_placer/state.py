@@ -130,7 +130,7 @@ class State:
         rank = node.held[key]
         self._give(node, key, part)
         if self.journal is not None:
-            self.journal.append((self._ungive, node, key, rank, part))
+            self.journal.append((self.hold, node, key, rank, part))
 
     def _give(self, node: Node, key: str, part: Part) -> None:
         del node.held[key]
@@ -144,7 +144,8 @@ class State:
         self.pools.put(node)
         self.pools.gained(node)
 
-    def _ungive(self, node: Node, key: str, rank: int, part: Part) -> None:
+    def hold(self, node: Node, key: str, rank: int, part: Part) -> None:
+        """A part is held, whatever the inventory says by now: of GPUs that have left it none become fewer."""
         node.held[key] = rank
         for uuid in part.gpus:
             node.holders[uuid] = key

@@ -15,7 +15,7 @@ REVIEW_NS = SECOND_NS // 4
 REVIEW_LATEST_NS = SECOND_NS
 #: An offer that is open for so long counts as refused, though the placer (which repeats itself seldom) has not said so.
 STUCK_NS = 5 * SECOND_NS
-#: What was said of a lane that waits is not said anew within this time.
+#: What was said of a lane that waits is not said anew within this time, at first.
 NEWS_NS = 10 * SECOND_NS
 #: Lanes of which one decision says why they wait.
 NEWS_MAX = 64
@@ -24,8 +24,12 @@ STARVING_MAX = 8
 VICTIMS_MAX = 64
 #: Others are asked to yield to a job only when it has waited so long: most of what it waits for comes free by itself.
 ASK_AFTER_NS = SECOND_NS
-#: A job whose request to make room was declined asks again after so long.
+#: A job whose request to make room was declined asks again after so long, at first.
 ASK_AGAIN_NS = 5 * SECOND_NS
+#: What is done again and again for the same job or lane is done half as often each time, down to a 64th.
+DOUBLINGS_MAX = 6
+#: A job recalled for quota, that the placer has not refused in so many words, is offered again after so long at most.
+BACK_NS = 30 * SECOND_NS
 
 #: Finished jobs kept in folded state, and how many leave it at once.
 FINISHED_JOBS_MAX = 10_000

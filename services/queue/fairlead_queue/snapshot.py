@@ -55,7 +55,7 @@ class LaneRow(msgspec.Struct, frozen=True, array_like=True):
     queue: str
     user: str
     klass: int
-    deferral: tuple[str, str, str, int]
+    deferral: tuple[str, str, str, int, int]
 
 
 class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +106,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     yielders: int
     asked: str
     asked_ns: int
+    asks: int
     end: End | None
     array: ArrayRow | None
 
@@ -198,7 +199,7 @@ def _lanes(state: State, number_of: dict[Request, int]) -> list[LaneRow]:
             for request, lane in leaf.lanes.items():
                 said = lane.deferral
                 if said is not None:
-                    deferral = (said.reason, said.queue, said.resource, said.at_ns)
+                    deferral = (said.reason, said.queue, said.resource, said.at_ns, said.times)
                     rows.append(LaneRow(path, user, number_of[request], deferral))
     rows.sort(key=lambda row: (row.queue, row.user, row.klass))
     return rows
@@ -214,7 +215,7 @@ def _row(job: Job, klass: int) -> JobRow:
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
         (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
-        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.end, array,
+        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.asks, job.end, array,
     )  # fmt: skip
 
 
@@ -334,6 +335,6 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
     job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
-    job.asked, job.asked_ns = row.asked, row.asked_ns
+    job.asked, job.asked_ns, job.asks = row.asked, row.asked_ns, row.asks
     job.end = row.end
     return job

@@ -159,12 +159,18 @@ class State:
 
     def depend_no_more(self, job: Job) -> None:
         """It waits for nobody's end any more."""
-        for other in job.after or ():
-            waiting = self.dependents[other]
-            del waiting[job.id]
-            if not waiting:
-                del self.dependents[other]
+        for other in list(job.after or ()):
+            self.depend_no_more_on(job, other)
         job.after = None
+
+    def depend_no_more_on(self, job: Job, other: str) -> None:
+        """It waits for this job's end no more."""
+        assert job.after is not None
+        del job.after[other]
+        waiting = self.dependents[other]
+        del waiting[job.id]
+        if not waiting:
+            del self.dependents[other]
 
     def remember_key(self, key: str, job: str, digest: str) -> None:
         """Keep a keyed submit; the oldest is forgotten at the bound."""
@@ -201,10 +207,10 @@ class State:
             self.silent_arrays[array.id] = array
 
     def wait_until(self, job: Job, at_ns: int) -> None:
-        """It (or its run) waits for a time."""
+        """It (or its run) waits for a time; what was recalled for quota for that at most."""
         if job.timer_ns:
             self.drop_timer(job)
-        if job.state != "running":
+        if job.state != "running" and job.wait != "returned":
             job.wait = "timer"
         job.timer_ns = at_ns
         insort(self.timers, (at_ns, job.id))

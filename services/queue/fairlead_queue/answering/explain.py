@@ -110,7 +110,7 @@ def _message(closed: Closed) -> str:
 
 def user_of(refusal: Refusal) -> str:
     """Whose limit it is, where a queue limits single users."""
-    return refusal.node.name.removeprefix(USER_MARK)
+    return State.user_of(refusal.node.name.removeprefix(USER_MARK))
 
 
 def _numbers(closed: Closed) -> dict[str, int | str]:

@@ -4,7 +4,7 @@ from heapq import nsmallest
 
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.turns import Closed, Turns
-from fairlead_queue.limits import NEWS_MAX, NEWS_NS
+from fairlead_queue.limits import DOUBLINGS_MAX, NEWS_MAX, NEWS_NS
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_schemas.events import JobDeferred
 
@@ -48,10 +48,11 @@ def say_anew(plan: Plan, turns: Turns) -> int | None:
             resource = closed.refusal.resource if closed is not None and closed.refusal is not None else ""
             if closed is None or (closed.reason, closed.queue, resource) == (said.reason, said.queue, said.resource):
                 continue
-            if said.at_ns + NEWS_NS <= plan.now_ns:
+            due_ns = said.at_ns + (NEWS_NS << min(said.times, DOUBLINGS_MAX))
+            if due_ns <= plan.now_ns:
                 found.append((lane, closed))
-            elif again_ns is None or said.at_ns + NEWS_NS < again_ns:
-                again_ns = said.at_ns + NEWS_NS
+            elif again_ns is None or due_ns < again_ns:
+                again_ns = due_ns
     for lane, closed in nsmallest(NEWS_MAX, found, key=lambda each: each[0].front):
         _defer(plan, turns, lane, closed)
     return again_ns if len(found) <= NEWS_MAX else plan.now_ns + 1

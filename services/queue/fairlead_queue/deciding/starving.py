@@ -11,7 +11,7 @@ from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.deciding.yields import Search, Starving, Unplaced
 from fairlead_queue.fairness.tree import Node, Refusal
-from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, REVIEW_NS, STARVING_MAX
+from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, DOUBLINGS_MAX, REVIEW_NS, STARVING_MAX
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.pools import Pool
@@ -99,7 +99,7 @@ class _Helper:
             return
         again_ns = job.since_ns + ASK_AFTER_NS
         if job.asked:
-            again_ns = max(again_ns, job.asked_ns + ASK_AGAIN_NS)
+            again_ns = max(again_ns, job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX)))
         self.times.append(again_ns)
         if again_ns <= plan.now_ns and self._find(starving):
             return

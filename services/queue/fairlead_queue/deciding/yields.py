@@ -113,14 +113,22 @@ class Search:
         self._next_ns: int | None = None
 
     def find(self) -> Found:
-        """Those who may yield, as many as could be needed: the cheapest first, or where those are too few or too small,
-        the largest."""
+        """Those who may yield, as many as could be needed: the cheapest first; when they made no room the last time, those
+        first that free a whole part of the job on a node; or where those are too few or too small, the largest."""
         choices = sorted(self._choices(), key=lambda choice: (choice.cost, -choice.order, choice.job.id))
+        if self.starving.job.asked == "declined":
+            whole = self._on_a_node(self.starving.lane)
+            choices.sort(key=lambda choice: -min(whole, self._on_a_node(choice.job.lane)))
         victims = self._enough(choices)
         if not victims and len(choices) > VICTIMS_MAX:
             most = max(range(self.tree.width), key=self._scarcity)
             victims = self._enough(sorted(choices, key=lambda choice: -choice.job.lane.klass.need[most]))
         return Found(tuple(victims), self._next_ns)
+
+    def _on_a_node(self, lane: Lane) -> int:
+        """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
+        request = lane.klass.request
+        return request.gpu_milli if self.starving.lane.klass.request.gpu_milli else request.cpu_milli
 
     def _scarcity(self, at: int) -> Fraction:
         """What share of all there is the job needs."""

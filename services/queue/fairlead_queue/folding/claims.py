@@ -40,4 +40,4 @@ def give_up(job: Job) -> None:
     drop(job)
     if pool.claimant == job.id:
         pool.claimant = ""
-    job.asked = ""
+    job.asked, job.asks = "", 0

@@ -76,26 +76,18 @@ def _wait(state: State, job: Job, id_: str, at_ns: int) -> None:
 
 def dependency_ended(state: State, ended: str, end_state: str, id_: str, at_ns: int) -> None:
     """A job has ended: those that waited for it go on, or never will."""
-    waiting = state.dependents.get(ended)
-    if waiting is None:
-        return
-    for job in list(waiting.values()):
+    for job in list(state.dependents.get(ended, {}).values()):
         after = job.after
         assert after is not None
         if not is_met(after[ended], end_state):
             after[ended] = NEVER
         elif len(after) > 1:
-            del after[ended]
-            del waiting[job.id]
+            state.depend_no_more_on(job, ended)
             continue
         else:
             state.depend_no_more(job)
-            waiting = {}
         if job.wait == "jobs":
             _go_on(state, job, id_, at_ns)
-    left = state.dependents.get(ended)
-    if left is not None and not left:
-        del state.dependents[ended]
 
 
 def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
@@ -108,8 +100,10 @@ def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
 
 def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
+    if job.wait != "returned":  # that has waited for its place all the time
+        job.since_ns = state.at_ns
     state.unwait(job)
-    job.state, job.cause, job.end, job.since_ns = "queued", id_, None, state.at_ns
+    job.state, job.cause, job.end = "queued", id_, None
     state.wait_in_line(job)
 
 
@@ -143,7 +137,8 @@ def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None
         job.told = True
         state.silent_arrays.pop(job.id, None)
     elif lane.front:
-        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns)
+        times = lane.deferral.times + 1 if lane.deferral is not None else 0
+        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns, times)
         state.unexplained.pop(lane, None)
 
 
@@ -154,9 +149,11 @@ def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: in
 
 
 def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
-    """Of a job that has been placed or given back meanwhile it says nothing."""
+    """Of a job that has been placed or given back meanwhile (then it waits for another cause) it says nothing."""
     job = state.jobs[event.job]
     pool = job.lane.klass.pool
+    if event.cause != job.cause:
+        return
     if job.wait == "line":
         claims.put(state, pool.tree.nodes[event.queue], job)
     elif job.open:

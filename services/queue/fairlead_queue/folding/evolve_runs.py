@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fairlead_queue.folding import claims, shaping
+from fairlead_queue.limits import BACK_NS
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import End, Job
 from fairlead_queue.waiting.pools import Pool
@@ -74,6 +75,8 @@ def _returned(state: State, event: ev.OfferReturned, id_: str, at_ns: int) -> No
     state.uncharge(job)
     if recall == "quota":
         state.wait_for_capacity(job)
+        if not job.lane.klass.parked:
+            state.wait_until(job, state.at_ns + BACK_NS)
     else:
         state.wait_in_line(job)
 
@@ -147,8 +150,14 @@ def _preemption_started(state: State, event: ev.PreemptionStarted, id_: str, at_
 def _preemption_declined(state: State, event: ev.PreemptionDeclined, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is not None and job.asked:
-        job.asked, job.asked_ns = "declined", state.at_ns
+        _no_help(state, job, "declined")
         claims.drop(job)
+
+
+def _no_help(state: State, job: Job, why: str) -> None:
+    """It may ask again later."""
+    job.asked, job.asked_ns = why, state.at_ns
+    job.asks += 1
 
 
 def _reservation_ended(state: State, event: ev.ReservationEnded, id_: str, at_ns: int) -> None:
@@ -158,7 +167,7 @@ def _reservation_ended(state: State, event: ev.ReservationEnded, id_: str, at_ns
         state.capacity_changed(pool)
     if job is not None and job.lane.klass.pool.claimant == job.id:
         job.lane.klass.pool.claimant = ""
-        job.asked, job.asked_ns = "unkept", state.at_ns
+        _no_help(state, job, "unkept")
 
 
 HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {

@@ -38,7 +38,7 @@ class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
+        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
         "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_by", "yields_to",
@@ -86,6 +86,8 @@ class Job:
         #: While it waits: "" | "asked": the placer has been asked to make room | "declined": it could not; and when.
         self.asked = ""
         self.asked_ns = 0
+        #: How often it got such an answer while it waited.
+        self.asks = 0
         #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
         self.price = 0
         self.end: End | None = None

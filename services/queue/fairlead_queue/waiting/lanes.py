@@ -46,10 +46,12 @@ class Klass:
 class Deferral:
     """What was last said of a lane that waits."""
 
-    __slots__ = ("at_ns", "queue", "reason", "resource")
+    __slots__ = ("at_ns", "queue", "reason", "resource", "times")
 
-    def __init__(self, reason: str, queue: str, resource: str, at_ns: int) -> None:
+    def __init__(self, reason: str, queue: str, resource: str, at_ns: int, times: int = 0) -> None:
         self.reason, self.queue, self.resource, self.at_ns = reason, queue, resource, at_ns
+        #: How often something else was said before, since somebody waits in the lane.
+        self.times = times
 
 
 class Lane:
