@@ -11,7 +11,12 @@ from fairlead_schemas.events import Event
 from fairlead_schemas.jobspec import decode_job, resolve
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*ROOT.glob("*.md"), ROOT / "docs" / "facts.md", *(ROOT / "docs" / "adr").glob("*.md")]
+PAGES = [
+    *ROOT.glob("*.md"),
+    ROOT / "docs" / "facts.md",
+    ROOT / "docs" / "fairness.md",
+    *(ROOT / "docs" / "adr").glob("*.md"),
+]
 EVENTS = {kind.__name__ for kind in Event.__args__}
 #: Written by `make bench`.
 PRODUCED = {"docs/performance.md"}

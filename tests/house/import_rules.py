@@ -25,7 +25,13 @@ CORES: dict[str, tuple[str, ...]] = {
     "fairlead_gateway": ("moments", "page", "problems", "submissions", "views", "why"),
     "fairlead_agent": ("devices.labels", "devices.port", "launch", "reconcile", "records", "reporting", "run"),
     "fairlead_telemetry": ("jobdoc", "samples", "schema"),
-    "fairlead_replay": ("explainer.questions", "lives"),
+    "fairlead_replay": (
+        "explainer.questions",
+        "lives",
+        "virtual.figures",
+        "virtual.load",
+        "virtual.outcome",
+    ),
 }
 
 #: {module (with all below it): (shells of services that it may use, why)}

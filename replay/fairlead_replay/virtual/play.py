@@ -1,0 +1,192 @@
+"""Play a load on a cluster in virtual time: both cores decide until neither has anything to say, then time goes on to
+the next submit, the next end of a run, or the moment that a core wants to be asked at. Nothing happens in between, so
+a quiet month costs nothing.
+
+    played = play(jobs, Setting(nodes=machines(4), queues=(QueueEntry(path="a", settings=QueueSettings()),)))
+
+Two plays of the same load give the same commits. With `record`, every commit is chained and given away as a stored
+message, which makes a log that can be exported and verified like any other.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+import msgspec
+
+from fairlead_bus.core import Decision, Input
+from fairlead_bus.log import NO_HEAD, Head
+from fairlead_bus.port import Stored
+from fairlead_placer.core import PlacerCore
+from fairlead_queue.core import QueueCore
+from fairlead_replay.fold import Cluster
+from fairlead_replay.virtual.agents import Agents
+from fairlead_replay.virtual.load import BEGIN_NS, Job, Setting
+from fairlead_replay.virtual.outcome import Life, Played
+from fairlead_schemas import subjects
+from fairlead_schemas.commands import ApplyQueues, QueueCommand, SubmitJob
+from fairlead_schemas.commit import VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.events import (
+    CommandRejected,
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobRejected,
+    JobSubmitted,
+    JobSucceeded,
+)
+from fairlead_schemas.quantities import SECOND_NS
+
+#: Submits in one message.
+SUBMITS_MAX = 400
+#: Rounds of both cores at one moment, beyond which they are going round in circles.
+ROUNDS_MAX = 10_000
+#: Where nothing runs and nobody comes any more for so long, nothing will start.
+IDLE_MAX_NS = 3600 * SECOND_NS
+_SPEC = msgspec.Raw(b'{"command":["true"]}')
+_submit_ns = attrgetter("submit_ns")
+
+
+class Stalled(Exception):
+    """A load cannot be played to its end: a command is refused, some job can never end, or the cores do not rest."""
+
+
+class Log:
+    """Both cores over one imagined log."""
+
+    def __init__(self, record: Callable[[Stored], None] | None) -> None:
+        self.cluster = Cluster()
+        #: {event type: how many}
+        self.counts: Counter[str] = Counter()
+        self._heads: dict[str, Head] = {}
+        self._record = record
+
+    def decide(self, core: QueueCore | PlacerCore, inputs: list[Input], now_ns: int) -> Decision | None:
+        """Let a core decide, and both fold what it says; None when that is nothing."""
+        decision = core.decide(inputs, now_ns)
+        if not decision.events and not decision.cursors:
+            return None
+        self._append(core.writer, decision, now_ns)
+        return decision
+
+    def _append(self, writer: str, decision: Decision, now_ns: int) -> None:
+        head, sequence = self._heads.get(writer, NO_HEAD), self.cluster.sequence + 1
+        commit = Commit(
+            v=VERSION, writer=writer, n=head.n + 1, basis=sequence - 1, at_ns=now_ns, cursors=decision.cursors,
+            prev=head.hash, events=decision.events,
+        )  # fmt: skip
+        own_hash = head.hash
+        if self._record is not None:
+            payload = encode_commit(commit)
+            own_hash = commit_hash(payload)
+            self._record(Stored(sequence, subjects.log(writer), payload))
+        self._heads[writer] = Head(head.n + 1, own_hash, sequence)
+        self.cluster.evolve(sequence, commit)
+        self.counts.update(type(event).__name__ for event in decision.events)
+
+
+class Player:
+    """One load on one cluster."""
+
+    def __init__(self, jobs: Sequence[Job], setting: Setting, record: Callable[[Stored], None] | None = None) -> None:
+        self.log = Log(record)
+        self._queue, self._placer = self.log.cluster.queue, self.log.cluster.placer
+        #: Queues and nodes are there a second before the first job can be.
+        self.now_ns = BEGIN_NS - SECOND_NS
+        self._happened_ns = BEGIN_NS
+        self.lives: dict[str, Life] = {}
+        self._coming = sorted(jobs, key=_submit_ns)
+        self._submitted = self._ended = self._messages = 0
+        self._agents = Agents(setting, self.lives)
+        self._commands: list[QueueCommand] = [
+            ApplyQueues(id="queues", user="play", queues=setting.queues, pools=setting.pools)
+        ]
+        self.gpus = setting.gpus
+
+    def play(self) -> Played:
+        """Until every job has ended. Raises Stalled."""
+        self._settle()
+        while self._ended < len(self._coming):
+            at_ns = self._next_ns()
+            if at_ns is None or at_ns > self._happened_ns + IDLE_MAX_NS:
+                left = [life.id for life in self.lives.values() if not life.end]
+                raise Stalled(f"nothing will start any more, and {len(left)} jobs have not ended: {left[:10]}")
+            self.now_ns = max(self.now_ns, at_ns)
+            self._agents.pass_time(self.now_ns)
+            self._settle()
+        return Played(
+            list(self.lives.values()), self.gpus, self.log.cluster.sequence, dict(sorted(self.log.counts.items()))
+        )
+
+    def _next_ns(self) -> int | None:
+        """When something will happen; until then the cores may want to be asked."""
+        coming = self._coming[self._submitted].submitted_ns if self._submitted < len(self._coming) else None
+        happens_ns = _earliest(self._agents.next_ns(), coming)
+        if happens_ns is not None:
+            self._happened_ns = happens_ns
+        return _earliest(happens_ns, self._queue.wake_at(), self._placer.wake_at())
+
+    def _settle(self) -> None:
+        """Decide at this moment until neither core has anything to say."""
+        for _ in range(ROUNDS_MAX):
+            queue = self.log.decide(self._queue, self._asked(), self.now_ns)
+            if queue is not None:
+                self._see(queue)
+            placer = self.log.decide(self._placer, self._agents.reports(), self.now_ns)
+            if placer is not None:
+                self._agents.taken(placer.cursors)
+                self._agents.see(placer.events, self.now_ns)
+            if queue is None and placer is None:
+                return
+        raise Stalled(f"the cores do not come to rest at {self.now_ns}")
+
+    def _see(self, decision: Decision) -> None:
+        for event in decision.events:
+            self._tell(event)
+        self._agents.see(decision.events, self.now_ns)
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case JobSubmitted():
+                self.lives[event.job] = Life(event.job, self._coming[int(event.name)])
+            case JobSucceeded() | JobFailed() | JobCancelled():
+                life = self.lives[event.job]
+                life.end, life.ended_ns = type(event).__name__, self.now_ns
+                self._ended += 1
+            case JobRejected() | CommandRejected():
+                raise Stalled(f"a command was refused: {event}")
+            case _:
+                pass
+
+    # ------------------------------------------------------------------ people
+
+    def _asked(self) -> list[Input]:
+        """The next message of commands that are due."""
+        commands, self._commands = self._commands, []
+        while len(commands) < SUBMITS_MAX and self._submitted < len(self._coming):
+            job = self._coming[self._submitted]
+            if job.submitted_ns > self.now_ns:
+                break
+            commands.append(_command(self._submitted, job))
+            self._submitted += 1
+        if not commands:
+            return []
+        self._messages += 1
+        return [Input("CMD", self._messages, commands)]
+
+
+def _earliest(*times: int | None) -> int | None:
+    return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+
+def _command(at: int, job: Job) -> SubmitJob:
+    return SubmitJob(
+        id=f"s{at}", user="play", name=str(at), queue=job.queue, request=job.request, spec=_SPEC, priority=job.priority,
+        total_ns=job.declared_ns, slice_ns=job.slice_ns,
+    )  # fmt: skip
+
+
+def play(jobs: Sequence[Job], setting: Setting, *, record: Callable[[Stored], None] | None = None) -> Played:
+    """Play a load to its end; lives come in the order of submits. Raises Stalled when some job can never end, or a
+    command is refused."""
+    return Player(jobs, setting, record).play()
