@@ -9,7 +9,8 @@ from heapq import nsmallest
 
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.turns import Turns
-from fairlead_queue.deciding.yields import Search, Starving, Unplaced
+from fairlead_queue.deciding.unplaced import Unplaced
+from fairlead_queue.deciding.yields import Search, Starving
 from fairlead_queue.fairness.tree import Node, Refusal
 from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, DOUBLINGS_MAX, REVIEW_NS, STARVING_MAX
 from fairlead_queue.waiting.jobs import Job

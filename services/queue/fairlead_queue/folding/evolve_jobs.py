@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_queue.folding import claims, shaping
+from fairlead_queue.folding.dependencies import dependency_ended, pending, wait
 from fairlead_queue.folding.places import renew_order
 from fairlead_queue.state import State
-from fairlead_queue.waiting.jobs import NEVER, Array, End, Job
+from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.lanes import Deferral
 from fairlead_queue.waiting.order import OFFSET_MASK, RANK_STEP, priority_of
 from fairlead_schemas import events as ev
@@ -33,69 +34,14 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     job.user = event.user
     job.retries, job.total_ns, job.start_at_ns = event.retries, event.total_ns, event.start_at_ns
     job.slice_ns, job.since_ns, job.submitted_ns = event.slice_ns, state.at_ns, at_ns
-    job.after = _pending(state, event.after) if event.after else None
+    job.after = pending(state, event.after) if event.after else None
     state.add(job)
     if event.deadline_ns:
         state.set_deadline(job, event.deadline_ns)
     if event.key:
         state.remember_key(event.key, event.job, event.digest)
     job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
-    _wait(state, job, id_, at_ns)
-
-
-def _pending(state: State, after: tuple[ev.Dependency, ...]) -> dict[str, str] | None:
-    """What is still to be waited for, of jobs that are live or have ended lately."""
-    pending: dict[str, str] = {}
-    for each in after:
-        end = state.finished.get(each.job)
-        if end is None:
-            pending[each.job] = each.state
-        elif not is_met(each.state, end):
-            pending[each.job] = NEVER
-    return pending or None
-
-
-def is_met(wanted: str, end: str) -> bool:
-    """Whether a job that ended so is what another waited for."""
-    return wanted == "ended" or wanted == end or (wanted == "failed" and end == "cancelled")
-
-
-def _wait(state: State, job: Job, id_: str, at_ns: int) -> None:
-    """It waits for jobs, then for its start time, then in line."""
-    if job.after:
-        if NEVER in job.after.values():
-            job.end = End(id_, None)
-            state.owe(job)
-        else:
-            job.wait = "jobs"
-    elif job.start_at_ns > at_ns:
-        state.wait_until(job, job.start_at_ns)
-    else:
-        state.wait_in_line(job)
-
-
-def dependency_ended(state: State, ended: str, end_state: str, id_: str, at_ns: int) -> None:
-    """A job has ended: those that waited for it go on, or never will."""
-    for job in list(state.dependents.get(ended, {}).values()):
-        after = job.after
-        assert after is not None
-        if not is_met(after[ended], end_state):
-            after[ended] = NEVER
-        elif len(after) > 1:
-            state.depend_no_more_on(job, ended)
-            continue
-        else:
-            state.depend_no_more(job)
-        if job.wait == "jobs":
-            _go_on(state, job, id_, at_ns)
-
-
-def _go_on(state: State, job: Job, id_: str, at_ns: int) -> None:
-    if not job.after and job.start_at_ns > at_ns:
-        state.wait_until(job, job.start_at_ns)
-    else:
-        job.end = End(id_, None)
-        state.owe(job)
+    wait(state, job, id_, at_ns)
 
 
 def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
@@ -237,7 +183,7 @@ def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
 def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     job.state, job.cause, job.since_ns = "queued", id_, state.at_ns
-    _wait(state, job, id_, at_ns)
+    wait(state, job, id_, at_ns)
 
 
 def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:

@@ -1,0 +1,20 @@
+"""Who stands where in a queue's lines."""
+
+from tests.queue.world import World
+
+
+def order(world: World, path: str) -> list[str]:
+    """Jobs in a queue's lines, first to last."""
+    jobs = [
+        job
+        for leaf in world.state.queues[path].leaves.values()
+        for lane in leaf.lanes.values()
+        for job in lane.waiting()
+    ]
+    return [job.id for job in sorted(jobs, key=lambda job: job.order)]
+
+
+def closed(world: World, path: str = "closed") -> str:
+    """A queue in which everybody waits."""
+    world.quota(path, 0)
+    return path
