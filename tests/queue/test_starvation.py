@@ -152,6 +152,41 @@ def test_who_is_placed_or_gives_up_while_he_is_spoken_for_leaves_nothing_behind(
     assert world.said(ev.ReservationRequested)[-1].job == jobs[2]
 
 
+def test_a_wish_for_a_place_that_crosses_the_return_of_the_offer_keeps_nothing() -> None:
+    """The job waits in line again; nothing of the whole pool is kept for it."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    job = world.submit(8)
+    world.refuse(job)
+    world.now += PATIENCE_S * SECOND
+    events = world.decide()
+    world.fold("queue", [ev.JobRecalled(cause="clock", job=job, attempt=1, reason="order")])
+    world.give_back(job)
+    world.fold("queue", events)
+    assert [type(event) for event in events] == [ev.ReservationRequested]
+    assert world.state.pools["default"].tree.root.claim is None
+
+
+def test_what_the_whole_pool_reserves_for_others_is_claimed_of_the_whole_pool() -> None:
+    """The limit is that of the root: a queue keeps what it does not lend, and the rest is one line."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    world.node(gpus=8)
+    world.tree(kept={"guaranteed": {"gpu": 2_000}, "lending": {"gpu": 0}}, free={})
+    runs = [world.submit(1, queue="free") for _ in range(6)]
+    world.run(*runs)
+    big = world.submit(2, queue="free")
+    world.pass_time(PATIENCE_S + 1)
+    assert [(e.job, e.queue) for e in world.said(ev.ReservationRequested)] == [(big, "")]
+    world.restart()
+    small = world.submit(1, queue="free")
+    for run in runs[:2]:
+        world.end(run)
+        world.settle()
+    assert (world.of(big), world.of(small)) == ("offered", "queued")
+    assert world.state.pools["default"].tree.root.claim is None
+
+
 jobs_of = st.lists(
     st.tuples(
         st.integers(0, 20),  # pause before it, in seconds

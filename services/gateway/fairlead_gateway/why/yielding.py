@@ -81,9 +81,8 @@ def after_yielding(row: JobRow, now: Reason) -> Reason:
     """The reason of a job that waits because it yielded: to whom and why, then what keeps it waiting."""
     if row.reason != "preempted" or row.yielding is None:
         return now
-    detail: dict[str, int | str] = {
-        "preempted_for": row.yielding.beneficiary, "rule": row.yielding.rule, "times": row.preempted, "now": now.code,
-    }  # fmt: skip
+    whom: dict[str, int | str] = {"preempted_for": row.yielding.beneficiary} if row.yielding.beneficiary else {}
+    detail: dict[str, int | str] = {**whom, "rule": row.yielding.rule, "times": row.preempted, "now": now.code}
     return Reason(code="preempted", message=f"{yielded(row.yielding)}; now {now.message}", detail=detail | now.detail)
 
 

@@ -54,10 +54,10 @@ def _runs(state: State, pool: Pool) -> Iterator[Job]:
 
 
 def _basis(ahead: int, more: bool, unlimited: int) -> str:
-    before = f"{'at least ' if more else ''}{ahead} {_jobs(ahead)} before it"
+    before = f"{'at least ' if more else ''}{ahead or 'no'} {_jobs(ahead)} before it"
     runs_on = "is taken to run on" if unlimited == 1 else "are taken to run on"
     without = f"; {unlimited} {_jobs(unlimited)} without a limit {runs_on}" if unlimited else ""
-    return f"time limits of all that runs, and {before}, in the order of now; the pool as one machine{without}"
+    return f"time limits of all that runs, with {before}, in the order of now; the pool as one machine{without}"
 
 
 def _jobs(count: int) -> str:

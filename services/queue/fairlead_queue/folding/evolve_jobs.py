@@ -149,9 +149,11 @@ def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: in
 
 
 def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
-    """Of a job that has been placed or given back meanwhile it says nothing."""
+    """Of a job that has been placed or given back meanwhile (then it waits for another cause) it says nothing."""
     job = state.jobs[event.job]
     pool = job.lane.klass.pool
+    if event.cause != job.cause:
+        return
     if job.wait == "line":
         claims.put(state, pool.tree.nodes[event.queue], job)
     elif job.open:

@@ -1,0 +1,67 @@
+"""The page on queue files names every key, with its default, and its examples are files; no more and no less."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead import jobfile
+from fairlead_schemas.poolsettings import AgeingWords, PoolWords
+from fairlead_schemas.queuefile import read_queue_file
+from fairlead_schemas.queuesettings import BudgetWords, PreemptionWords, QueueWords
+from fairlead_schemas.queuewords import GPU_WORD
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "queues.md").read_text()
+#: {the heading above a table of keys: whose keys these are}
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "## A queue": QueueWords, "### `budget`": BudgetWords, "### `preemption`": PreemptionWords, "## A pool": PoolWords,
+    "### `ageing`": AgeingWords,
+}  # fmt: skip
+#: How the page says defaults that are not a value.
+IN_WORDS: dict[str, Any] = {
+    "none": (None, {}), "no limit": ({},), "all": ({},), "everybody": ([],), "`1` each": ({},), "see below": (PreemptionWords(),),
+    "`default`": ("",), "must be named": (msgspec.NODEFAULT,),
+}  # fmt: skip
+
+
+def rows(heading: str) -> dict[str, str]:
+    """{key: its default} of the first table below a heading."""
+    below = PAGE.split(f"{heading}\n", 1)[1]
+    table = below[below.index("| key") :].split("\n\n", 1)[0]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    return {key.strip("`"): default for key, _, default, _ in cells}
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> Any:
+    """A field's default, made where it is made anew each time."""
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_every_key_stands_on_the_page_with_its_default(heading: str) -> None:
+    """In the order of the code is not demanded; that none is missing, invented or wrong is."""
+    told = rows(heading)
+    fields = {field.name: default_of(field) for field in msgspec.structs.fields(TABLES[heading])}
+    assert told.keys() == fields.keys()
+    for key, default in fields.items():
+        value = told[key].strip("`")
+        expected = str(default).lower() if isinstance(default, bool) else str(default)
+        assert value == expected or default in IN_WORDS[told[key]], (key, told[key], default)
+
+
+@pytest.mark.parametrize("page", ["queues.md", "walk-team-lead.md"])
+def test_examples_are_queue_files(page: str) -> None:
+    """Each is read without a mistake."""
+    examples = re.findall(r"```yaml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    assert examples
+    for example in examples:
+        (document,) = jobfile.read_yaml(example, page)
+        assert read_queue_file(document).queues
+
+
+def test_resources_are_told() -> None:
+    """Every word that stands for one."""
+    assert all(f"`{word}`" in PAGE for word in (GPU_WORD, f"{GPU_WORD}:<model>", "cpu", "memory"))
