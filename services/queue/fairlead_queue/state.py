@@ -140,7 +140,8 @@ class State:
     def remove(self, job: Job) -> None:
         """A job leaves; its lane and class go with their last."""
         del self.jobs[job.id]
-        self.depend_no_more(job)
+        if job.after:
+            self.depend_no_more(job)
         self.leave(job)
 
     def leave(self, job: Job) -> None:
@@ -230,11 +231,12 @@ class State:
         wait = job.wait
         if wait == "line":
             self.in_line -= 1
-            self.age_no_more(job)
+            if job.ages_ns:
+                self.age_no_more(job)
             lines, priority = job.lane.lines, priority_of(job.order)
             line = lines[priority]
             line.remove(job)
-            if not len(line):
+            if not line:
                 del lines[priority]
             if job.order == job.lane.front:
                 self.refront(job.lane)
@@ -254,7 +256,7 @@ class State:
         fronts, node = leaf.fronts, leaf.node
         before = lane.front
         if before:
-            del fronts[bisect_left(fronts, (before,))]
+            del fronts[bisect_left(fronts, (before,)) if len(fronts) > 1 else 0]
         job = lane.first()
         if job is None:
             lane.front = 0
@@ -268,7 +270,7 @@ class State:
         front = fronts[0][0] if fronts else 0
         if front != node.front or not before or job is None:
             node.front = front
-            if klass.pool.ranking.has_views:
+            if klass.pool.ranking.views:
                 klass.pool.ranking.touch(node)
 
     def _waits_now(self, lane: Lane) -> None:
@@ -357,7 +359,7 @@ class State:
         self.open += 1
         klass.pool.offers[job.id] = job
         klass.open += 1
-        if klass.parked:
+        if klass.parked_at == klass.pool.capacity_count:
             self._count_parked(klass.pool, 1)
 
     def close_offer(self, job: Job) -> None:
@@ -368,7 +370,7 @@ class State:
         self.open -= 1
         del klass.pool.offers[job.id]
         klass.open -= 1
-        if klass.parked:
+        if klass.parked_at == klass.pool.capacity_count:
             self._count_parked(klass.pool, -1)
 
     def _count_parked(self, pool: Pool, more: int) -> None:
@@ -404,8 +406,9 @@ class State:
 
     def uncharge(self, job: Job) -> None:
         """What it held counts against its queue no longer."""
-        job.lane.klass.pool.charge(job.lane, -1)
-        if job.lane.running.pop(job.id, None) is not None and job.deadline_ns:
+        lane = job.lane
+        lane.klass.pool.charge(lane, -1)
+        if lane.running.pop(job.id, None) is not None and job.deadline_ns:
             self.set_alarm(job)
 
     def park(self, klass: Klass) -> None:
@@ -417,6 +420,8 @@ class State:
 
     def unpark(self, klass: Klass) -> None:
         """One of the class was placed."""
+        if klass.parked_at < 0:
+            return
         if klass.parked:
             self._count_parked(klass.pool, -klass.open)
             klass.pool.parked_classes -= 1
@@ -425,8 +430,9 @@ class State:
     def capacity_changed(self, pool: Pool) -> None:
         """Nothing is parked there any more, and what was recalled may be offered again."""
         pool.capacity_count += 1
-        self.parked_open -= pool.parked_open
-        pool.parked_open = pool.parked_classes = 0
+        if pool.parked_classes:
+            self.parked_open -= pool.parked_open
+            pool.parked_open = pool.parked_classes = 0
         if self.returned:
             for job in [job for job in self.returned.values() if job.lane.klass.pool is pool]:
                 self.unwait(job)
@@ -435,7 +441,8 @@ class State:
     def settled(self, job: Job, end: End) -> None:
         """The current attempt has ended: its quota is free, and an event is owed."""
         self.uncharge(job)
-        self.drop_timer(job)
+        if job.timer_ns:
+            self.drop_timer(job)
         job.end = end
         self.owe(job)
 

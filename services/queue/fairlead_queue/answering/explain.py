@@ -152,7 +152,7 @@ def smaller(job: Job) -> Iterator[Change]:
     gpus = request.gpu_milli // 1000
     for fewer in range(gpus - 1, 0, -1):
         asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
-        need = klass.pool.amounts(asked)
+        need = klass.pool.need(asked).amounts
         if klass.pool.tree.refusal(leaf.node, need) is None and _has_room(klass.pool.tree.root, need, job):
             each = " on each node" if request.nodes > 1 else ""
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"

@@ -264,8 +264,7 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
-    if job.asked or job.lane.claim or job.lane.klass.pool.claimant:
-        claims.give_up(job)
+    claims.give_up(job)
     if job.deadline_ns:
         state.set_deadline(job, 0)
     state.remove(job)

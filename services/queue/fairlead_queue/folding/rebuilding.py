@@ -32,8 +32,7 @@ def rebuild(state: State, pool: Pool) -> None:
             pool.tree.limit(queue.node, limits_now(state, path))
     pool.waiting = 0
     for klass in pool.classes.values():
-        klass.need = pool.amounts(klass.request)
-        klass.mask = pool.mask(klass.need)
+        klass.measure()
         klass.waiting = 0
     if (was.newest_first, was.stretch) != (pool.sequencer.newest_first, pool.sequencer.stretch):
         _renew_orders(state, pool, newest_first=was.newest_first)
