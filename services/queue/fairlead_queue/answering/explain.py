@@ -10,7 +10,8 @@ from itertools import islice
 import msgspec
 
 from fairlead_queue.answering.ahead import ahead_of
-from fairlead_queue.deciding.turns import Closed, Turns
+from fairlead_queue.deciding.gates import Closed
+from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.fairness.tree import USER_MARK, Amounts, Node, Refusal
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
@@ -60,7 +61,7 @@ def gate(state: State, lane: Lane) -> Closed | None:
     """Which gate is closed for the lane's jobs now; None: they could be offered."""
     turns = Turns(state, lane.klass.pool)
     turns.pool.forget_refused()
-    return turns.gate(lane)
+    return turns.gates.closed(lane)
 
 
 def _offered(state: State, job: Job) -> Explanation:

@@ -47,7 +47,7 @@ class Help:
 def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
     """The first under each limit that is in the way."""
     found: list[Starving] = []
-    for node, (lane, closed) in list(turns.refused.items())[:STARVING_MAX]:
+    for node, (lane, closed) in list(turns.gates.refused.items())[:STARVING_MAX]:
         refusal, job = closed.refusal, lane.first()
         if refusal is None or refusal.kind == "claimed" or job is None or job.id in plan.states:
             continue
