@@ -5,16 +5,15 @@ jobs. Lists that have an order in the state (finished jobs, keys, what is owed) 
 sorted. Rows are arrays for size: a snapshot of 100,000 jobs is a few tens of megabytes at most.
 """
 
-from bisect import insort
-
 import msgspec
 
 from fairlead_queue.fairness.past_use import Row
 from fairlead_queue.folding import claims, shaping
 from fairlead_queue.folding.rebuilding import heir
-from fairlead_queue.state import Shape, State
+from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.lanes import Deferral, Lane
+from fairlead_queue.waiting.nodes import Shape
 from fairlead_queue.waiting.order import OFFSET_MASK
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import CHARGED_STATES
@@ -182,7 +181,7 @@ def dump(state: State) -> bytes:
             owed=list(state.owed),
             finished=list(state.finished.items()),
             keys=[(key, job, digest) for key, (job, digest) in state.keys.items()],
-            nodes=sorted(state.nodes.items()),
+            nodes=sorted(state.nodes.shapes.items()),
         )
     )  # fmt: skip
 
@@ -232,7 +231,7 @@ def load(data: bytes) -> State:
     state.next_number, state.next_place = document.next_number, document.next_place
     state.next_rank = document.next_rank
     for node, shape in document.nodes:
-        state.set_node(node, shape)
+        state.nodes.set(node, shape)
     _load_queues(state, document)
     state.reclaims = {path: (cause, by) for path, cause, by in document.reclaims}
     state.finished = dict(document.finished)
@@ -259,7 +258,7 @@ def _load_queues(state: State, document: Document) -> None:
         account = state.accounts[row.queue]
         account.begin_ns, account.end_ns, account.since_ns = row.begin_ns, row.end_ns, row.since_ns
         account.used, account.reached = int(row.used), row.reached
-        state.await_mark(account)
+        state.due.await_mark(account, state.at_ns)
         if row.reached:
             shaping.limit_again(state, row.queue)
 
@@ -305,7 +304,7 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
     if row.running:
         lane.running[job.id] = job
     if row.deadline_ns:
-        state.set_deadline(job, row.deadline_ns)
+        state.due.set_deadline(job, row.deadline_ns)
     if row.wait == "line":
         state.wait_in_line(job)
     elif row.wait == "returned":
@@ -315,8 +314,7 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
     else:
         job.wait = row.wait
     if row.timer_ns:
-        job.timer_ns = row.timer_ns
-        insort(state.timers, (row.timer_ns, job.id))
+        state.due.set_timer(job, row.timer_ns)
 
 
 def _job(row: JobRow, lane: Lane) -> Job:

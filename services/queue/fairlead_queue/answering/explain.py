@@ -12,7 +12,8 @@ import msgspec
 from fairlead_queue.answering.ahead import ahead_of
 from fairlead_queue.deciding.gates import Closed
 from fairlead_queue.deciding.turns import Turns
-from fairlead_queue.fairness.tree import USER_MARK, Amounts, Node, Refusal
+from fairlead_queue.fairness.tree import Amounts, Node, Refusal
+from fairlead_queue.fairness.users import user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, Queue
@@ -98,7 +99,7 @@ def _message(closed: Closed) -> str:
     ceiling = counted(refusal.resource, refusal.ceiling)
     match closed.reason:
         case "user_limit":
-            user = user_of(refusal)
+            user = user_of(refusal.node)
             return f"{user} holds {held} of the {ceiling} that one user may hold in {closed.queue}; this needs {needed}"
         case "reserved":
             where = f"queue {closed.queue}" if closed.queue else "the pool"
@@ -107,11 +108,6 @@ def _message(closed: Closed) -> str:
             return f"what is free is kept for job {refusal.holder}, which has waited longer"
         case _:
             return f"queue {closed.queue} holds {held} of {ceiling}; this needs {needed}"
-
-
-def user_of(refusal: Refusal) -> str:
-    """Whose limit it is, where a queue limits single users."""
-    return State.user_of(refusal.node.name.removeprefix(USER_MARK))
 
 
 def _numbers(closed: Closed) -> dict[str, int | str]:
@@ -133,7 +129,7 @@ def _numbers(closed: Closed) -> dict[str, int | str]:
 def _changes(state: State, job: Job, refusal: Refusal, queue: str) -> Iterator[Change]:
     resource, over = refusal.resource, refusal.held + refusal.needed - refusal.ceiling
     if refusal.needed <= refusal.ceiling and refusal.kind != "claimed":
-        whose = f"{user_of(refusal)} in {queue}" if refusal.kind == "user_limit" else queue or "the pool"
+        whose = f"{user_of(refusal.node)} in {queue}" if refusal.kind == "user_limit" else queue or "the pool"
         message = f"starts when {counted(resource, over)} of {whose} {is_are(resource, over)} given back"
         yield Change(kind="wait", message=message, queue=queue, resource=resource, amount=over)
     yield from smaller(job)

@@ -9,7 +9,8 @@ A closed gate closes a lane for the rest of the decision, not the line: others g
 
 from typing import NamedTuple
 
-from fairlead_queue.fairness.tree import USER_MARK, Amounts, Node, Refusal
+from fairlead_queue.fairness.tree import Amounts, Node, Refusal
+from fairlead_queue.fairness.users import queue_of
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_queue.state import State
 from fairlead_queue.waiting.lanes import Klass, Lane
@@ -112,8 +113,3 @@ class Gates:
                 return path
             path = path.rpartition("/")[0]
         return ""
-
-
-def queue_of(node: Node) -> str:
-    """The queue that a node of the tree stands for; a user's node stands for the queue that limits users."""
-    return node.path.rpartition("/" + USER_MARK)[0] if node.name.startswith(USER_MARK) else node.path

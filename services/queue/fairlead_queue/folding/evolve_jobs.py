@@ -37,7 +37,7 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     job.after = pending(state, event.after) if event.after else None
     state.add(job)
     if event.deadline_ns:
-        state.set_deadline(job, event.deadline_ns)
+        state.due.set_deadline(job, event.deadline_ns)
     if event.key:
         state.remember_key(event.key, event.job, event.digest)
     job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
@@ -90,7 +90,7 @@ def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None
 
 def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    state.set_deadline(job, 0)
+    state.due.set_deadline(job, 0)
     _reorder(state, job, priority_of(job.order))
 
 
@@ -145,7 +145,7 @@ def _born(state: State, id_: str) -> Job:
     array.live[id_] = job
     state.add(job)
     if array.deadline_ns:
-        state.set_deadline(job, array.deadline_ns)
+        state.due.set_deadline(job, array.deadline_ns)
     if array.order & OFFSET_MASK == array.last - array.first:
         state.unwait(array)
     elif array.full:
@@ -206,7 +206,7 @@ def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: i
         job.end = End(id_, None)
         state.owe(job)
     elif job.end is None:
-        state.drop_timer(job)
+        state.due.drop_timer(job)
 
 
 def _stopped_one(state: State, array: Array) -> None:
@@ -224,7 +224,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
-        state.set_alarm(job)
+        state.due.set_alarm(job)
     if event.reason == "retry":
         job.failures += 1
     elif event.reason == "start_failed":
@@ -266,7 +266,7 @@ def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> N
     state.unwait(job)
     claims.give_up(job)
     if job.deadline_ns:
-        state.set_deadline(job, 0)
+        state.due.set_deadline(job, 0)
     state.remove(job)
     state.finished[job.id] = end_state
     array = job.parent

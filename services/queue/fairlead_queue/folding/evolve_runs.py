@@ -33,7 +33,7 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     claims.give_up(job)
     lane.running[job.id] = job
     if job.deadline_ns:
-        state.set_alarm(job)
+        state.due.set_alarm(job)
     job.price = _price(state, job, event.parts)
     if state.accounts:
         shaping.count(state, job, job.price, at_ns)
@@ -45,10 +45,7 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
 def _price(state: State, job: Job, parts: Iterable[ev.Part]) -> int:
     prices, price = job.lane.klass.pool.settings.prices, 0
     for part in parts:
-        each = PRICE
-        if prices:
-            shape = state.nodes.get(part.node)
-            each = prices.get(shape.model if shape is not None else "", PRICE)
+        each = prices.get(state.nodes.model_of(part.node), PRICE) if prices else PRICE
         price += len(part.gpus) * 1000 * each
     return price
 
