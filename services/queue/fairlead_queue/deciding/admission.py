@@ -39,16 +39,24 @@ class Refusal(NamedTuple):
 
 def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
     """Why this submit cannot enter, or None."""
-    return (
-        _invalid(command)
-        or _late(plan, command)
-        or unknown_queue(plan, command.queue)
+    return _invalid(command) or _late(plan, command) or _unwelcome(plan, command) or _unknown_dependency(plan, command)
+
+
+def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """What is the same for all such jobs of one decision; who sends one mostly sends many."""
+    kind = (command.queue, command.user, command.project, command.request)
+    if kind in plan.welcome:
+        return None
+    refused = (
+        unknown_queue(plan, command.queue)
         or _not_allowed(plan, command)
         or unnamed_model(plan, command.queue, command.request)
         or _too_large(plan, command)
         or _spent(plan, command.queue)
-        or _unknown_dependency(plan, command)
     )
+    if refused is None:
+        plan.welcome.add(kind)
+    return refused
 
 
 def _invalid(command: SubmitJob) -> Refusal | None:

@@ -183,6 +183,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     plan.entered.update(after.removed.values())
     plan.outlook = after
     plan.reshaped = True
+    plan.welcome.clear()
     return ev.QueuesApplied(
         cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
         unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user, reclaim=command.reclaim,

@@ -27,6 +27,23 @@ class Closed(NamedTuple):
     queue: str = ""
 
 
+def has_room(klass: Klass, open_: int, unparked: int) -> bool:
+    """Whether the placer may have one more offer of a class, having so many of it, and of classes that are not parked."""
+    if open_ < PARKED_OFFERS_MAX:
+        return True
+    if klass.parked:
+        return False
+    return unparked < (WINDOW_OFFERS_MAX if _fits(klass.pool, klass.need) else AHEAD_OFFERS_MAX)
+
+
+def _fits(pool: Pool, need: Amounts) -> bool:
+    """Whether the pool as a whole has that much left; one without known nodes has."""
+    capacity, usage = pool.tree.capacity, pool.tree.root.usage
+    if not pool.is_known() and pool.name == DEFAULT_POOL:
+        return True
+    return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
+
+
 class Gates:
     """The gates of one pool within one decision, and what they go by: open offers as of now, and needs that may still be
     met."""
@@ -89,20 +106,7 @@ class Gates:
         return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)
 
     def _has_room(self, klass: Klass) -> bool:
-        """Whether the placer may have one more offer of the class."""
-        if self._unbounded or self._open.get(klass, klass.open) < PARKED_OFFERS_MAX:
-            return True
-        if klass.parked:
-            return False
-        return self._unparked < (WINDOW_OFFERS_MAX if self._fits(klass.need) else AHEAD_OFFERS_MAX)
-
-    def _fits(self, need: Amounts) -> bool:
-        """Whether the pool as a whole has that much left; one without known nodes has."""
-        tree = self.pool.tree
-        capacity, usage = tree.capacity, tree.root.usage
-        if not self.pool.is_known() and self.pool.name == DEFAULT_POOL:
-            return True
-        return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
+        return self._unbounded or has_room(klass, self._open.get(klass, klass.open), self._unparked)
 
     def _spent(self, lane: Lane) -> str:
         """The queue above (or its own) whose budget is spent and refuses; "" for none."""
