@@ -37,3 +37,15 @@ class Unplaced:
                 for at, more in enumerate(job.lane.klass.need):
                     amounts[at] += more
         return amounts
+
+    def within(self, node: Node, rank: int, used: list[int]) -> list[int]:
+        """What the node uses with those of its open offers before a rank that its guarantee has room for, by rank, where
+        `used` has its place. One that is too large takes no room from those behind it."""
+        used, owed = list(used), [at for at, amount in enumerate(node.guaranteed) if amount]
+        before = [job for job in self.offers.values() if job.rank < rank and node in job.lane.leaf.node.up()]
+        for job in sorted(before, key=lambda job: job.rank):
+            need = job.lane.klass.need
+            if all(not need[at] or used[at] + need[at] <= node.guaranteed[at] for at in owed):
+                for at, more in enumerate(need):
+                    used[at] += more
+        return used
