@@ -192,6 +192,7 @@ def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: i
     was, job.state = job.state, "stopping"
     if isinstance(job, Array):
         state.unwait(job)
+        claims.give_up(job)
         job.cause = id_
         job.unstopped = sum(1 for element in job.live.values() if element.state != "stopping")
         if job.unstopped:
