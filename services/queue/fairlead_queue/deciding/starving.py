@@ -122,7 +122,9 @@ class _Helper:
             self.times.append(found.next_ns)
         if not found.victims:
             return False
-        self._named.update(victim.job for victim in found.victims)
+        for victim in found.victims:
+            self._named.add(victim.job)
+            self._unplaced.leaves(self.plan.state.jobs[victim.job])
         self.asked.add(starving.job.id)
         _ask(self.plan, starving, found.victims)
         return True
