@@ -88,6 +88,17 @@ def test_those_who_are_on_their_way_out_are_no_longer_what_a_queue_is_left_with(
         assert second not in [asked for asked, _ in pleas(world)]
 
 
+def test_one_whom_this_very_decision_stops_is_on_his_way_out_too() -> None:
+    """A person cancels a run at the moment at which another would be asked."""
+    world = world_of(a={"guaranteed": {"gpu": 4_000}}, b={"preemption": Preemption(protect_ns=0, rebalance=True)}, d={})
+    runs = [running(world, 2, "a") for _ in range(3)]
+    running(world, 2, "d")
+    refused(world, 2, "b")
+    world.now += 2 * SECOND
+    world.cancel(runs[0])
+    assert (world.of(runs[0]), pleas(world)) == ("stopping", [])
+
+
 # ---------------------------------------------------------------------------------------- what becomes of them
 
 
