@@ -7,6 +7,7 @@ import pytest
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import events as ev
+from fairlead_schemas.queues import QueueSettings
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
@@ -17,6 +18,8 @@ def afternoon() -> Story:
     """Queue b goes and its jobs with it, comes back, and goes again; others are moved by people."""
     s = Story()
     s.at(0, *(ev.QueueConfigured(cause="cmd:q", path=path) for path in "abcd"))
+    limited = QueueSettings(maximum={"gpu": 6000, "cpu": 9000})
+    s.at(0, ev.QueueConfigured(cause="cmd:q", path="a", settings=limited))
     s.at(1, joined("n1", gpus=8))
     # 1 is moved to b before that goes; 2 ends in b before; 3 is an array, of which one element has ended in b.
     s.at(
@@ -86,8 +89,8 @@ def test_a_job_is_where_it_was_moved_to(warehouse: Warehouse) -> None:
     rows = warehouse.rows("SELECT id, queue, state FROM jobs")
     assert {job: queue for job, queue, _ in rows} == QUEUES
     assert {job: state for job, _, state in rows} == STATES
-    counted = warehouse.rows("SELECT path, waiting, ended FROM queues WHERE path IN ('a', 'b', 'c') ORDER BY path")
-    assert counted == [("a", 4, 0), ("b", 0, 2), ("c", 2, 0)]
+    counted = warehouse.rows("SELECT path, waiting, ended, gpu_quota FROM queues ORDER BY path")
+    assert counted == [("a", 4, 0, 6.0), ("c", 2, 0, None), ("d", 0, 0, None)]  # b is gone, what ended in it is not
 
 
 def test_the_document_and_the_live_view_say_so_too(warehouse: Warehouse) -> None:

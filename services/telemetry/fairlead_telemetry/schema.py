@@ -315,10 +315,10 @@ NODES = Relation(
 )
 QUEUES = Relation(
     "queues",
-    "Every configured queue, with its latest setting and its jobs by state.",
+    "Every queue that is there, with its latest setting and its jobs by state.",
     (
         Column("path", "VARCHAR", "queue path"),
-        Column("gpu_quota", "DOUBLE", "hard quota in GPUs; empty: none"),
+        Column("gpu_quota", "DOUBLE", "its maximum in GPUs; empty: none"),
         Column(
             "waiting",
             "BIGINT",
@@ -331,14 +331,15 @@ QUEUES = Relation(
     """
     WITH setting AS (
       SELECT body->>'path' AS path, arg_max(body, place(sequence, idx)) AS body, max(time) AS configured_at
-      FROM events WHERE type = 'QueueConfigured' GROUP BY ALL
+      FROM events WHERE type IN ('QueueConfigured', 'QueueRemoved') GROUP BY ALL
+      HAVING arg_max(type, place(sequence, idx)) = 'QueueConfigured'
     ), counted AS (
       SELECT queue, count(*) FILTER (state IN ('scheduled', 'queued', 'held', 'offered')) AS waiting,
         count(*) FILTER (state IN ('placed', 'running', 'stopping')) AS running,
         count(*) FILTER (state IN ('succeeded', 'failed', 'cancelled')) AS ended
       FROM jobs WHERE NOT is_array GROUP BY queue
     )
-    SELECT path, (body->>'gpu_quota_milli')::BIGINT / 1000 AS gpu_quota, coalesce(waiting, 0) AS waiting,
+    SELECT path, coalesce(body->>'$.settings.maximum.gpu', body->>'gpu_quota_milli')::BIGINT / 1000 AS gpu_quota, coalesce(waiting, 0) AS waiting,
       coalesce(running, 0) AS running, coalesce(ended, 0) AS ended, configured_at
     FROM setting LEFT JOIN counted ON counted.queue = path""",
 )
