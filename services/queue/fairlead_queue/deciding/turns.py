@@ -100,8 +100,9 @@ class Turns:
         return found, again
 
     def _is_pruned(self, node: Node) -> bool:
-        """Everything that could be offered has been refused by this node's limit."""
-        return bool(node.waiters) and self.gates.needs <= node.waiters
+        """Everything that could be offered has been refused by this node's limit, whoever below it asks: where something is
+        reserved below, its owner still comes in."""
+        return bool(node.waiters) and node.held is node.usage and self.gates.needs <= node.waiters
 
     def _first(self, leaf: Leaf) -> tuple[Lane, Candidate] | None:
         """The leaf's first candidate whose gates are open; it is taken from the leaf."""

@@ -128,8 +128,8 @@ class Search:
 
     def _could_fit(self) -> bool:
         """Whether what they hold, with what nobody holds, comes to what is needed; the placer looks at places."""
-        left, capacity = self._left(self.tree.root), self.tree.capacity
-        return all(not more or capacity[at] - left[at] >= more for at, more in enumerate(self.need))
+        held, capacity = self._held(self.tree.root), self.tree.capacity
+        return all(not more or capacity[at] - held[at] >= more for at, more in enumerate(self.need))
 
     # ------------------------------------------------------------------ candidates
 
@@ -227,6 +227,11 @@ class Search:
         return mine, path[-1], path
 
     def _left(self, node: Node) -> list[int]:
+        """What will be left below the node of what has a place, without those chosen so far and those on their way out: else
+        two who ask one after the other would together take more than each of them may."""
+        return [held - gone for held, gone in zip(self._held(node), self._unplaced.leaving(node), strict=True)]
+
+    def _held(self, node: Node) -> list[int]:
         """What has a place below the node, without those chosen so far."""
         unplaced, given = self._unplaced.under(node), self._given.get(node, self._unplaced.nothing)
         return [used - open_ - back for used, open_, back in zip(node.usage, unplaced, given, strict=True)]

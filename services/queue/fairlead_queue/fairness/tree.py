@@ -212,6 +212,7 @@ class Tree:
         those of others who have not waited as long.
         """
         rising = [(at, more) for at, more in enumerate(need) if more]
+        within = False
         node: Node | None = leaf
         while node is not None:
             held = node.held
@@ -220,6 +221,10 @@ class Tree:
                 for at, more in rising:
                     if held[at] + more > ceiling[at]:
                         return self._refuse(node, at, more, need)
+                if within:
+                    refused = self._over(node, need)
+                    if refused is not None:
+                        return refused
             claim = node.claim
             if claim is not None and not (holder and (since, holder) <= (claim.since, claim.holder)):
                 refused = self._claimed(node, claim, rising)
@@ -229,8 +234,7 @@ class Tree:
                 kept = node.kept
                 rising = [(at, max(held[at] + more, kept[at]) - max(held[at], kept[at])) for at, more in rising]
                 rising = [part for part in rising if part[1]]
-                if not rising:
-                    return None  # it stays within what is reserved for it: nothing changes further up
+                within = True
             node = node.parent
         return self._reserved(rising)
 
@@ -242,6 +246,14 @@ class Tree:
         elif node.usage[at] + need[at] <= ceiling:
             kind = "reserved"
         return Refusal(node, self.resources[at], node.held[at], more, ceiling, kind)
+
+    def _over(self, node: Node, need: Amounts) -> Refusal | None:
+        """Within what is reserved for it below, a job changes nothing that is held here; but where limits were set under
+        what others use already, what it reserves is not there."""
+        for at, more in enumerate(need):
+            if more and node.usage[at] + more > node.ceiling[at]:
+                return Refusal(node, self.resources[at], node.usage[at], more, node.ceiling[at])
+        return None
 
     def _claimed(self, node: Node, claim: Claim, rising: Parts) -> Refusal | None:
         """What a claim of somebody else refuses."""

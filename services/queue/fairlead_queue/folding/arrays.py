@@ -53,6 +53,7 @@ def element_ended(state: State, job: Job, array: Array, end_state: str, id_: str
 def stop(state: State, array: Array, id_: str) -> None:
     """No more are born; those that live are to be stopped one by one."""
     state.unwait(array)
+    claims.give_up(array)
     array.cause = id_
     array.unstopped = sum(1 for element in array.live.values() if element.state != "stopping")
     if array.unstopped:
