@@ -45,7 +45,7 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
         assert found["reason"]["code"] == "maximum"
         assert found["message"] == f"would be accepted, but queue {VISION} is at 6 of 8 GPUs; this needs 3"
         assert "next" not in found["reason"]["detail"], "there is no job that could be moved"
-        assert kinds_of(found)["wait"] == f"starts when 1 GPU of {VISION} is given back"
+        assert kinds_of(found)["wait"] == f"starts when 3 GPUs of {VISION} are left by the job before it"
         assert (found["ahead"], found["first_ahead"]) == (1, [job])
         assert found["command"]["request"]["gpu_milli"] == 3000
         assert job in world.gateway.views.jobs.rows and len(world.gateway.views.jobs.rows) == 2

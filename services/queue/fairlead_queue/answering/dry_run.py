@@ -3,8 +3,9 @@ as it was afterwards."""
 
 import msgspec
 
+from fairlead_queue.answering.changes import for_place
 from fairlead_queue.answering.estimate import estimate
-from fairlead_queue.answering.explain import explain, for_place, gate
+from fairlead_queue.answering.explain import explain, gate
 from fairlead_queue.deciding.admission import refusal
 from fairlead_queue.deciding.commands import in_pool, order_in
 from fairlead_queue.deciding.plan import Plan

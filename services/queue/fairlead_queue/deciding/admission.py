@@ -45,7 +45,7 @@ def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
         or _not_allowed(plan, command)
         or unnamed_model(plan, command.queue, command.request)
         or _too_large(plan, command)
-        or _spent(plan, command.queue)
+        or spent(plan, command.queue)
         or _unknown_dependency(plan, command)
     )
 
@@ -186,7 +186,7 @@ def _models(settings: QueueSettings) -> list[str]:
     return sorted({name.removeprefix(prefix) for each in amounts for name in each if name.startswith(prefix)})
 
 
-def _spent(plan: Plan, path: str) -> Refusal | None:
+def spent(plan: Plan, path: str) -> Refusal | None:
     """A budget above the queue (or its own) that is spent and refuses."""
     while path:
         account = plan.state.accounts.get(path)
