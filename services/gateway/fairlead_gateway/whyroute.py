@@ -21,6 +21,7 @@ from fairlead_gateway.reading import At, Json, answers_with, retired_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why.explained import with_explanation
+from fairlead_gateway.why.proposals import proposals
 from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas.api import Why
 from fairlead_schemas.ask import Answer, AskWhy
@@ -95,9 +96,10 @@ class Whys:
 def _why(views: Views, row: JobRow, now_ns: int, answer: Answer) -> Why:
     told = answer.why if row.state in WAITING and answer.why is not None and answer.why.reason else None
     reason = reason_of(views, row, now_ns, told=told)
+    changes = proposals(views, row, told) if told is not None else []
     return Why(
-        id=row.id, state=row.state, attempt=row.attempt, reason=reason if told is None else with_explanation(reason, row, told),
-        changes=list(told.changes) if told is not None else [],
+        id=row.id, state=row.state, attempt=row.attempt, reason=reason if told is None else with_explanation(reason, row, told, changes),
+        changes=changes,
         note=f"what would change it is not known: {answer.message}" if answer.error and row.state in WAITING else "",
         at=rfc3339(views.at_ns), changed_at=row.changed_seq,
         sequence=views.sequence if told is None else answer.sequence,
