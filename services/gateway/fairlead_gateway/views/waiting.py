@@ -164,7 +164,7 @@ class WaitingView:
         names = other.split("/")
         at = next((i for i, row in enumerate(line) if "/".join(names[: i + 1]) != row.path), len(line) - 1)
         row = line[at]
-        guaranteed = row.settings.guaranteed.get(resource, 0) if row.settings else 0
+        guaranteed = self._queues.guaranteed(row.path).get(resource, 0)
         return row.path, max(0, row.used.get(resource, 0) - guaranteed)
 
 
