@@ -4,6 +4,9 @@ Whether the nodes have room in the right places only the placer can say; "could 
 offered at once and that its pool has as much left as it needs.
 """
 
+from collections.abc import Sequence
+from itertools import islice
+
 from fairlead_queue.answering.ahead import ahead_of
 from fairlead_queue.answering.changes import changes_of, for_place, user_of
 from fairlead_queue.deciding.turns import Closed, Turns
@@ -44,7 +47,7 @@ def explain(state: State, job: Job) -> Explanation:
             message = f"the placer has as many offers as it looks ahead over; {_jobs(len(ahead))} before it"
     return Explanation(
         reason=reason, message=message, numbers=numbers, changes=tuple(changes), ahead=len(ahead),
-        first_ahead=tuple(other.id for other in ahead[:NAMED_MAX]),
+        first_ahead=_first(ahead),
     )  # fmt: skip
 
 
@@ -66,8 +69,13 @@ def _offered(state: State, job: Job) -> Explanation:
         message += f"; {asked} asked to yield to it"
     return Explanation(
         reason="place", message=message, numbers=numbers, changes=tuple(changes), ahead=len(ahead),
-        first_ahead=tuple(other.id for other in ahead[:NAMED_MAX]),
+        first_ahead=_first(ahead),
     )  # fmt: skip
+
+
+def _first(ahead: Sequence[Job]) -> tuple[str, ...]:
+    """The first of them; an array once, however many of its elements go before."""
+    return tuple(islice(dict.fromkeys(other.id for other in ahead), NAMED_MAX))
 
 
 def _jobs(count: int) -> str:
