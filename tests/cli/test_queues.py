@@ -172,7 +172,6 @@ def test_a_preview_sends_nothing(queues: GatewayStub, run: Run, tmp_path: Path) 
     assert ran.code == 0
     assert ran.out == (
         "+ pool a100\n    patience: 10m\n    sequencer: drf\n"
-        "- pool default\n"
         "- queue other/deep\n"
         "~ queue research\n    guaranteed.nvidia.com/gpu: 16 -> 8\n"
         "+ queue research/speech\n    weight: 3\n"
@@ -184,6 +183,14 @@ def test_a_preview_sends_nothing(queues: GatewayStub, run: Run, tmp_path: Path) 
     assert without == "pool/a100\nqueue/research\nqueue/research/speech\n"
     found = msgspec.json.decode(run("queues", "apply", "-f", file_of(tmp_path, text), "--dry-run", "-o", "json").out)
     assert found[1] == {"what": "change", "kind": "queue", "name": "research", "fields": {f"guaranteed.{GPU}": [16, 8]}}
+
+
+def test_queues_above_a_named_one_are_made_and_stay() -> None:
+    """As the queue service does it, whatever is pruned; and the default pool is never taken away."""
+    file = read_queue_file({"queues": {"a/b/c": {}, "d/e": {"weight": 2}}})
+    there = {"a": {"weight": 3}, "d": {}, "d/e": {"weight": 2}, "x": {}}
+    found, unchanged = queue_changes.changes(file, {"default": {}, "p": {}}, there, prune=True)
+    assert queue_changes.lines(found, unchanged) == ("- pool p\n+ queue a/b\n+ queue a/b/c\n- queue x\n= 1 as it is\n")
 
 
 def test_what_is_taken_away_is_said_to_be_not_set() -> None:
