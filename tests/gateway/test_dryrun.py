@@ -63,6 +63,8 @@ async def test_what_would_start_at_once() -> None:
         assert found["estimate"]["wait_seconds"] == 0
         assert found["estimate"]["start_at"].endswith("Z")
         assert "time limits" in found["estimate"]["basis"]
+        several = await tried(world, queue="a", resources=gpus(3), array="0-9")
+        assert several["message"] == "would be accepted, and its first element offered at once"
 
 
 async def test_who_might_be_displaced() -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import Room
 from tests.gateway.test_dryrun import tried
 from tests.gateway.test_why_explained import kinds_of
 from tests.gateway.world import World, gpus, until
@@ -13,7 +15,8 @@ async def full_but_for(world: World, left: int) -> None:
     """Two nodes of 8 GPUs and 64 CPUs, each with so many GPUs left."""
     for name in ("n1", "n2"):
         await world.node(name)
-        await world.in_state(await world.submit(resources=gpus(8 - left)), "placed")
+        if left < 8:
+            await world.in_state(await world.submit(resources=gpus(8 - left)), "placed")
 
 
 async def refused(world: World, **spec: Any) -> dict[str, Any]:
@@ -62,6 +65,44 @@ async def test_a_cordoned_node_takes_nothing() -> None:
         assert kinds_of(await refused(world, resources=gpus(1))) == {
             "wait": "starts when 1 GPU is free on one node that may take it"
         }
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"nodeSelector": {"nvidia.com/gpu.product": "H900"}}, "needs 1 GPU on one node; no node that has joined could take it"),
+        ({"gpu": {"memory": "81Gi"}}, "needs 1 GPU on one node; no node that has joined could take it"),
+        ({"nodes": 3}, "needs 1 GPU on each of 3 nodes; only 2 nodes that have joined could take it"),
+    ],
+)  # fmt: skip
+async def test_what_no_node_could_take_is_not_said_to_start(spec: dict[str, Any], told: str) -> None:
+    """It would be accepted, for nodes may join; until then it waits, and nobody knows how long."""
+    async with World() as world:
+        await world.start_explainer()
+        await full_but_for(world, 8)
+        found = await tried(world, resources=gpus(1), **spec)
+        assert found["message"] == f"would be accepted, but {told}, even if nothing ran"
+        assert (found["reason"]["code"], found["estimate"]["start_at"]) == ("no_place", None)
+        assert found["estimate"]["basis"] == f"it {told}, even if nothing ran"
+
+
+async def test_a_node_that_is_kept_for_another_is_not_free() -> None:
+    """However many GPUs are idle on it; the job that it is kept for may have them."""
+    async with World() as world:
+        await world.start_explainer()
+        await full_but_for(world, 3)
+        keeper = (await refused(world, resources=gpus(8)))["id"]
+        views = world.gateway.views
+        views.jobs.rows[keeper].room = Room(1, nodes=("n1",))
+        views.waiting.rooms.add(keeper)
+        await world.in_state(await world.submit(resources=gpus(2)), "placed")
+        on = max((row for row in views.jobs.rows.values() if row.parts), key=lambda row: int(row.id)).parts[0].node
+        views.jobs.rows[keeper].room = Room(1, nodes=("n1" if on == "n2" else "n2",))
+        told = kinds_of(await refused(world, resources=gpus(4)))
+        assert told["smaller"] == "could start now with 1 GPU instead of 4"
+        assert kinds_of(await world.why(keeper))["smaller"] == "could start now with 3 GPUs instead of 8"
+        again = Views.restore(views.snapshot())
+        assert again is not None and again.waiting.kept_nodes("") == views.waiting.kept_nodes("") != set()
 
 
 async def test_no_queue_and_no_limit_is_named_where_no_node_has_room() -> None:

@@ -9,7 +9,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why import waiting, yielding
 from fairlead_gateway.why.explained import with_explanation
-from fairlead_gateway.why.proposals import proposals
+from fairlead_gateway.why.proposals import proposals, too_few_nodes
 from fairlead_schemas import api
 from fairlead_schemas.ask import Change, Estimate, Explanation, Outcome, QuotaAfter
 from fairlead_schemas.commands import SubmitJob
@@ -39,8 +39,9 @@ def accepted(
     row = _row(submit, outcome.pool, now_ns)
     changes = proposals(views, row, told)
     reason = _held_back(views, row, told, changes, now_ns)
+    first = "its first element " if submit.array else ""
     return api.DryRun(
-        message=f"would be accepted, but {reason.message}" if reason else "would be accepted, and offered at once",
+        message=f"would be accepted, but {reason.message}" if reason else f"would be accepted, and {first}offered at once",
         command=command, pool=outcome.pool, quota=[_quota(one) for one in outcome.quota], borrows=outcome.borrows,
         borrows_words=amount_words(outcome.borrows), reason=reason, changes=changes, ahead=told.ahead,
         first_ahead=list(told.first_ahead), displaces=[
@@ -49,7 +50,8 @@ def accepted(
                 message=yielding.might_yield(views, one, submit.queue, submit.priority),
             ) for one in outcome.displaces
         ],
-        estimate=_estimate(outcome.estimate, now_ns, may_be_sooner=bool(outcome.displaces)), sequence=sequence,
+        estimate=_estimate(outcome.estimate, now_ns, too_few_nodes(views, row.request), may_be_sooner=bool(outcome.displaces)),
+        sequence=sequence,
     )  # fmt: skip
 
 
@@ -69,7 +71,8 @@ def _held_back(
     reason = waiting.queued(views, row, now_ns, told=told)
     if reason.code == "waiting_turn":
         if told.reason == "next":
-            return None
+            few = too_few_nodes(views, row.request)
+            return api.Reason(code="no_place", message=few) if few else None
         if told.reason == "place":
             reason = api.Reason(code="no_place", message=told.message, detail=reason.detail)
     return _without_next(with_explanation(reason, row, told, changes))
@@ -94,9 +97,11 @@ def _quota(one: QuotaAfter) -> api.QuotaAfter:
     )  # fmt: skip
 
 
-def _estimate(estimate: Estimate | None, now_ns: int, *, may_be_sooner: bool) -> api.StartEstimate | None:
+def _estimate(estimate: Estimate | None, now_ns: int, too_few: str, *, may_be_sooner: bool) -> api.StartEstimate | None:
     if estimate is None:
         return None
+    if too_few:
+        return api.StartEstimate(start_at=None, wait_seconds=None, basis=f"it {too_few}")
     basis = f"{estimate.basis}; sooner where others yield" if may_be_sooner else estimate.basis
     if not estimate.start_ns:
         return api.StartEstimate(start_at=None, wait_seconds=None, basis=basis)

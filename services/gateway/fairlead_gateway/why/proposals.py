@@ -5,13 +5,15 @@ of the nodes as the views show them, and what a refused job waits for is named b
 only; who is placed where the placer alone decides.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, NodeRow, Refusal
+from fairlead_gateway.why.nodes import needs
 from fairlead_schemas.ask import Change, Explanation
+from fairlead_schemas.events import Part
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.queuewords import counted, is_are
 from fairlead_schemas.resources import Request
@@ -20,10 +22,13 @@ MILLI = 1000
 #: {what the placer found short on nodes: the resource}
 _SHORT = {"free_gpus": "gpu", "free_cpu": "cpu", "free_memory": "memory"}
 
+#: Of one node: (GPUs that would do, milli-CPU, MiB).
+type _Room = tuple[int, int, int]
+
 
 def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
     """Those of the explanation that nodes do not contradict; fewer GPUs where that many are free nowhere."""
-    request, free = row.request, list(_free(views, row.request))
+    request, free = row.request, list(_free(views, row))
     refusal = views.waiting.refusals.get(request) if told.reason == "place" else None
     found = [_wait(request, refusal)] if refusal is not None else []
     for change in told.changes:
@@ -40,20 +45,39 @@ def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
     return found
 
 
-def _free(views: Views, request: Request) -> Iterator[tuple[int, int, int]]:
-    """(GPUs that would do, milli-CPU, MiB) free on each node that may take the request."""
-    for row in views.nodes.rows.values():
-        if not (row.lost or row.draining or row.cordoned) and _may(row, request):
-            held = {gpu for part in row.held.values() for gpu in part.gpus}
-            gpus = sum(
-                gpu.uuid not in held
-                and gpu.memory_mib >= request.gpu_memory_mib
-                and gpu.compute_capability >= request.compute_capability
-                for gpu in row.inventory.gpus
-            )
-            cpu_milli = row.inventory.cpu_milli - sum(part.cpu_milli for part in row.held.values())
-            memory_mib = row.inventory.memory_mib - sum(part.memory_mib for part in row.held.values())
-            yield gpus, cpu_milli, memory_mib
+def too_few_nodes(views: Views, request: Request) -> str:
+    """Why the nodes that have joined could not take it if nothing ran on them; "" where they could, or none is known."""
+    shapes = [_room(row, request, {}) for row in views.nodes.rows.values() if _may(row, request)]
+    fitting = sum(_holds(shape, request) for shape in shapes)
+    if fitting >= request.nodes or not views.nodes.rows:
+        return ""
+    could = (
+        f"only {fitting} node{'s' if fitting > 1 else ''} that {'have' if fitting > 1 else 'has'}"
+        if fitting
+        else "no node that has"
+    )
+    return f"needs {needs(request)}; {could} joined could take it, even if nothing ran"
+
+
+def _free(views: Views, row: JobRow) -> Iterator[_Room]:
+    """What is free on each node that may take the job now."""
+    kept = views.waiting.kept_nodes(row.id)
+    for node in views.nodes.rows.values():
+        if not (node.lost or node.draining or node.cordoned or node.id in kept) and _may(node, row.request):
+            yield _room(node, row.request, node.held)
+
+
+def _room(row: NodeRow, request: Request, held: Mapping[str, Part]) -> _Room:
+    """What a node has left beside what it holds."""
+    taken = {gpu for part in held.values() for gpu in part.gpus}
+    gpus = sum(
+        gpu.uuid not in taken
+        and gpu.memory_mib >= request.gpu_memory_mib
+        and gpu.compute_capability >= request.compute_capability
+        for gpu in row.inventory.gpus
+    )
+    cpu_milli = row.inventory.cpu_milli - sum(part.cpu_milli for part in held.values())
+    return gpus, cpu_milli, row.inventory.memory_mib - sum(part.memory_mib for part in held.values())
 
 
 def _may(row: NodeRow, request: Request) -> bool:
@@ -63,16 +87,17 @@ def _may(row: NodeRow, request: Request) -> bool:
     return all(labels.get(key) == value for key, _, value in (label.partition("=") for label in request.selector))
 
 
-def _fits(request: Request, free: list[tuple[int, int, int]]) -> bool:
+def _holds(room: _Room, request: Request) -> bool:
+    gpus, cpu_milli, memory_mib = room
+    return gpus * MILLI >= request.gpu_milli and cpu_milli >= request.cpu_milli and memory_mib >= request.memory_mib
+
+
+def _fits(request: Request, free: list[_Room]) -> bool:
     """Whether as many nodes have that much free as it asks for."""
-    fitting = sum(
-        gpus * MILLI >= request.gpu_milli and cpu_milli >= request.cpu_milli and memory_mib >= request.memory_mib
-        for gpus, cpu_milli, memory_mib in free
-    )
-    return fitting >= request.nodes
+    return sum(_holds(room, request) for room in free) >= request.nodes
 
 
-def _smaller(request: Request, most: int, free: list[tuple[int, int, int]]) -> Change | None:
+def _smaller(request: Request, most: int, free: list[_Room]) -> Change | None:
     """The most GPUs (in milli-GPU, `most` of them at most) with which nodes could take it."""
     asked = request.gpu_milli // MILLI
     for fewer in range(most // MILLI, 0, -1):
