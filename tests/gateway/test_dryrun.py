@@ -177,7 +177,7 @@ async def test_without_an_explainer_the_file_is_checked() -> None:
         ("lower_priority", "job 1 of a has a lower priority: 50 against 70"),
         ("over_slice", "job 1 of a has had its slice, and this would go before it"),
         ("over_guarantee", "job 1 of a: a uses 8 GPUs over its guarantee, which b is owed"),
-        ("over_share", "the queue of job 1 of a has more than its share, b less than its own"),
+        ("over_share", "job 1 of a: a has more than its share, b less than its own"),
     ],
 )
 def test_rules_in_words(rule: Any, told: str) -> None:

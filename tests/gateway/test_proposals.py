@@ -55,6 +55,18 @@ async def test_what_is_short_is_named(spec: dict[str, Any], told: dict[str, str]
         assert kinds_of(await refused(world, **spec)) == told
 
 
+async def test_who_is_not_tried_because_others_like_it_were_refused_waits_for_the_same() -> None:
+    """The placer looks ahead over so many and no more; what they lack it lacks."""
+    async with World() as world:
+        await world.start_explainer()
+        await full_but_for(world, 2)
+        await refused(world, resources=gpus(4))
+        last = [await world.submit(resources=gpus(4)) for _ in range(20)][-1]
+        told = await world.why(last)
+        assert (told["state"], told["reason"]["code"]) == ("queued", "no_place")
+        assert kinds_of(told) == {"wait": "starts when 4 GPUs are free on one node"}
+
+
 async def test_a_cordoned_node_takes_nothing() -> None:
     """Its GPUs are free, and that is not enough."""
     async with World() as world:

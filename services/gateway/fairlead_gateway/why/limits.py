@@ -212,7 +212,7 @@ def _array_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
     at_work = sum(count for state, count in (array.elements or {}).items() if state in CHARGED_STATES)
     return Reason(
         code="array_limit",
-        message=f"{at_work} of at most {limit} elements of array {array.id} are at work",
+        message=f"{at_work} of at most {limit} element{'s' if limit > 1 else ''} of array {array.id} {'are' if at_work > 1 else 'is'} at work",
         detail={
             "array": array.id, "at_work": at_work, "limit": limit,
             "next": "starts when one of them has ended; submitted without %, all may run at once",

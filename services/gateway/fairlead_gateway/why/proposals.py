@@ -29,7 +29,7 @@ type _Room = tuple[int, int, int]
 def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
     """Those of the explanation that nodes do not contradict; fewer GPUs where that many are free nowhere."""
     request, free = row.request, list(_free(views, row))
-    refusal = views.waiting.refusals.get(request) if told.reason == "place" else None
+    refusal = views.waiting.refusals.get(request) if told.reason in ("place", "turn") else None
     found = [_wait(request, refusal)] if refusal is not None else []
     for change in told.changes:
         match change.kind:
