@@ -60,7 +60,7 @@ _BY_STATUS: dict[int, type[FairleadError]] = {
 }  # fmt: skip
 
 
-#: What to type next, by the code of a refusal that the gateway gives no hint for.
+#: What to type next, by the code of a refusal; the gateway's own hint speaks of paths and methods.
 _HINTS = {
     "unknown_queue": "`fairlead queues` lists them; `fairlead queues apply -f queues.yaml` creates one, from a file such as {queues: {research: {queues: {vision: {maximum: {nvidia.com/gpu: 16}}}}}}",
 }
@@ -79,5 +79,5 @@ def from_problem(problem: Problem) -> FairleadError:
         if message not in lines[0]:
             lines.append(f"  {field}: {message}" if field else f"  {message}")
     kind = _BY_STATUS.get(problem.status, FairleadError)
-    hint = problem.hint or hint_for(problem.type.rpartition(":")[2])
+    hint = hint_for(problem.type.rpartition(":")[2]) or problem.hint
     return kind("\n".join(lines), hint=hint, problem=problem)

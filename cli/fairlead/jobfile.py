@@ -87,11 +87,18 @@ def read_yaml(text: str, name: str) -> list[Any]:
     try:
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
     except (yaml.YAMLError, RecursionError) as error:
-        detail = " ".join(str(error).split()) or "nested too deeply"
-        raise Refused(f"{name}: expected YAML or JSON: {detail}") from error
+        raise Refused(f"{name}: expected YAML or JSON: {_what_is_wrong(error)}") from error
     if len(documents) > DOCUMENTS_MAX:
         raise Refused(f"{name}: expected at most {DOCUMENTS_MAX} documents, found {len(documents)}")
     return documents
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """One line: what, and where in the text; the excerpt that YAML draws below it needs lines of its own."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark is not None:
+        told = f"{error.context}: {error.problem}" if error.context else error.problem
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {told}"
+    return " ".join(str(error).replace('in "<unicode string>", ', "").split()) or "nested too deeply"
 
 
 def _documents(text: str, name: str) -> list[Document]:

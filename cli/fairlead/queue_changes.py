@@ -4,11 +4,12 @@ Both sides are settings in the words of a queue file with their defaults left ou
 (1 and "1000m") are no difference. What needs the queue service to know (whether it would refuse) is not told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from fairlead_schemas.poolsettings import pool_words
 from fairlead_schemas.queuefile import QueueFile
+from fairlead_schemas.queues import DEFAULT_POOL
 from fairlead_schemas.queuesettings import queue_words
 
 type Words = Mapping[str, dict[str, Any]]
@@ -27,16 +28,28 @@ def changes(file: QueueFile, pools: Words, queues: Words, *, prune: bool) -> tup
     """(changes in the order of names, pools first; how many that the file names stay as they are)."""
     wanted_pools = {entry.pool: pool_words(entry.settings) for entry in file.pools}
     wanted_queues = {entry.path: queue_words(entry.settings) for entry in file.queues}
-    found = _compare("pool", wanted_pools, pools, prune) + _compare("queue", wanted_queues, queues, prune)
-    changed = sum(change.what != "remove" for change in found)
+    above = {path for entry in file.queues for path in _above(entry.path)}.difference(wanted_queues)
+    # A queue above one that is named is made where it is missing, and stays; the default pool is always there.
+    new = [path for path in wanted_queues if path not in queues]
+    made: Words = {
+        path: {} for path in above if path not in queues and any(each.startswith(f"{path}/") for each in new)
+    }
+    found = _compare("pool", wanted_pools, pools, prune, stay={DEFAULT_POOL})
+    found += _compare("queue", {**wanted_queues, **made}, queues, prune, stay=above)
+    changed = sum(change.what != "remove" and change.name not in made for change in found)
     return found, len(wanted_pools) + len(wanted_queues) - changed
 
 
-def _compare(kind: str, wanted: Words, there: Words, prune: bool) -> list[Change]:
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def _compare(kind: str, wanted: Words, there: Words, prune: bool, stay: Collection[str]) -> list[Change]:
     found: list[Change] = []
     for name in sorted({*wanted, *there}, key=lambda name: name.split("/")):
         if name not in wanted:
-            if prune:
+            if prune and name not in stay:
                 found.append(Change("remove", kind, name, {}))
             continue
         now, then = _flat(there.get(name, {})), _flat(wanted[name])

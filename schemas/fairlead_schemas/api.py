@@ -101,6 +101,7 @@ class Queue(msgspec.Struct, kw_only=True):
     pool: str = ""
     #: As a queue file says it.
     settings: dict[str, Any] = {}
+    #: What it names, and of other resources what the queues below it are guaranteed together.
     guaranteed: dict[str, int] = {}
     maximum: dict[str, int] = {}
     #: Counted against its limits: by what has a place (`used`), and by open offers, which have none yet.

@@ -7,6 +7,7 @@ do not mean.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, cast, get_args, get_origin
 
 import msgspec
@@ -91,7 +92,10 @@ class Reading:
         found: dict[str, Any] = {}
         for key, one, path in self.entries(value, at):
             if key not in known:
-                self.wrong(path, f"unknown field; expected {', '.join(known)}")
+                meant = get_close_matches(key, known, 1)
+                self.wrong(
+                    path, f"unknown field; expected {', '.join(known)}{f'; did you mean {meant[0]}?' if meant else ''}"
+                )
             elif self._fits(one, known[key].type, path):
                 found[key] = one
         if isinstance(value, dict):
@@ -110,11 +114,12 @@ class Reading:
             self.wrong(at, f"expected {_expected(kind)}, found {shown(value)}")
             return False
 
-    def whole(self, value: Any, at: str, least: int, most: int) -> int:
-        """A whole number within bounds, both included."""
+    def whole(self, value: Any, at: str, least: int, most: int, hint: str = "") -> int:
+        """A whole number within bounds, both included. `hint`: what to do instead."""
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
-        self.wrong(at, f"expected a whole number from {least} to {most}, found {shown(value)}")
+        then = f"; {hint}" if hint else ""
+        self.wrong(at, f"expected a whole number from {least} to {most}, found {shown(value)}{then}")
         return least
 
     def quantity(self, parse: Callable[[str], int], value: Any, at: str) -> int:

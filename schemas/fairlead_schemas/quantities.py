@@ -8,9 +8,10 @@ import re
 
 MILLI = 1000
 SECOND_NS = 1_000_000_000
-#: A hundred years and an exbibyte: more is a slip of the pen, and would not fit the log's 64-bit integers.
+#: A hundred years, an exbibyte, a million GPUs: more is a slip of the pen, and would not fit the log's 64-bit integers.
 DURATION_NS_MAX = 100 * 366 * 86400 * SECOND_NS
 MEMORY_MIB_MAX = 2**40
+GPUS_MAX = 999_999
 
 _CPU = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?(m?)\Z", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,15})(Ki|Mi|Gi|Ti|Pi|k|K|M|G|T|P)?\Z", re.ASCII)
@@ -43,8 +44,10 @@ def parse_cpu(text: str | int) -> int:
 def parse_gpu(text: str | int) -> int:
     """Milli-GPU from a whole number of GPUs; shares of a GPU are not a resource amount."""
     digits = str(text).strip()
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 6:
+    if not (digits.isascii() and digits.isdecimal()):
         raise QuantityError(f'expected a whole number of GPUs such as 8, found "{text}"')
+    if len(digits.lstrip("0")) > len(str(GPUS_MAX)):
+        raise QuantityError(f'expected at most {GPUS_MAX} GPUs, found "{text}"')
     return int(digits) * MILLI
 
 

@@ -37,6 +37,8 @@ from fairlead_schemas.queuewords import (
     user_words,
 )
 
+_LESS = "to let others go first, give it a lower priority"
+
 type WhenSpent = Literal["refuse", "demote"]
 
 
@@ -89,7 +91,7 @@ def read_queue(reading: Reading, fields: dict[str, Any], at: str) -> QueueSettin
         reading.wrong(joined(at, "pool"), f"expected 1 to 63 of a-z 0-9 _ -, found {shown(pool)}")
     settings = QueueSettings(
         pool="" if pool == DEFAULT_POOL else pool, guaranteed=amounts("guaranteed"), maximum=amounts("maximum"), borrowing=amounts("borrowing"),
-        lending=amounts("lending"), weight=reading.whole(fields.get("weight", 1), joined(at, "weight"), 1, WEIGHT_MAX),
+        lending=amounts("lending"), weight=reading.whole(fields.get("weight", 1), joined(at, "weight"), 1, WEIGHT_MAX, _LESS),
         priority=reading.whole(fields.get("priority", 0), joined(at, "priority"), -QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX),
         users=read_users(reading, fields.get("users", {}), joined(at, "users")),
         budget=_budget(reading, fields.get("budget"), joined(at, "budget")),

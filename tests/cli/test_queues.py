@@ -143,8 +143,9 @@ def test_a_file_with_mistakes_is_refused_here(gateway: GatewayStub, run: Run, tm
     assert lines[0] == "error: the queue file is not valid; nothing was sent"
     assert [line.strip().split(":")[0] for line in lines[1:]] == ["queues.a.maximum.gpu", "queues.a.weight", "queues.B"]
     twice = run("queues", "apply", "-f", file_of(tmp_path, "queues: {a: {}, a: {}}"))
-    assert (twice.code, 'the field "a" stands twice' in twice.err) == (2, True)
-    assert run("queues", "apply", "-f", file_of(tmp_path, "")).code == 2
+    assert (twice.code, 'YAML or JSON: line 1, column 17: the field "a" stands twice\n' in twice.err) == (2, True)
+    empty = run("queues", "apply", "-f", file_of(tmp_path, "# nothing\n"))
+    assert (empty.code, "expected a queue file, found nothing" in empty.err) == (2, True)
     assert run("queues", "apply", "-f", file_of(tmp_path, "a: 1\n---\nb: 2\n")).code == 2
     assert run("queues", "apply", "-f", str(tmp_path / "none.yaml")).code == 2
 
@@ -172,7 +173,6 @@ def test_a_preview_sends_nothing(queues: GatewayStub, run: Run, tmp_path: Path) 
     assert ran.code == 0
     assert ran.out == (
         "+ pool a100\n    patience: 10m\n    sequencer: drf\n"
-        "- pool default\n"
         "- queue other/deep\n"
         "~ queue research\n    guaranteed.nvidia.com/gpu: 16 -> 8\n"
         "+ queue research/speech\n    weight: 3\n"
@@ -184,6 +184,14 @@ def test_a_preview_sends_nothing(queues: GatewayStub, run: Run, tmp_path: Path) 
     assert without == "pool/a100\nqueue/research\nqueue/research/speech\n"
     found = msgspec.json.decode(run("queues", "apply", "-f", file_of(tmp_path, text), "--dry-run", "-o", "json").out)
     assert found[1] == {"what": "change", "kind": "queue", "name": "research", "fields": {f"guaranteed.{GPU}": [16, 8]}}
+
+
+def test_queues_above_a_named_one_are_made_and_stay() -> None:
+    """As the queue service does it, whatever is pruned; and the default pool is never taken away."""
+    file = read_queue_file({"queues": {"a/b/c": {}, "d/e": {"weight": 2}}})
+    there = {"a": {"weight": 3}, "d": {}, "d/e": {"weight": 2}, "x": {}}
+    found, unchanged = queue_changes.changes(file, {"default": {}, "p": {}}, there, prune=True)
+    assert queue_changes.lines(found, unchanged) == ("- pool p\n+ queue a/b\n+ queue a/b/c\n- queue x\n= 1 as it is\n")
 
 
 def test_what_is_taken_away_is_said_to_be_not_set() -> None:
@@ -202,6 +210,9 @@ def test_a_queue_is_deleted(gateway: GatewayStub, run: Run) -> None:
     ran = run("queues", "delete", "research/old", "--move-to", "research/vision")
     assert (ran.code, ran.out) == (0, "research/old deleted\n")
     assert dict(gateway.requests[0].url.params) == {"moveTo": "research/vision"}
+    unknown = {"type": "urn:fairlead:problem:unknown_queue", "hint": "GET /v1/queues lists them"}
+    gateway.answers[("DELETE", "/v1/queues/b")] = problem(404, "there is no queue 'b'", **unknown)
+    assert "hint: `fairlead queues` lists them" in run("queues", "delete", "b").err, "in words that can be typed"
     gateway.answers[("DELETE", "/v1/queues/a")] = problem(409, "queue a has 3 jobs that wait; say where they go")
     assert run("queues", "delete", "a").code == 5
 

@@ -45,7 +45,7 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
         assert found["reason"]["code"] == "maximum"
         assert found["message"] == f"would be accepted, but queue {VISION} is at 6 of 8 GPUs; this needs 3"
         assert "next" not in found["reason"]["detail"], "there is no job that could be moved"
-        assert kinds_of(found)["wait"] == f"starts when 1 GPU of {VISION} is given back"
+        assert kinds_of(found)["wait"] == f"starts when 3 GPUs of {VISION} are left by the job before it"
         assert (found["ahead"], found["first_ahead"]) == (1, [job])
         assert found["command"]["request"]["gpu_milli"] == 3000
         assert job in world.gateway.views.jobs.rows and len(world.gateway.views.jobs.rows) == 2
@@ -63,6 +63,8 @@ async def test_what_would_start_at_once() -> None:
         assert found["estimate"]["wait_seconds"] == 0
         assert found["estimate"]["start_at"].endswith("Z")
         assert "time limits" in found["estimate"]["basis"]
+        several = await tried(world, queue="a", resources=gpus(3), array="0-9")
+        assert several["message"] == "would be accepted, and its first element offered at once"
 
 
 async def test_who_might_be_displaced() -> None:
@@ -175,7 +177,7 @@ async def test_without_an_explainer_the_file_is_checked() -> None:
         ("lower_priority", "job 1 of a has a lower priority: 50 against 70"),
         ("over_slice", "job 1 of a has had its slice, and this would go before it"),
         ("over_guarantee", "job 1 of a: a uses 8 GPUs over its guarantee, which b is owed"),
-        ("over_share", "the queue of job 1 of a has more than its share, b less than its own"),
+        ("over_share", "job 1 of a: a has more than its share, b less than its own"),
     ],
 )
 def test_rules_in_words(rule: Any, told: str) -> None:

@@ -65,7 +65,8 @@ def test_charges_count_for_all_queues_above() -> None:
     assert (vision.used, vision.borrowed) == ({}, {"gpu": 0, f"gpu:{A100}": 0}), (
         "an open offer takes nothing from others"
     )
-    assert (research.charged["gpu"], research.gpu_milli_charged, research.borrowed) == (13_000, 13_000, {"gpu": 0})
+    assert (research.charged["gpu"], research.gpu_milli_charged) == (13_000, 13_000)
+    assert research.borrowed == {"gpu": 0, f"gpu:{A100}": 0}, "of what it names, and of what is guaranteed below it"
     assert (research.waiting, research.running, research.pool, vision.pool) == (2, 0, "a100", "a100")
     assert (research.users, vision.users) == (
         {"ada": {"gpu": 13_000, "cpu": 9000, "memory": 3072, f"gpu:{A100}": 10_000}},
@@ -74,9 +75,25 @@ def test_charges_count_for_all_queues_above() -> None:
     book.write(placed("1", "n1", "n1", gpus=5), placed("2"))
     vision, research = queue(book, "research/vision"), queue(book, "research")
     assert (vision.used, vision.borrowed) == (vision.charged, {"gpu": 2000, f"gpu:{A100}": 6000})
-    assert (research.used["gpu"], research.borrowed) == (13_000, {"gpu": 0})
+    assert (research.used["gpu"], research.borrowed) == (13_000, {"gpu": 0, f"gpu:{A100}": 6000})
     book.write(started("2"), ended("2"), started("1"), ended("1"))
     assert (queue(book, "research").used, queue(book, "research").charged) == ({}, {})
+
+
+def test_a_queue_that_names_no_guarantee_has_that_of_those_below() -> None:
+    """Together, whatever their order and depth; it follows them when they change or go, and its settings stay its own."""
+    book = Logbook()
+    book.write(
+        configured("org", guaranteed={"cpu": 5000}), configured("org/a"),
+        configured("org/a/x", guaranteed={"gpu": 4000, "cpu": 1000}), configured("org/b", guaranteed={"gpu": 2000}),
+    )  # fmt: skip
+    assert queue(book, "org").guaranteed == {"gpu": 6000, "cpu": 5000}
+    assert queue(book, "org").settings == {"guaranteed": {"cpu": 5}}
+    assert queue(book, "org/a").guaranteed == {"gpu": 4000, "cpu": 1000}
+    book.write(configured("org/a/x", guaranteed={"gpu": 1000}))
+    assert (queue(book, "org").guaranteed["gpu"], queue(book, "org/a").guaranteed) == (3000, {"gpu": 1000})
+    book.write(ev.QueueRemoved(cause="cmd:q", path="org/b"))
+    assert queue(book, "org").guaranteed["gpu"] == 1000
 
 
 def test_an_offer_that_is_given_back_was_never_used() -> None:

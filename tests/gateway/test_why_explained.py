@@ -85,6 +85,30 @@ async def test_who_is_ahead_is_named() -> None:
         assert detail["first_ahead"] == ", ".join([*offered, job, second])
 
 
+async def test_an_element_that_is_still_to_come_waits_as_its_array_does() -> None:
+    """Now and in the past; one that the array does not have is told which it has."""
+    async with World() as world:
+        await world.start_explainer()
+        await crowded(world)
+        array = await world.submit(queue=VISION, resources=gpus(2), array="0-3")
+        await world.in_state(f"{array}_0", "placed")
+        told = await world.why(f"{array}_3")
+        of_array = await world.why(array)
+        assert told["reason"]["message"] == (
+            f"comes into being when it is offered, by its array {array}; of that: {of_array['reason']['message']}"
+        )
+        assert (told["id"], told["state"], told["changes"]) == (f"{array}_3", "queued", of_array["changes"])
+        assert (await world.why(f"{array}_0", told["sequence"] - 2))["reason"]["message"].startswith("comes into being")
+        missing = await world.http.get(f"/v1/jobs/{array}_4/why")
+        assert (missing.status_code, missing.json()["hint"]) == (
+            404,
+            f"array {array} has the elements {array}_0 to {array}_3",
+        )
+        await world.http.post(f"/v1/jobs/{array}:cancel", json={})
+        await world.in_state(array, "stopping")
+        assert (await world.http.get(f"/v1/jobs/{array}_3/why")).status_code == 404
+
+
 async def test_without_an_explainer_the_views_answer() -> None:
     """The reason, its numbers and the smallest change that these know of; and that more is not known."""
     async with World() as world:

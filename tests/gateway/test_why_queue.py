@@ -102,6 +102,13 @@ TABLE: list[tuple[str, list[ev.Event], str, str, str, dict[str, int | str]]] = [
         "starts when 2 GPUs of ada in research/vision are given back", {"user": "ada"},
     ),
     (
+        "more than its user may ever hold",
+        [RESEARCH, configured("research/vision", users={"*": {"gpu": 8000}, "ada": {"gpu": 4000}}), submitted(gpus=6, queue="research/vision"),
+         deferred("1", "user_limit", "research/vision", resource="gpu", held=2000, needed=6000, ceiling=4000)],
+        "larger_than_queue", "asks for 6 GPUs; ada may hold 4 at most in research/vision",
+        "ask for less, use another queue, or raise the limit of ada in research/vision", {"user": "ada"},
+    ),
+    (
         "reserved",
         [RESEARCH, submitted(gpus=8), deferred("1", "reserved", "research", resource="gpu", held=60_000, needed=8000, ceiling=64_000)],
         "reserved", "needs 8 GPUs; of queue research, 60 of 64 GPUs are used, or kept for queues that do not lend them",
@@ -252,6 +259,29 @@ def test_who_displaced_a_job_and_why(rule: str, told: str) -> None:
     assert "ada" not in running.message + waiting.message
 
 
+def test_a_team_without_a_guarantee_of_its_own_is_over_that_of_its_queues() -> None:
+    """Across teams it is theirs that counts: what the queues below them are guaranteed together."""
+    reason = why(
+        [
+            joined(), configured("org/x", guaranteed={"gpu": 2000}), configured("org/y", guaranteed={"gpu": 2000}),
+            configured("prod", guaranteed={"gpu": 4000}), submitted(gpus=8, queue="org/x"), submitted("2", 4, queue="prod"),
+            offered(), placed(gpus=8), started(), preempting("1", "2", "over_guarantee"),
+        ]
+    )  # fmt: skip
+    assert "(queue org used 4 GPUs over its guarantee, which prod was owed)" in reason.message
+
+
+def test_a_limit_on_borrowing_adds_to_what_the_queues_below_are_guaranteed() -> None:
+    """The views' own look at the limits counts it so, too, where the queue has said nothing."""
+    events = [
+        joined(), configured("org", borrowing={"gpu": 2000}), configured("org/x", guaranteed={"gpu": 4000}),
+        submitted(gpus=5, queue="org/x"), offered(), placed(gpus=5), started(),
+    ]  # fmt: skip
+    assert why([*events, submitted("2", 1, queue="org/x")], "2").code == "waiting_turn"
+    reason = why([*events, submitted("2", 2, queue="org/x")], "2")
+    assert reason.message == "queue org is at 5 of 6 GPUs (4 guaranteed, 2 borrowed at most); this needs 2"
+
+
 def test_what_keeps_a_displaced_job_waiting_stands_behind_it() -> None:
     """The numbers and the next step are those of the present reason."""
     full = deferred("1", "maximum", "research", resource="gpu", held=60_000, needed=8000, ceiling=64_000, attempt=2)
@@ -274,7 +304,7 @@ def test_a_run_that_yields_because_a_limit_was_lowered() -> None:
     events = yielded("lower_priority")
     events[-1] = preempting("1", "", "over_guarantee")
     assert (
-        "is asked to yield because a limit was lowered (queue research used 8 GPUs over its guarantee)"
+        "is asked to yield because a limit was lowered (queue research used 4 GPUs over its guarantee)"
         in why(events).message
     )
 

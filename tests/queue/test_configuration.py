@@ -53,9 +53,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("children's guarantees above the parent's", change(queue("org/speech", guaranteed={"gpu": 8_001})),
      "queues.org.guaranteed.nvidia.com/gpu: the queues below are guaranteed 16.001 together, it has 16; raise it or lower theirs"),
     ("maximum below the guarantee", change(queue("org/vision", guaranteed={"gpu": 8_000}, maximum={"gpu": 7_000})),
-     "queues.org/vision.maximum.nvidia.com/gpu: expected at least the guarantee (8), found 7"),
+     "queues.org/vision.maximum.nvidia.com/gpu: expected at least the guarantee (8), found 7; raise it or guarantee less"),
     ("maximum below what those below are guaranteed", change(queue("a", maximum={"gpu": 1}), queue("a/b", guaranteed={"gpu": 2})),
-     "queues.a.maximum.nvidia.com/gpu: expected at least the guarantee (0.002), found 0.001"),
+     "queues.a.maximum.nvidia.com/gpu: expected at least what the queues below are guaranteed together (0.002), found 0.001; raise it or guarantee less"),
+    ("models guaranteed below beyond the maximum", change(queue("a", maximum={"gpu": 7000}), queue("a/b", guaranteed={"gpu:X": 4000, "gpu:Y": 4000})),
+     "queues.a.maximum.nvidia.com/gpu: expected at least what is guaranteed of all models together (8), found 7; raise it or guarantee less"),
+    ("an empty queue whose jobs would go nowhere", change(remove=(QueueRemoval(path="org/speech", move_to="nope"),)),
+     "queues.org/speech: jobs can be moved to a queue with none below it; nope is none"),
     ("lending above the guarantee", change(queue("a", guaranteed={"gpu": 4}, lending={"gpu": 5})),
      "queues.a.lending.nvidia.com/gpu: expected at most the guarantee (0.004), found 0.005; raise the guarantee or lend less"),
     ("lending without a guarantee", change(queue("a", lending={"gpu": 5})),
@@ -190,6 +194,19 @@ def test_prune_removes_all_that_is_not_named() -> None:
     answer = world.apply(queues=(queue("b"),), prune=True)
     assert (answer.configured, answer.removed, answer.unchanged) == (0, 3, 1)
     assert (sorted(world.state.queues), sorted(world.state.pools)) == (["b"], ["default"])
+
+
+def test_pruning_leaves_the_queues_above_a_named_one() -> None:
+    """They were made for it and are named by nobody: the same file twice changes nothing the second time."""
+    world = World()
+    first = world.apply(queues=(queue("a/b/c"), queue("default")), prune=True)
+    assert (first.configured, first.removed, first.unchanged) == (3, 0, 1)
+    again = world.apply(queues=(queue("a/b/c"), queue("default")), prune=True)
+    assert (again.configured, again.removed, again.unchanged) == (0, 0, 2)
+    world.configure("a", maximum={"gpu": 8_000})
+    world.apply(queues=(queue("a/b/c", weight=2),), prune=True)
+    assert sorted(world.state.queues) == ["a", "a/b", "a/b/c"]
+    assert world.state.queues["a"].settings.maximum == {"gpu": 8_000}
 
 
 def test_no_offer_is_made_upon_limits_that_the_same_commit_lowers() -> None:

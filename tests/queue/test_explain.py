@@ -199,6 +199,28 @@ def test_another_limit_is_named_only_where_the_pool_has_room() -> None:
     assert "quota" not in kinds_of(told(world, waits))
 
 
+def test_an_array_ahead_is_named_once() -> None:
+    """However many of its elements get their turn before the job; they are counted each."""
+    world = World()
+    world.configure("research", maximum={"gpu": 1000})
+    world.node(gpus=8)
+    world.run(world.submit(queue="research"))
+    array = world.submit(queue="research", array=(0, 4))
+    answer = told(world, world.submit(queue="research"))
+    assert (answer.ahead, answer.first_ahead) == (5, (array,))
+
+
+def test_nothing_is_estimated_where_it_is_kept_for_others() -> None:
+    """Nobody knows when those who do not lend use less, however much is idle now."""
+    world = World()
+    world.configure("owner", guaranteed={"gpu": 6000}, lending={"gpu": 0})
+    world.node(gpus=8)
+    outcome = dry_run(world.state, world.submission(4), world.now)
+    assert outcome.waits is not None and outcome.waits.reason == "reserved"
+    assert outcome.estimate is not None and outcome.estimate.start_ns == 0
+    assert outcome.estimate.basis.startswith("what it needs is kept for queues that do not lend it")
+
+
 def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
     """When the run has ended at its limit, then those ahead; nothing is said where somebody has no limit."""
     world = World()

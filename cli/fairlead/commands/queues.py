@@ -135,7 +135,9 @@ def read(text: str, name: str) -> Any:
             f"{name}: expected at most {FILE_BYTES_MAX} bytes", hint="a file may name only some of the queues"
         )
     documents = jobfile.read_yaml(text, name)
-    if len(documents) != 1:
+    if not documents:
+        raise Refused(f"{name}: expected a queue file, found nothing")
+    if len(documents) > 1:
         raise Refused(f"{name}: expected one queue file, found {len(documents)} documents")
     return documents[0]
 

@@ -63,7 +63,7 @@ class Past:
 
 def _moment(at: str) -> tuple[int | None, int | None]:
     """(sequence, None) or (None, Unix ns)."""
-    if at.isdecimal() and len(at) <= 18:
+    if at.isascii() and at.isdecimal() and len(at) <= 18:
         if not int(at):
             raise bad_parameter("at", "sequences start at 1")
         return int(at), None

@@ -21,7 +21,9 @@ from fairlead_gateway.reading import At, Json, answers_with, retired_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why.explained import with_explanation
+from fairlead_gateway.why.proposals import proposals
 from fairlead_gateway.why.reason import reason_of
+from fairlead_gateway.why.unborn import as_its_array, no_element, row_for
 from fairlead_schemas.api import Why
 from fairlead_schemas.ask import Answer, AskWhy
 from fairlead_schemas.ids import array_of
@@ -52,23 +54,25 @@ class Whys:
         views = self._views
         answer = Answer()
         for _ in range(TRIES):
-            row = views.jobs.rows.get(job)
+            row = row_for(views, job)
             if row is None or row.state not in WAITING:
                 break
-            answer = await self._explaining.ask(AskWhy(job=job))
+            answer = await self._explaining.ask(AskWhy(job=row.id))
             if answer.error not in ("", "not_found"):
                 break
             if not await self._follow(answer.sequence):
                 answer = Answer(error="behind", message="the gateway is behind the log")
                 break
-            row = views.jobs.rows.get(job)
+            row = row_for(views, job)
             if not answer.error and row is not None and row.changed_seq <= answer.sequence:
                 break
             answer = Answer()  # what was said is of another moment than the views'
-        row = views.jobs.rows.get(job)
+        row = row_for(views, job)
         if row is None:
+            if (refused := no_element(views, job)) is not None:
+                raise refused
             return _retired(await retired_job(self._bus, job))
-        return _why(views, row, self._clock(), answer)
+        return _why(views, job, row, self._clock(), answer)
 
     async def _follow(self, sequence: int) -> bool:
         """Whether the views have come so far, or do soon."""
@@ -81,23 +85,26 @@ class Whys:
     async def then(self, job: str, at: str) -> Any:
         """As it was at a log sequence or a time. Raises Refused."""
         views = await self._past.views_at(at)
-        row = views.jobs.rows.get(job)
+        row = row_for(views, job)
         if row is None:
             array = array_of(job)
             hint = f"ask for its array {array}" if array else "it was submitted later, or had left the views by then"
             raise Refused(404, "unknown_job", f"there was no job {job!r} at {at}", hint=hint)
         answer = Answer()
         if row.state in WAITING:
-            answer = await self._explaining.ask(AskWhy(job=job, at=views.sequence))
-        return _why(views, row, views.at_ns, answer)
+            answer = await self._explaining.ask(AskWhy(job=row.id, at=views.sequence))
+        return _why(views, job, row, views.at_ns, answer)
 
 
-def _why(views: Views, row: JobRow, now_ns: int, answer: Answer) -> Why:
+def _why(views: Views, job: str, row: JobRow, now_ns: int, answer: Answer) -> Why:
+    """`row`: the job's, or that of the array by which it has yet to come into being."""
     told = answer.why if row.state in WAITING and answer.why is not None and answer.why.reason else None
     reason = reason_of(views, row, now_ns, told=told)
+    changes = proposals(views, row, told) if told is not None else []
+    if told is not None:
+        reason = with_explanation(reason, row, told, changes)
     return Why(
-        id=row.id, state=row.state, attempt=row.attempt, reason=reason if told is None else with_explanation(reason, row, told),
-        changes=list(told.changes) if told is not None else [],
+        id=job, state=row.state, attempt=row.attempt, reason=reason if job == row.id else as_its_array(row, reason), changes=changes,
         note=f"what would change it is not known: {answer.message}" if answer.error and row.state in WAITING else "",
         at=rfc3339(views.at_ns), changed_at=row.changed_seq,
         sequence=views.sequence if told is None else answer.sequence,

@@ -116,6 +116,7 @@ class Views:
         views.jobs.rows.update((row.id, row) for row in saved.jobs)
         views.waiting.refusals.update((refusal.request, refusal) for refusal in saved.refusals)
         views.waiting.deferrals.update(((queue, request, scope), one) for queue, request, scope, one in saved.deferrals)
+        views.waiting.rooms.update(row.id for row in saved.jobs if row.room is not None)
         views.queues.rows.update((row.path, row) for row in saved.queues)
         views.queues.pools.update((row.name, row) for row in saved.pools)
         views.nodes.rows.update((row.id, row) for row in saved.nodes)

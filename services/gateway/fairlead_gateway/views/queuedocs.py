@@ -54,9 +54,9 @@ def _count(total: _Sum, row: QueueRow, *, with_users: bool) -> None:
 
 def _document(views: Views, row: QueueRow, total: _Sum) -> api.Queue:
     settings = row.settings or QueueSettings()
-    charged, used, guaranteed = row.charged, row.used, settings.guaranteed
+    charged, used, guaranteed = row.charged, row.used, views.queues.guaranteed(row.path)
     return api.Queue(
-        path=row.path, pool=views.queues.pool_of(row.path), settings=queue_words(settings), guaranteed=guaranteed,
+        path=row.path, pool=views.queues.pool_of(row.path), settings=queue_words(settings), guaranteed=dict(guaranteed),
         maximum=settings.maximum, charged=dict(charged), used=dict(used), gpu_milli_charged=charged.get("gpu", 0),
         borrowed={resource: max(0, used.get(resource, 0) - amount) for resource, amount in guaranteed.items()},
         gpu_quota_milli=settings.maximum.get("gpu"), waiting=total.waiting, running=total.running,

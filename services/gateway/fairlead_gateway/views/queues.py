@@ -43,6 +43,8 @@ class QueuesView:
         self.pools: dict[str, PoolRow] = {}
         #: {path: its row and all above it, the nearest first} (derived)
         self._lines: dict[str, tuple[QueueRow, ...]] = {}
+        #: {path: what it is guaranteed} (derived; None: limits have changed)
+        self._guaranteed: dict[str, Amounts] | None = None
         self.handlers = {
             ev.QueueConfigured: self._configured,
             ev.QueueRemoved: self._removed,
@@ -77,6 +79,18 @@ class QueuesView:
         settings = self.line(path)[-1].settings
         return (settings.pool if settings else "") or DEFAULT_POOL
 
+    def guaranteed(self, path: str) -> Amounts:
+        """What a queue is guaranteed: what it names, and of other resources what those below it are together."""
+        if self._guaranteed is None:
+            self._guaranteed = {}
+            for row in sorted(self.existing(), key=lambda row: -row.path.count("/")):
+                own = self._guaranteed.setdefault(row.path, {})
+                own.update(row.settings.guaranteed if row.settings else {})
+                above = row.path.rpartition("/")[0]
+                if above:
+                    add(self._guaranteed.setdefault(above, {}), tuple(own.items()))
+        return self._guaranteed.get(path, {})
+
     def charge(self, path: str, user: str, request: Request, sign: int = 1) -> None:
         """Count an attempt for its queue, for all above it and for its user (-1: no longer)."""
         amounts = charge_of(request)
@@ -103,10 +117,12 @@ class QueuesView:
             quota = event.gpu_quota_milli
             settings = QueueSettings() if quota is None else QueueSettings(maximum={"gpu": quota})
         self.of(event.path).settings = settings
+        self._guaranteed = None
 
     def _removed(self, event: ev.QueueRemoved, _seq: int, _at_ns: int) -> None:
         row = self.rows[event.path]
         row.exists, row.settings, row.reached = False, None, None
+        self._guaranteed = None
 
     def _pool_configured(self, event: ev.PoolConfigured, _seq: int, _at_ns: int) -> None:
         self.pools[event.pool] = PoolRow(event.pool, event.settings)

@@ -24,6 +24,8 @@ class WaitingView:
     def __init__(self, jobs: JobsView, queues: QueuesView) -> None:
         self.refusals: dict[Request, Refusal] = {}
         self.deferrals: dict[Class, Deferral] = {}
+        #: Jobs for which room was made since they waited, some of them long placed or ended (derived).
+        self.rooms: set[str] = set()
         self._jobs = jobs
         self._queues = queues
         self.handlers = {
@@ -96,6 +98,7 @@ class WaitingView:
     def _placed(self, e: ev.JobPlaced, _seq: int, _at_ns: int) -> None:
         row = self._jobs.rows[e.job]
         row.room = None
+        self.rooms.discard(e.job)
         if self.refusals:
             self.refusals.pop(row.request, None)
 
@@ -109,7 +112,13 @@ class WaitingView:
             room = Room(attempt)
             if row is not None:
                 row.room = room
+                self.rooms.add(job)
         return room
+
+    def kept_nodes(self, job: str) -> set[str]:
+        """Nodes that are kept for others than this job."""
+        rows = [row for id_ in self.rooms if id_ != job and (row := self._jobs.rows.get(id_)) is not None]
+        return {node for row in rows if row.room is not None and row.state == "offered" for node in row.room.nodes}
 
     def _reservation_requested(self, e: ev.ReservationRequested, _seq: int, _at_ns: int) -> None:
         self._room(e.job, e.attempt).waited_ns = e.waited_ns
@@ -164,7 +173,7 @@ class WaitingView:
         names = other.split("/")
         at = next((i for i, row in enumerate(line) if "/".join(names[: i + 1]) != row.path), len(line) - 1)
         row = line[at]
-        guaranteed = row.settings.guaranteed.get(resource, 0) if row.settings else 0
+        guaranteed = self._queues.guaranteed(row.path).get(resource, 0)
         return row.path, max(0, row.used.get(resource, 0) - guaranteed)
 
 

@@ -1,5 +1,7 @@
 """What an explanation adds to the one dominant reason: who is ahead, what would change it, the next step. Pure."""
 
+from collections.abc import Sequence
+
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why.amounts import these
 from fairlead_schemas.api import Reason
@@ -11,7 +13,7 @@ NAMED_MAX = 10
 _LIMITS = frozenset({"maximum", "larger_than_queue", "user_limit", "reserved"})
 
 
-def with_explanation(reason: Reason, row: JobRow, told: Explanation) -> Reason:
+def with_explanation(reason: Reason, row: JobRow, told: Explanation, changes: Sequence[Change]) -> Reason:
     """The reason with the jobs ahead in its evidence, and as next step what can be typed."""
     detail = dict(reason.detail)
     following = detail.pop("next", "")
@@ -19,13 +21,13 @@ def with_explanation(reason: Reason, row: JobRow, told: Explanation) -> Reason:
     if told.first_ahead:
         detail["first_ahead"] = these(told.first_ahead[:NAMED_MAX], NAMED_MAX)
     if detail.get("now", reason.code) in _LIMITS:
-        following = _next(row, told.changes) or following
+        following = _next(row, changes) or following
     if following:
         detail["next"] = following
     return Reason(code=reason.code, message=reason.message, detail=detail)
 
 
-def _next(row: JobRow, changes: tuple[Change, ...]) -> str:
+def _next(row: JobRow, changes: Sequence[Change]) -> str:
     other = next((change.queue for change in changes if change.kind == "other_queue"), "")
     if other and row.state == "queued" and not row.array_id:
         return f"fairlead move {row.id} --queue {other}"

@@ -11,7 +11,7 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import period_end
 from fairlead_gateway.views.queues import charge_of
-from fairlead_gateway.views.rows import Deferral, JobRow
+from fairlead_gateway.views.rows import Deferral, JobRow, QueueRow
 from fairlead_gateway.why.amounts import given_back, numbers
 from fairlead_schemas.api import Reason
 from fairlead_schemas.ask import Explanation
@@ -71,20 +71,20 @@ def _full(views: Views, row: JobRow) -> Deferral | None:
     is from before it said why."""
     asked = charge_of(row.request)
     for queue in views.queues.line(row.queue):
-        settings = queue.settings or QueueSettings()
         for resource, needed in asked:
-            ceiling = _ceiling(settings, resource)
+            ceiling = _ceiling(views, queue, resource)
             held = queue.charged.get(resource, 0)
             if ceiling is not None and held + needed > ceiling:
                 return Deferral(row.id, 0, 0, "maximum", queue.path, resource, held, needed, ceiling)
     return None
 
 
-def _ceiling(settings: QueueSettings, resource: str) -> int | None:
+def _ceiling(views: Views, queue: QueueRow, resource: str) -> int | None:
+    settings = queue.settings or QueueSettings()
     most, borrowed = settings.maximum.get(resource), settings.borrowing.get(resource)
     if borrowed is None:
         return most
-    beyond = settings.guaranteed.get(resource, 0) + borrowed
+    beyond = views.queues.guaranteed(queue.path).get(resource, 0) + borrowed
     return beyond if most is None else min(most, beyond)
 
 
@@ -134,7 +134,7 @@ def _borrowed(views: Views, d: Deferral) -> str:
     row = views.queues.rows.get(d.queue)
     settings = row.settings if row is not None and row.settings else QueueSettings()
     borrowing = settings.borrowing.get(d.resource)
-    guaranteed = settings.guaranteed.get(d.resource, 0)
+    guaranteed = views.queues.guaranteed(d.queue).get(d.resource, 0)
     if borrowing is None or guaranteed + borrowing != d.ceiling:
         return ""
     return f" ({number(d.resource, guaranteed)} guaranteed, {number(d.resource, borrowing)} borrowed at most)"
@@ -144,6 +144,14 @@ def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
     queue = views.queues.rows.get(d.queue)
     users = queue.settings.users if queue is not None and queue.settings else {}
     whom = row.user if row.user in users else "one user"
+    if d.needed > d.ceiling:
+        return Reason(
+            code="larger_than_queue",
+            message=f"asks for {counted(d.resource, d.needed)}; {whom} may hold {number(d.resource, d.ceiling)} at most in {d.queue}",
+            detail=_detail(
+                d, user=row.user, next=f"ask for less, use another queue, or raise the limit of {whom} in {d.queue}"
+            ),
+        )
     then = given_back(d.resource, d.held + d.needed - d.ceiling, f"{row.user} in {d.queue}")
     return Reason(
         code="user_limit",
@@ -204,7 +212,7 @@ def _array_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
     at_work = sum(count for state, count in (array.elements or {}).items() if state in CHARGED_STATES)
     return Reason(
         code="array_limit",
-        message=f"{at_work} of at most {limit} elements of array {array.id} are at work",
+        message=f"{at_work} of at most {limit} element{'s' if limit > 1 else ''} of array {array.id} {'are' if at_work > 1 else 'is'} at work",
         detail={
             "array": array.id, "at_work": at_work, "limit": limit,
             "next": "starts when one of them has ended; submitted without %, all may run at once",

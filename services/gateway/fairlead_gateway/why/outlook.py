@@ -1,5 +1,7 @@
 """What would become of a job that is not there yet, for people: the explainer's outcome in the words of `why`. Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from fairlead_gateway.moments import SECOND_NS, rfc3339
@@ -7,9 +9,11 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why import waiting, yielding
 from fairlead_gateway.why.explained import with_explanation
+from fairlead_gateway.why.proposals import proposals, too_few_nodes
 from fairlead_schemas import api
-from fairlead_schemas.ask import Estimate, Explanation, Outcome, QuotaAfter
+from fairlead_schemas.ask import Change, Estimate, Explanation, Outcome, QuotaAfter
 from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.queues import DEFAULT_POOL
 from fairlead_schemas.queuewords import amount_word, amount_words, resource_word
 
 
@@ -32,34 +36,46 @@ def accepted(
 ) -> api.DryRun:
     """One that would be accepted. `now_ns` (Unix) is what its start is counted from."""
     told = outcome.waits or Explanation(reason="next")
-    reason = _held_back(views, submit, outcome.pool, told, now_ns)
+    row = _row(submit, outcome.pool, now_ns)
+    changes = proposals(views, row, told)
+    reason = _held_back(views, row, told, changes, now_ns)
+    first = "its first element " if submit.array else ""
     return api.DryRun(
-        message=f"would be accepted, but {reason.message}" if reason else "would be accepted, and offered at once",
+        message=f"would be accepted, but {reason.message}" if reason else f"would be accepted, and {first}offered at once",
         command=command, pool=outcome.pool, quota=[_quota(one) for one in outcome.quota], borrows=outcome.borrows,
-        borrows_words=amount_words(outcome.borrows), reason=reason, changes=list(told.changes), ahead=told.ahead,
+        borrows_words=amount_words(outcome.borrows), reason=reason, changes=changes, ahead=told.ahead,
         first_ahead=list(told.first_ahead), displaces=[
             api.Displaced(
                 job=one.job, rule=one.rule, gpu_seconds=one.gpu_s,
                 message=yielding.might_yield(views, one, submit.queue, submit.priority),
             ) for one in outcome.displaces
         ],
-        estimate=_estimate(outcome.estimate, now_ns, may_be_sooner=bool(outcome.displaces)), sequence=sequence,
+        estimate=_estimate(outcome.estimate, now_ns, too_few_nodes(views, row.request), may_be_sooner=bool(outcome.displaces)),
+        sequence=sequence,
     )  # fmt: skip
 
 
-def _held_back(views: Views, submit: SubmitJob, pool: str, told: Explanation, now_ns: int) -> api.Reason | None:
-    """As `why` would say it of the job, were it there."""
-    row = JobRow(
-        "", submit.name, submit.queue, submit.user, submit.project, submit.kind, submit.priority, submit.request,
-        submit.spec, "queued", 0, now_ns, 0, submit.start_at_ns, after=submit.after,
+def _row(submit: SubmitJob, pool: str, now_ns: int) -> JobRow:
+    """The job as it would be, were it there: its request is of the pool that its queue is in."""
+    request = msgspec.structs.replace(submit.request, pool="" if pool == DEFAULT_POOL else pool)
+    return JobRow(
+        "", submit.name, submit.queue, submit.user, submit.project, submit.kind, submit.priority, request, submit.spec,
+        "queued", 0, now_ns, 0, submit.start_at_ns, after=submit.after,
     )  # fmt: skip
+
+
+def _held_back(
+    views: Views, row: JobRow, told: Explanation, changes: Sequence[Change], now_ns: int
+) -> api.Reason | None:
+    """As `why` would say it of the job."""
     reason = waiting.queued(views, row, now_ns, told=told)
     if reason.code == "waiting_turn":
         if told.reason == "next":
-            return None
+            few = too_few_nodes(views, row.request)
+            return api.Reason(code="no_place", message=few) if few else None
         if told.reason == "place":
             reason = api.Reason(code="no_place", message=told.message, detail=reason.detail)
-    return _without_next(with_explanation(reason, row, told))
+    return _without_next(with_explanation(reason, row, told, changes))
 
 
 def _without_next(reason: api.Reason) -> api.Reason:
@@ -81,9 +97,11 @@ def _quota(one: QuotaAfter) -> api.QuotaAfter:
     )  # fmt: skip
 
 
-def _estimate(estimate: Estimate | None, now_ns: int, *, may_be_sooner: bool) -> api.StartEstimate | None:
+def _estimate(estimate: Estimate | None, now_ns: int, too_few: str, *, may_be_sooner: bool) -> api.StartEstimate | None:
     if estimate is None:
         return None
+    if too_few:
+        return api.StartEstimate(start_at=None, wait_seconds=None, basis=f"it {too_few}")
     basis = f"{estimate.basis}; sooner where others yield" if may_be_sooner else estimate.basis
     if not estimate.start_ns:
         return api.StartEstimate(start_at=None, wait_seconds=None, basis=basis)

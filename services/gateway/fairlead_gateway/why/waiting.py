@@ -64,7 +64,9 @@ def queued(
     if row.not_before_ns > now_ns:
         return after_yielding(row, _backoff(row, now_ns))
     limit = deferred(views, row) if told is None else explained(views, row, told)
-    now = limit or _no_place(views, row) or _waiting_turn(views, row, count_ahead, told)
+    # With nothing in its way it has not been tried yet: an older no was said of others, before something came free.
+    refused = _no_place(views, row) if told is None or told.reason != "next" else None
+    now = limit or refused or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 
 

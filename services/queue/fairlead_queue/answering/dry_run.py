@@ -3,8 +3,9 @@ as it was afterwards."""
 
 import msgspec
 
+from fairlead_queue.answering.changes import for_place
 from fairlead_queue.answering.estimate import estimate
-from fairlead_queue.answering.explain import explain, for_place, gate
+from fairlead_queue.answering.explain import explain, gate
 from fairlead_queue.deciding.admission import refusal
 from fairlead_queue.deciding.commands import in_pool, order_in
 from fairlead_queue.deciding.plan import Plan
@@ -43,13 +44,17 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
 
 
 def _waits(state: State, job: Job) -> Explanation:
-    """What would keep it waiting: with all gates open it is offered at once, and in a full pool waits for a place."""
+    """What would keep it waiting: with all gates open it is offered at once, and waits for a place in a full pool, or
+    where others that ask for the same found none."""
     told = explain(state, job)
     if gate(state, job.lane) is not None:
         return told
-    if not _is_full(job):
+    if _is_full(job):
+        message = f"pool {job.lane.klass.pool.name} has less left than it needs"
+    elif job.lane.klass.parked:
+        message = "others that ask for the same found no place, and nothing has come free since"
+    else:
         return msgspec.structs.replace(told, reason="next", message="it is offered at once")
-    message = f"pool {job.lane.klass.pool.name} has less left than it needs"
     return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(for_place(job)))
 
 

@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Iterator
 
 from fairlead_queue.answering.ahead import ahead_of
+from fairlead_queue.answering.explain import gate
 from fairlead_queue.fairness.tree import Amounts, Node
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
@@ -18,6 +19,11 @@ from fairlead_schemas.commands import SubmitJob
 
 #: Jobs ahead that are laid out in time.
 LAID_OUT_MAX = 500
+#: {the gate that is closed: why nothing can be said}
+_KEPT = {
+    "reserved": "what it needs is kept for queues that do not lend it, and when they use less nobody knows",
+    "claimed": "what it needs is kept for a job that has waited longer",
+}
 
 
 def estimate(state: State, job: Job, command: SubmitJob, now_ns: int) -> Estimate:
@@ -28,6 +34,9 @@ def estimate(state: State, job: Job, command: SubmitJob, now_ns: int) -> Estimat
         return Estimate(basis="it waits for other jobs, whose end nobody knows")
     if not pool.is_known():
         return Estimate(basis="no node of the pool is known yet")
+    closed = gate(state, job.lane)
+    if closed is not None and closed.reason in _KEPT:
+        return Estimate(basis=_KEPT[closed.reason])
     plan = _Layouts(job, begin_ns)
     unlimited = 0
     for run in _runs(state, pool):
@@ -54,7 +63,7 @@ def _runs(state: State, pool: Pool) -> Iterator[Job]:
 
 
 def _basis(ahead: int, more: bool, unlimited: int) -> str:
-    before = f"{'at least ' if more else ''}{ahead or 'no'} {_jobs(ahead)} before it"
+    before = f"{'at least ' if more and ahead else ''}{ahead or 'no'} {_jobs(ahead)} before it"
     runs_on = "is taken to run on" if unlimited == 1 else "are taken to run on"
     without = f"; {unlimited} {_jobs(unlimited)} without a limit {runs_on}" if unlimited else ""
     return f"time limits of all that runs, with {before}, in the order of now; the pool as one machine{without}"

@@ -52,7 +52,7 @@ def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
         or _not_allowed(plan, command)
         or unnamed_model(plan, command.queue, command.request)
         or _too_large(plan, command)
-        or _spent(plan, command.queue)
+        or spent(plan, command.queue)
     )
     if refused is None:
         plan.welcome.add(kind)
@@ -195,7 +195,7 @@ def _models(settings: QueueSettings) -> list[str]:
     return sorted({name.removeprefix(prefix) for each in amounts for name in each if name.startswith(prefix)})
 
 
-def _spent(plan: Plan, path: str) -> Refusal | None:
+def spent(plan: Plan, path: str) -> Refusal | None:
     """A budget above the queue (or its own) that is spent and refuses."""
     while path:
         account = plan.state.accounts.get(path)

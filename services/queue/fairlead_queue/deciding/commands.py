@@ -20,7 +20,7 @@ from fairlead_schemas import commands as cmd
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.queues import DEFAULT_POOL
+from fairlead_schemas.queues import DEFAULT_POOL, PoolEntry
 from fairlead_schemas.resources import Request
 
 #: Characters of a digest that stand for an id where a command has none.
@@ -184,9 +184,14 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     plan.outlook = after
     plan.reshaped = True
     plan.welcome.clear()
+    # Those above a named queue that had to be made are configured, and nobody named them.
+    names = {each.pool if isinstance(each, PoolEntry) else each.path for each in changed}
+    unchanged = sum(each.pool not in names for each in command.pools) + sum(
+        each.path not in names for each in command.queues
+    )
     return ev.QueuesApplied(
         cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
-        unchanged=max(0, len(command.pools) + len(command.queues) - len(changed)), by=command.user, reclaim=command.reclaim,
+        unchanged=unchanged, by=command.user, reclaim=command.reclaim,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from fairlead_schemas.queues import (
     ANY_USER,
     CHANGES_MAX,
     DEFAULT_POOL,
+    GPU_CLASS_PREFIX,
     QUEUE_PRIORITY_MAX,
     WEIGHT_MAX,
     PoolEntry,
@@ -58,7 +59,8 @@ def outlook(before: Outlook, command: cmd.ApplyQueues) -> Outlook:
     removed = {each.path: each.move_to for each in command.remove}
     dropped: list[str] = []
     if command.prune:
-        removed.update({path: "" for path in queues if path not in named and path not in removed})
+        kept = named.union(*(_above(path) for path in named))
+        removed.update({path: "" for path in queues if path not in kept and path not in removed})
         named_pools = {entry.pool for entry in command.pools}
         dropped = sorted(name for name in pools if name not in named_pools and name != DEFAULT_POOL)
     pools.update({entry.pool: entry.settings for entry in command.pools})
@@ -71,6 +73,12 @@ def outlook(before: Outlook, command: cmd.ApplyQueues) -> Outlook:
     for name in dropped:
         del pools[name]
     return Outlook(pools, queues, {path: removed[path] for path in deepest_first}, dropped)
+
+
+def _above(path: str) -> list[str]:
+    """All queues above one, from the top."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def _grow(queues: dict[str, QueueSettings], removed: Mapping[str, str], path: str) -> None:
@@ -111,8 +119,7 @@ def affected(before: Outlook, after: Outlook) -> list[str]:
     touched.update(after.removed)
     found = set(touched)
     for path in touched:
-        parts = path.split("/")
-        found.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        found.update(_above(path))
     if touched:
         found.update(path for path in after.queues if path.rpartition("/")[0] in touched)
     return sorted(found.intersection(after.queues))
@@ -257,7 +264,20 @@ def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, lis
         most = limits.maximum.get(resource)
         if most is not None and most < amount:
             least, found = amount_word(resource, amount), amount_word(resource, most)
-            yield f"queues.{path}.maximum.{word}: expected at least the guarantee ({least}), found {found}"
+            what = (
+                "the guarantee"
+                if resource in queues[path].guaranteed
+                else "what the queues below are guaranteed together"
+            )
+            yield f"queues.{path}.maximum.{word}: expected at least {what} ({least}), found {found}; raise it or guarantee less"
+    models = sum(amount for resource, amount in limits.guaranteed.items() if resource.startswith(GPU_CLASS_PREFIX))
+    most = limits.maximum.get("gpu", models)
+    if limits.guaranteed.get("gpu", 0) <= most < models:
+        least, found = amount_word("gpu", models), amount_word("gpu", most)
+        yield (
+            f"queues.{path}.maximum.{resource_word('gpu')}: expected at least what is guaranteed of all models together "
+            f"({least}), found {found}; raise it or guarantee less"
+        )
     for resource, amount in limits.lending.items():
         own = limits.guaranteed.get(resource, 0)
         if amount > own:
@@ -304,9 +324,9 @@ def _removal_problems(state: State, path: str, move_to: str, after: Outlook, inn
     elif jobs and not move_to:
         told = "1 job waits in it" if jobs == 1 else f"{jobs} jobs wait in it"
         yield f"queues.{path}: {told}; say where to (--move-to QUEUE), or cancel all of them"
-    if queue is None or not jobs or not move_to:
+    if queue is None or not move_to:
         return
     if move_to not in after.queues or move_to in inner:
         yield f"queues.{path}: jobs can be moved to a queue with none below it; {move_to[:100]} is none"
-    elif pool_name(after.queues, move_to) != queue.pool.name:
+    elif jobs and pool_name(after.queues, move_to) != queue.pool.name:
         yield f"queues.{path}: its jobs are of pool {queue.pool.name}, {move_to} is of another"

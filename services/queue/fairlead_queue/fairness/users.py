@@ -21,8 +21,8 @@ def is_users(node: Node) -> bool:
 
 
 def user_of(node: Node) -> str:
-    """The user whose part it is."""
-    return _user(node.name.removeprefix(USER_MARK))
+    """The user whose part it is; "" for a queue."""
+    return _user(node.name.removeprefix(USER_MARK)) if is_users(node) else ""
 
 
 def queue_of(node: Node) -> str:

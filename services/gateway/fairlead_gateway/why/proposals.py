@@ -1,0 +1,123 @@
+"""The changes that an explanation proposes, held against the nodes. Pure.
+
+The queue counts a pool as one machine: that much is free, but perhaps on no one node. So what "could start now" is asked
+of the nodes as the views show them, and what a refused job waits for is named by what the placer found short. It proposes
+only; who is placed where the placer alone decides.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow, NodeRow, Refusal
+from fairlead_gateway.why.nodes import needs
+from fairlead_schemas.ask import Change, Explanation
+from fairlead_schemas.events import Part
+from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
+from fairlead_schemas.queuewords import counted, is_are
+from fairlead_schemas.resources import Request
+
+MILLI = 1000
+#: {what the placer found short on nodes: the resource}
+_SHORT = {"free_gpus": "gpu", "free_cpu": "cpu", "free_memory": "memory"}
+
+#: Of one node: (GPUs that would do, milli-CPU, MiB).
+type _Room = tuple[int, int, int]
+
+
+def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
+    """Those of the explanation that nodes do not contradict; fewer GPUs where that many are free nowhere."""
+    request, free = row.request, list(_free(views, row))
+    refusal = views.waiting.refusals.get(request) if told.reason in ("place", "turn") else None
+    found = [_wait(request, refusal)] if refusal is not None else []
+    for change in told.changes:
+        match change.kind:
+            case "wait" if refusal is not None:
+                continue
+            case "smaller" if views.nodes.rows:
+                smaller = _smaller(request, change.amount, free)
+                found += [smaller] if smaller is not None else []
+            case "other_queue" | "quota" if views.nodes.rows and not _fits(request, free):
+                continue
+            case _:
+                found.append(change)
+    return found
+
+
+def too_few_nodes(views: Views, request: Request) -> str:
+    """Why the nodes that have joined could not take it if nothing ran on them; "" where they could, or none is known."""
+    shapes = [_room(row, request, {}) for row in views.nodes.rows.values() if _may(row, request)]
+    fitting = sum(_holds(shape, request) for shape in shapes)
+    if fitting >= request.nodes or not views.nodes.rows:
+        return ""
+    could = (
+        f"only {fitting} node{'s' if fitting > 1 else ''} that {'have' if fitting > 1 else 'has'}"
+        if fitting
+        else "no node that has"
+    )
+    return f"needs {needs(request)}; {could} joined could take it, even if nothing ran"
+
+
+def _free(views: Views, row: JobRow) -> Iterator[_Room]:
+    """What is free on each node that may take the job now."""
+    kept = views.waiting.kept_nodes(row.id)
+    for node in views.nodes.rows.values():
+        if not (node.lost or node.draining or node.cordoned or node.id in kept) and _may(node, row.request):
+            yield _room(node, row.request, node.held)
+
+
+def _room(row: NodeRow, request: Request, held: Mapping[str, Part]) -> _Room:
+    """What a node has left beside what it holds."""
+    taken = {gpu for part in held.values() for gpu in part.gpus}
+    gpus = sum(
+        gpu.uuid not in taken
+        and gpu.memory_mib >= request.gpu_memory_mib
+        and gpu.compute_capability >= request.compute_capability
+        for gpu in row.inventory.gpus
+    )
+    cpu_milli = row.inventory.cpu_milli - sum(part.cpu_milli for part in held.values())
+    return gpus, cpu_milli, row.inventory.memory_mib - sum(part.memory_mib for part in held.values())
+
+
+def _may(row: NodeRow, request: Request) -> bool:
+    labels = row.inventory.labels
+    if (labels.get(POOL_LABEL) or DEFAULT_POOL) != (request.pool or DEFAULT_POOL):
+        return False
+    return all(labels.get(key) == value for key, _, value in (label.partition("=") for label in request.selector))
+
+
+def _holds(room: _Room, request: Request) -> bool:
+    gpus, cpu_milli, memory_mib = room
+    return gpus * MILLI >= request.gpu_milli and cpu_milli >= request.cpu_milli and memory_mib >= request.memory_mib
+
+
+def _fits(request: Request, free: list[_Room]) -> bool:
+    """Whether as many nodes have that much free as it asks for."""
+    return sum(_holds(room, request) for room in free) >= request.nodes
+
+
+def _smaller(request: Request, most: int, free: list[_Room]) -> Change | None:
+    """The most GPUs (in milli-GPU, `most` of them at most) with which nodes could take it."""
+    asked = request.gpu_milli // MILLI
+    for fewer in range(most // MILLI, 0, -1):
+        if _fits(msgspec.structs.replace(request, gpu_milli=fewer * MILLI), free):
+            each = " on each node" if request.nodes > 1 else ""
+            message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {asked}{each}"
+            return Change(kind="smaller", message=message, resource="gpu", amount=fewer * MILLI)
+    return None
+
+
+def _wait(request: Request, refusal: Refusal) -> Change:
+    """What must come free on nodes: its GPUs, and what else the placer found short."""
+    amounts = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
+    short = {_SHORT[reason] for reason in refusal.reasons if reason in _SHORT}
+    named = [r for r, amount in amounts.items() if amount and (r in short or r == "gpu")] or ["cpu"]
+    told = " and ".join(counted(resource, amounts[resource]) for resource in named)
+    verb = is_are(named[0], amounts[named[0]]) if len(named) == 1 else "are"
+    nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
+    may = "" if all(reason in _SHORT for reason in refusal.reasons) else " that may take it"
+    return Change(
+        kind="wait", message=f"starts when {told} {verb} free on {nodes}{may}", resource=named[0],
+        amount=amounts[named[0]] * request.nodes,
+    )  # fmt: skip
