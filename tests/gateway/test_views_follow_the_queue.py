@@ -11,6 +11,8 @@ from fairlead_queue.core import QueueCore
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.order import priority_of
 from fairlead_replay.sim.bus import FaultyBus
+from fairlead_replay.sim.restless import Restless
+from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import Parts, run_seed
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_commit
@@ -19,7 +21,7 @@ from fairlead_schemas.queues import RESOURCES
 SEEDS = 12
 
 
-def log_of(seed: int) -> list[bytes]:
+def log_of(seed: int, people: type[People]) -> list[bytes]:
     """The whole log of a simulated world."""
     hubs: list[Any] = []
 
@@ -28,7 +30,7 @@ def log_of(seed: int) -> list[bytes]:
             hubs.append(hub)
             super().__init__(hub, *more)
 
-    outcome = run_seed(seed, parts=Parts(bus=Seen))
+    outcome = run_seed(seed, parts=Parts(bus=Seen, people=people))
     assert outcome.violation is None
     return [message.payload for message in hubs[0].streams[subjects.LOG].messages]
 
@@ -54,12 +56,13 @@ def seen_by_views(views: Views, job: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("people", [People, Restless])
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
-def test_both_say_the_same_after_every_commit(seed: int) -> None:
+def test_both_say_the_same_after_every_commit(seed: int, people: type[People]) -> None:
     """State, queue, attempt, priority and time used of every live job, what every queue is charged and uses, and which
     there are; every job has a reason, and a restart changes nothing."""
     core, views = QueueCore(), Views()
-    for sequence, payload in enumerate(log_of(seed), 1):
+    for sequence, payload in enumerate(log_of(seed, people), 1):
         commit = decode_commit(payload)
         core.evolve(sequence, commit)
         views.fold(sequence, commit)

@@ -109,6 +109,18 @@ def test_the_document_and_the_live_view_say_so_too(warehouse: Warehouse) -> None
         assert (document.queue, document.state) == (queue, STATES[job])
 
 
+def test_a_rank_that_came_too_late_says_nothing(warehouse: Warehouse) -> None:
+    """The placer had placed the offer meanwhile: the job has its place, and runs."""
+    story = again()
+    story.at(3642, offered("7", 2))
+    store(warehouse, story)
+    assert warehouse.rows("SELECT state FROM jobs WHERE id = '7'") == [("placed",)]
+    story.at(3643, started("7", 2))
+    story.at(3644, offered("7", 2))
+    store(warehouse, story, len(story.commits) - 2)
+    assert warehouse.rows("SELECT state FROM jobs WHERE id = '7'") == [("running",)]
+
+
 def test_what_ran_counts_for_the_queue_that_it_ran_in(warehouse: Warehouse) -> None:
     """An hour in d before it was moved, and what it holds now in a."""
     store(warehouse, again())

@@ -178,8 +178,10 @@ JOBS = Relation(
       WHERE e.job IS NULL
     ), life AS (
       SELECT job, max(sequence) AS sequence, greatest(max(attempt), 1)::UINTEGER AS attempt,
-        arg_max(type, place(sequence, idx)) FILTER (type IN ('JobSubmitted', 'JobQueued', 'JobOffered', 'OfferReturned', 'JobHeld',
-          'JobReleased', 'JobRequeued', 'JobPlaced', 'RunStarted', 'JobSucceeded', 'JobFailed', 'JobCancelled')) AS newest,
+        arg_max({'type': type, 'place': place(sequence, idx)}, place(sequence, idx)) FILTER (type IN ('JobSubmitted', 'JobQueued',
+          'OfferReturned', 'JobHeld', 'JobReleased', 'JobRequeued', 'JobPlaced', 'RunStarted', 'JobSucceeded', 'JobFailed',
+          'JobCancelled')) AS said,
+        arg_max({'attempt': attempt, 'place': place(sequence, idx)}, place(sequence, idx)) FILTER (type = 'JobOffered') AS offered,
         max(place(sequence, idx)) FILTER (type = 'JobStopRequested')
           > coalesce(max(place(sequence, idx)) FILTER (type = 'JobRequeued'), 0) AS stop,
         max(time) FILTER (type IN ('JobSucceeded', 'JobFailed', 'JobCancelled')) AS ended_at,
@@ -187,9 +189,14 @@ JOBS = Relation(
           9223372036854775807) AS until, split_part(job, '_', 1) AS born_as,
         arg_max({'attempt': attempt, 'time': time}, place(sequence, idx)) FILTER (type = 'RunStarted') AS started,
         arg_max(body, place(sequence, idx)) FILTER (type = 'JobPlaced') AS placed,
+        arg_max(attempt, place(sequence, idx)) FILTER (type = 'JobPlaced') AS placed_attempt,
         arg_max({'attempt': attempt, 'body': body}, place(sequence, idx)) FILTER (type = 'RunEnded') AS run,
         arg_max(body, place(sequence, idx)) FILTER (type = 'JobFailed') AS failed
       FROM events WHERE job IS NOT NULL GROUP BY job
+    ), latest AS (
+      -- Another rank for an offer that was placed meanwhile comes too late and says nothing.
+      SELECT *, CASE WHEN offered.place > coalesce(said.place, 0) AND offered.attempt IS DISTINCT FROM placed_attempt
+        THEN 'JobOffered' ELSE said.type END AS newest FROM life
     )
     SELECT life.job AS id, s.name, s.kind,
       CASE newest WHEN 'JobSucceeded' THEN 'succeeded' WHEN 'JobFailed' THEN 'failed' WHEN 'JobCancelled' THEN 'cancelled'
@@ -202,7 +209,7 @@ JOBS = Relation(
       CASE WHEN run.attempt = life.attempt THEN (run.body->>'signal')::INTEGER END AS signal,
       failed->>'reason' AS reason, s.time AS submitted_at,
       CASE WHEN started.attempt = life.attempt THEN started.time END AS started_at, ended_at, life.sequence
-    FROM life JOIN submitted s ON s.job = life.born_as LEFT JOIN behind ON behind.job = life.job
+    FROM latest AS life JOIN submitted s ON s.job = life.born_as LEFT JOIN behind ON behind.job = life.job
       ASOF LEFT JOIN moves ON moves.job = life.born_as AND life.until >= moves.since""",
 )
 ALLOCATIONS = Relation(
