@@ -93,7 +93,7 @@ def _quota(one: QuotaAfter) -> api.QuotaAfter:
         words[name] = None if amount is None else amount_word(one.resource, amount)
     return api.QuotaAfter(
         queue=one.queue, resource=one.resource, used=one.used, after=one.after, guaranteed=one.guaranteed,
-        maximum=one.maximum, words=words,
+        maximum=one.maximum, user=one.user, words=words,
     )  # fmt: skip
 
 
