@@ -72,6 +72,16 @@ def test_those_before_it_take_what_comes_free_first() -> None:
     assert messages(world, second, "quota") == ["could start now if team might hold 10 GPUs, with the job before it"]
 
 
+def test_those_before_it_at_two_limits_are_told_once() -> None:
+    """Of each limit what the job needs itself; the pool, which they fill by then, is not named."""
+    world = a_world(team={"maximum": {"gpu": 12_000}}, team__own={"maximum": {"gpu": 8000}})
+    world.run(world.submit(8, queue="team/own"))
+    world.submit(8, queue="team/own")
+    assert messages(world, world.submit(8, queue="team/own"), "wait") == [
+        "starts when 8 GPUs of team/own and 8 GPUs of team are left by the job before it"
+    ]
+
+
 def test_what_is_kept_for_others_is_not_given_back_but_lent() -> None:
     """A run of a queue that keeps its guarantee may end, and still nothing more is left for its sibling."""
     world = a_world(
