@@ -104,7 +104,10 @@ async def test_what_fits_on_no_node_now_is_not_said_to_start_at_once() -> None:
         await world.start_explainer()
         await full_but_for(world, 2)
         found = await tried(world, resources=gpus(4))
-        assert found["message"] == "would be accepted, but needs 4 GPUs on one node; no node has as much left"
+        assert (
+            found["message"]
+            == "would be accepted, but needs 4 GPUs on one node; no node that may take it has as much left"
+        )
         assert kinds_of(found) == {
             "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
         }  # fmt: skip
@@ -116,8 +119,10 @@ async def test_what_fits_on_no_node_now_is_not_said_to_start_at_once() -> None:
         await world.http.post("/v1/nodes/n1:cordon", json={"reason": "fan"})
         await until(lambda: world.gateway.views.nodes.rows["n1"].cordoned)
         found = await tried(world, resources=gpus(2), nodes=2)
+        assert kinds_of(found)["wait"] == "starts when 2 GPUs are free on each of 2 nodes"
         assert (
-            found["message"] == "would be accepted, but needs 2 GPUs on each of 2 nodes; only 1 node has as much left"
+            found["message"]
+            == "would be accepted, but needs 2 GPUs on each of 2 nodes; only 1 node that may take it has as much left"
         )
 
 

@@ -66,7 +66,8 @@ def no_room(views: Views, row: JobRow) -> str:
     request, fitting = row.request, sum(_holds(room, row.request) for room in _free(views, row))
     if fitting >= request.nodes or not views.nodes.rows:
         return ""
-    left = f"only {fitting} node{'s have' if fitting > 1 else ' has'}" if fitting else "no node has"
+    who = f"only {fitting} node{'s' if fitting > 1 else ''}" if fitting else "no node"
+    left = f"{who} that may take it {'have' if fitting > 1 else 'has'}"
     return too_few_nodes(views, request) or f"needs {needs(request)}; {left} as much left"
 
 
@@ -120,12 +121,12 @@ def _smaller(request: Request, most: int, free: list[_Room]) -> Change | None:
 
 
 def _scarce(request: Request, free: list[_Room]) -> set[str]:
-    """Of what it needs, what too few nodes have left."""
+    """Of what it needs, what some node has too little left of."""
     needs = {"gpu": (request.gpu_milli, MILLI), "cpu": (request.cpu_milli, 1), "memory": (request.memory_mib, 1)}
     return {
         resource
         for at, (resource, (amount, unit)) in enumerate(needs.items())
-        if sum(room[at] * unit >= amount for room in free) < request.nodes
+        if any(room[at] * unit < amount for room in free)
     }
 
 
