@@ -82,6 +82,16 @@ def test_those_before_it_at_two_limits_are_told_once() -> None:
     ]
 
 
+def test_what_an_offer_holds_is_not_in_its_own_way() -> None:
+    """Its queue is full of the job itself, which fits nowhere: less of it would."""
+    world = a_world(team={"maximum": {"gpu": 8000}}, other={})
+    world.run(world.submit(5, queue="other"), world.submit(5, queue="other"))
+    waits = world.submit(8, queue="team")
+    world.refuse(waits)
+    assert world.of(waits) == "offered"
+    assert messages(world, waits, "smaller") == ["could start now with 6 GPUs instead of 8"]
+
+
 def test_what_is_kept_for_others_is_not_given_back_but_lent() -> None:
     """A run of a queue that keeps its guarantee may end, and still nothing more is left for its sibling."""
     world = a_world(

@@ -55,15 +55,15 @@ def _in_the_way(job: Job, refusal: Refusal, ahead: Sequence[Job]) -> tuple[int, 
 
 
 @contextmanager
-def _charged(jobs: Sequence[Job]) -> Generator[None]:
-    """As if these had had their turns."""
+def _charged(jobs: Sequence[Job], times: int = 1) -> Generator[None]:
+    """As if these had had their turns (-1: as if they had not)."""
     for job in jobs:
-        job.lane.klass.pool.charge(job.lane, 1)
+        job.lane.klass.pool.charge(job.lane, times)
     try:
         yield
     finally:
         for job in jobs:
-            job.lane.klass.pool.charge(job.lane, -1)
+            job.lane.klass.pool.charge(job.lane, -times)
 
 
 def _lacks(job: Job) -> list[Refusal]:
@@ -190,7 +190,9 @@ def smaller(job: Job) -> Iterator[Change]:
     for fewer in range(gpus - 1, 0, -1):
         asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
         need = klass.pool.amounts(asked)
-        if klass.pool.tree.refusal(leaf.node, need) is None and _has_room(klass.pool.tree.root, need, job):
+        with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
+            refused = klass.pool.tree.refusal(leaf.node, need)
+        if refused is None and _has_room(klass.pool.tree.root, need, job):
             each = " on each node" if request.nodes > 1 else ""
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"
             yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
