@@ -40,7 +40,8 @@ def _quota(one: QuotaAfter) -> str:
     limits = [f"{number(one.resource, one.guaranteed)} guaranteed"] if one.guaranteed else []
     limits += [f"{number(one.resource, one.maximum)} at most"] if one.maximum is not None else []
     used, after = number(one.resource, one.used), counted(one.resource, one.after)
-    return f"{one.queue}: {used} -> {after} ({', '.join(limits)})"
+    whose = f"{one.user} in {one.queue}" if one.user else one.queue
+    return f"{whose}: {used} -> {after} ({', '.join(limits)})"
 
 
 def _borrows(found: DryRun, queue: str) -> str:

@@ -185,6 +185,8 @@ class QuotaAfter(msgspec.Struct, kw_only=True):
     #: null: no limit.
     maximum: int | None
     words: dict[str, str | int | None]
+    #: Whose part of the queue it is, where that limits single users; "": all of it.
+    user: str = ""
 
 
 class Displaced(msgspec.Struct, kw_only=True):

@@ -70,6 +70,8 @@ class QuotaAfter(_Words, frozen=True, kw_only=True):
     after: int
     guaranteed: int = 0
     maximum: int | None = None
+    #: Whose part of the queue it is, where that limits single users; "": all of it.
+    user: str = ""
 
 
 class Estimate(_Words, frozen=True, kw_only=True):

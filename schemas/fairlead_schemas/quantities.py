@@ -14,7 +14,7 @@ MEMORY_MIB_MAX = 2**40
 GPUS_MAX = 999_999
 
 _CPU = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?(m?)\Z", re.ASCII)
-_MEMORY = re.compile(r"(\d{1,15})(Ki|Mi|Gi|Ti|Pi|k|K|M|G|T|P)?\Z", re.ASCII)
+_MEMORY = re.compile(r"(\d{1,15})(?:\.(\d{1,3}))?(Ki|Mi|Gi|Ti|Pi|k|K|M|G|T|P)?\Z", re.ASCII)
 _MEMORY_BYTES = {
     "": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
     "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
@@ -52,11 +52,12 @@ def parse_gpu(text: str | int) -> int:
 
 
 def parse_memory(text: str | int) -> int:
-    """MiB, rounded up, from "64Gi", "512Mi", "1G" or a plain number of bytes."""
+    """MiB, rounded up, from "64Gi", "1.5Ti", "512Mi", "1G" or a plain number of bytes."""
     match = _MEMORY.match(str(text).strip())
-    if match is None:
+    if match is None or (match[2] and not match[3]):
         raise QuantityError(f'expected a memory quantity such as "64Gi" or "512Mi", found "{text}"')
-    mib = -(-int(match[1]) * _MEMORY_BYTES[match[2] or ""] // 2**20)
+    thousandths = int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
+    mib = -(-thousandths * _MEMORY_BYTES[match[3] or ""] // (MILLI * 2**20))
     if mib > MEMORY_MIB_MAX:
         raise QuantityError(f'expected at most 1024Pi of memory, found "{text}"')
     return mib

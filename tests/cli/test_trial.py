@@ -11,11 +11,12 @@ from tests.cli.gateway_stub import Answer, GatewayStub, problem, trial_document
 
 QUOTA = {
     "queue": "research/vision", "resource": "gpu", "used": 6000, "after": 10_000, "guaranteed": 4000, "maximum": 8000,
-    "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 10, "guaranteed": 4, "maximum": 8},
+    "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 10, "guaranteed": 4, "maximum": 8}, "user": "",
 }  # fmt: skip
 HELD = trial_document(
     message="would be accepted, but queue research/vision is at 6 of 8 GPUs; this needs 4",
-    quota=[QUOTA, {**QUOTA, "queue": "research", "resource": "cpu", "used": 500, "after": 1500, "guaranteed": 0, "maximum": 64_000}],
+    quota=[QUOTA, {**QUOTA, "queue": "research", "resource": "cpu", "used": 500, "after": 1500, "guaranteed": 0, "maximum": 64_000},
+           {**QUOTA, "user": "ada", "guaranteed": 0}],
     borrows={"gpu": 4000}, ahead=12, first_ahead=["3", "4"],
     changes=[{"kind": "wait", "message": "starts when 2 GPUs of research/vision are given back"},
              {"kind": "smaller", "message": "could start now with 2 GPUs instead of 4"}],
@@ -34,6 +35,7 @@ def test_what_would_become_of_it_in_lines(gateway: GatewayStub, run: Run) -> Non
         "result     would be accepted, but queue research/vision is at 6 of 8 GPUs; this needs 4\n"
         "quota      research/vision: 6 -> 10 GPUs (4 guaranteed, 8 at most)\n"
         "           research: 0.500 -> 1.500 CPUs (64 at most)\n"
+        "           ada in research/vision: 6 -> 10 GPUs (8 at most)\n"
         "borrows    4 GPUs beyond what is guaranteed to research/vision\n"
         "ahead      12 jobs: 3, 4, …\n"
         "changes    starts when 2 GPUs of research/vision are given back\n"

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fairlead import jobfile
+from fairlead_queue.sequencers.named import OURS
 from fairlead_schemas.poolsettings import AgeingWords, PoolWords
 from fairlead_schemas.queuefile import read_queue_file
 from fairlead_schemas.queuesettings import BudgetWords, PreemptionWords, QueueWords
@@ -65,3 +66,12 @@ def test_examples_are_queue_files(page: str) -> None:
 def test_resources_are_told() -> None:
     """Every word that stands for one."""
     assert all(f"`{word}`" in PAGE for word in (GPU_WORD, f"{GPU_WORD}:<model>", "cpu", "memory"))
+
+
+def test_every_sequencer_of_ours_is_told() -> None:
+    """In the table, and among the names that cannot be taken; settings are called as a queue file calls them."""
+    page = (DOCS / "sequencers.md").read_text()
+    table = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    (taken,) = re.findall(r"^Names (.*) cannot be taken", page, re.MULTILINE)
+    assert table == set(re.findall(r"`(\w+)`", taken)) == set(OURS)
+    assert not re.search("half_life|past_percent", page.split("## Your own")[0])

@@ -34,11 +34,11 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
         assert (found["valid"], found["checked"], found["pool"]) == (True, "queue", "default")
         assert found["quota"] == [
             {
-                "queue": VISION, "resource": "gpu", "used": 6000, "after": 9000, "guaranteed": 0, "maximum": 8000,
+                "queue": VISION, "user": "", "resource": "gpu", "used": 6000, "after": 9000, "guaranteed": 0, "maximum": 8000,
                 "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 9, "guaranteed": 0, "maximum": 8},
             },
             {
-                "queue": "research", "resource": "gpu", "used": 6000, "after": 9000, "guaranteed": 4000, "maximum": None,
+                "queue": "research", "user": "", "resource": "gpu", "used": 6000, "after": 9000, "guaranteed": 4000, "maximum": None,
                 "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 9, "guaranteed": 4, "maximum": None},
             },
         ]  # fmt: skip

@@ -98,6 +98,34 @@ async def test_what_no_node_could_take_is_not_said_to_start(spec: dict[str, Any]
         assert found["estimate"]["basis"] == f"it {told}, even if nothing ran"
 
 
+async def test_what_fits_on_no_node_now_is_not_said_to_start_at_once() -> None:
+    """Four GPUs are left, two on each node; or nodes that would do are cordoned. When that changes nobody knows."""
+    async with World() as world:
+        await world.start_explainer()
+        await full_but_for(world, 2)
+        found = await tried(world, resources=gpus(4))
+        assert (
+            found["message"]
+            == "would be accepted, but needs 4 GPUs on one node; no node that may take it has as much left"
+        )
+        assert kinds_of(found) == {
+            "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
+        }  # fmt: skip
+        assert found["estimate"] == {
+            "start_at": None, "wait_seconds": None, "basis": "the pool has as much left, but not on nodes that could take it",
+        }  # fmt: skip
+        found = await tried(world, resources={"nvidia.com/gpu": 1, "cpu": "64"})
+        assert kinds_of(found) == {"wait": "starts when 1 GPU and 64 CPUs are free on one node"}
+        await world.http.post("/v1/nodes/n1:cordon", json={"reason": "fan"})
+        await until(lambda: world.gateway.views.nodes.rows["n1"].cordoned)
+        found = await tried(world, resources=gpus(2), nodes=2)
+        assert kinds_of(found)["wait"] == "starts when 2 GPUs are free on each of 2 nodes"
+        assert (
+            found["message"]
+            == "would be accepted, but needs 2 GPUs on each of 2 nodes; only 1 node that may take it has as much left"
+        )
+
+
 async def test_a_node_that_is_kept_for_another_is_not_free() -> None:
     """However many GPUs are idle on it; the job that it is kept for may have them."""
     async with World() as world:

@@ -58,6 +58,9 @@ async def test_a_bad_file_names_all_its_mistakes_and_sends_nothing() -> None:
             "queues.a": "stands twice; keep one of them"
         }
         assert (await house.http.post("/v1/queues:apply", content=b"{", headers=headers)).status_code == 422
+        huge = b'{"queues": {"a": {"maximum": {"cpu": 1e400}}}}'
+        answer = await house.http.post("/v1/queues:apply", content=huge, headers=headers)
+        assert (answer.status_code, errors(answer)) == (422, {"": "Number out of range"})
         assert (await house.http.post("/v1/queues:apply", json={})).json()[
             "detail"
         ] == "expected pools or queues, found neither"

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead_queue.answering.dry_run import dry_run
 from fairlead_queue.answering.explain import explain
 from fairlead_queue.core import QueueCore
 from fairlead_queue.waiting.jobs import Array
@@ -71,6 +72,26 @@ def test_those_before_it_take_what_comes_free_first() -> None:
     assert messages(world, second, "quota") == ["could start now if team might hold 10 GPUs, with the job before it"]
 
 
+def test_those_before_it_at_two_limits_are_told_once() -> None:
+    """Of each limit what the job needs itself; the pool, which they fill by then, is not named."""
+    world = a_world(team={"maximum": {"gpu": 12_000}}, team__own={"maximum": {"gpu": 8000}})
+    world.run(world.submit(8, queue="team/own"))
+    world.submit(8, queue="team/own")
+    assert messages(world, world.submit(8, queue="team/own"), "wait") == [
+        "starts when 8 GPUs of team/own and 8 GPUs of team are left by the job before it"
+    ]
+
+
+def test_what_an_offer_holds_is_not_in_its_own_way() -> None:
+    """Its queue is full of the job itself, which fits nowhere: less of it would."""
+    world = a_world(team={"maximum": {"gpu": 8000}}, other={})
+    world.run(world.submit(5, queue="other"), world.submit(5, queue="other"))
+    waits = world.submit(8, queue="team")
+    world.refuse(waits)
+    assert world.of(waits) == "offered"
+    assert messages(world, waits, "smaller") == ["could start now with 6 GPUs instead of 8"]
+
+
 def test_what_is_kept_for_others_is_not_given_back_but_lent() -> None:
     """A run of a queue that keeps its guarantee may end, and still nothing more is left for its sibling."""
     world = a_world(
@@ -110,6 +131,14 @@ def test_no_other_queue_is_named_that_would_refuse_the_move_or_keep_it_waiting()
     world.settle()
     assert isinstance(array, Array) and array.live, "one of it has begun"
     assert changes(world, array.id, "other_queue") == []
+
+
+def test_a_users_part_of_a_queue_is_told_as_that() -> None:
+    """By the queue's path and the user's name; how the tree calls it is nobody's business."""
+    world = a_world(team={"users": {"*": {"gpu": 2000}}})
+    world.run(world.submit(1, queue="team"))
+    (own,) = dry_run(world.state, world.submission(1, queue="team"), world.now).quota
+    assert (own.queue, own.user, own.used, own.after, own.maximum) == ("team", "ada", 1000, 2000, 2000)
 
 
 # ---------------------------------------------------------------------------------------- any tree
@@ -231,3 +260,29 @@ def test_whatever_is_proposed_starts_the_job(seed: int) -> None:
             # Whoever gives something back may be the next to whom it is due.
             taken = change.kind == "wait" and others
             assert world.of(tried) == "offered" or taken, f"job {id_}: {change.message}"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_dry_run_foretells_the_submit(seed: int) -> None:
+    """What it is told waits there, and what would be offered at once is; the quota after is what is charged then."""
+    busy = _busy_world(seed)
+    if busy is None:
+        return
+    random = Random(seed)
+    for _ in range(8):
+        world = _copy(busy)
+        queue = random.choice(["a/x", "a/y", "b/x", "b/y", "a", "nope", "shared", "default"])
+        asked = request(random.randint(1, 9), cpu=random.randint(1, 6))
+        submission = world.submission(queue=queue, user=random.choice(("ada", "bob")), request=asked)
+        told = dry_run(world.state, submission, world.now)
+        (answer,) = [e for e in world.ask(submission) if isinstance(e, ev.JobSubmitted | ev.JobRejected)]
+        assert told.code == (answer.code if isinstance(answer, ev.JobRejected) else "")
+        if isinstance(answer, ev.JobRejected):
+            assert (told.message, told.field) == (answer.message, answer.field)
+            continue
+        world.settle()
+        assert told.waits is not None
+        offered = world.of(answer.job) == "offered"
+        assert offered == (told.waits.reason in ("next", "place")), told.waits.message
+        for one in told.quota if offered else ():
+            assert one.user or world.charged(one.queue, one.resource) == one.after

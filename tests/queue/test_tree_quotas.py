@@ -185,7 +185,9 @@ def test_gpus_are_counted_by_model_where_they_are_limited_by_it() -> None:
     world.tree(org={"maximum": {"gpu:a100": 4_000, "gpu": 10_000}}, org__a={})
     (refused,) = world.ask(world.submission(1, queue="org/a"))
     assert (refused.code, refused.field) == ("model_needed", "nodeSelector.nvidia.com/gpu.product")
-    assert refused.message == "queue org counts GPUs by model; expected one such as a100"
+    assert refused.message == (
+        "queue org counts GPUs by model; name one in nodeSelector, such as nvidia.com/gpu.product: a100"
+    )
     world.submit(queue="org/a", request=request(0))
     for model in ("a100", "l40s"):
         world.ask(*(world.submission(queue="org/a", request=request(2, model=model)) for _ in range(4)))

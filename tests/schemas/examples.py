@@ -350,7 +350,9 @@ ANSWER = ask.Answer(
             field="queue",
             message="expected a queue",
             pool="a100",
-            quota=(ask.QuotaAfter(queue="research", resource="gpu", used=1, after=2, guaranteed=3, maximum=4),),
+            quota=(
+                ask.QuotaAfter(queue="research", resource="gpu", used=1, after=2, guaranteed=3, maximum=4, user="ada"),
+            ),
             borrows={"gpu": 1000},
             waits=EXPLANATION,
             displaces=(events.Victim(job="7", attempt=1, rule="over_guarantee", gpu_s=60),),

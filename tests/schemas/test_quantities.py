@@ -36,6 +36,8 @@ HOUR_NS = 3600 * SECOND_NS
         (parse_memory, "64Gi", 65_536),
         (parse_memory, "512Mi", 512),
         (parse_memory, "1Ti", 1_048_576),
+        (parse_memory, "1.5Ti", 1_572_864),
+        (parse_memory, "0.001Gi", 2),
         (parse_memory, "1G", 954),
         (parse_memory, "1", 1),
         (parse_memory, 2**20, 1),

@@ -160,7 +160,9 @@ def _wait_at_a_limit(teams: Teams) -> None:
     why = teams.client.why(waiting)
     assert (why["reason"]["code"], why["state"]) == ("maximum", "queued")
     assert why["reason"]["message"] == f"queue {VISION} is at 4 of 6 GPUs; this needs 3"
-    assert teams.changes(waiting)["wait"] == f"starts when 1 GPU of {VISION} is given back"
+    assert teams.changes(waiting)["wait"] == (
+        f"starts when 1 GPU of {VISION} is given back and 3 GPUs of the pool are given back"
+    )
     teams.client.cancel(waiting)
     assert teams.of(waiting).state == "cancelled"
     then = teams.client.why(waiting, at=str(why["sequence"]))

@@ -139,7 +139,8 @@ def _decode(body: bytes) -> Any:
     try:
         return decode_object(body)
     except msgspec.MsgspecError as error:
-        raise invalid([field_error(error)]) from None
+        # Of maps within maps a decoder knows the depth at best: "[...][...]" is no path that anybody wrote.
+        raise invalid([FieldError(field="", message=field_error(error).message)]) from None
 
 
 def _invalid(error: InvalidQueues) -> Refused:

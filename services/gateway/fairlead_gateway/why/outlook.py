@@ -9,7 +9,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why import waiting, yielding
 from fairlead_gateway.why.explained import with_explanation
-from fairlead_gateway.why.proposals import proposals, too_few_nodes
+from fairlead_gateway.why.proposals import no_room, proposals, too_few_nodes
 from fairlead_schemas import api
 from fairlead_schemas.ask import Change, Estimate, Explanation, Outcome, QuotaAfter
 from fairlead_schemas.commands import SubmitJob
@@ -50,8 +50,9 @@ def accepted(
                 message=yielding.might_yield(views, one, submit.queue, submit.priority),
             ) for one in outcome.displaces
         ],
-        estimate=_estimate(outcome.estimate, now_ns, too_few_nodes(views, row.request), may_be_sooner=bool(outcome.displaces)),
-        sequence=sequence,
+        estimate=_estimate(
+            outcome.estimate, now_ns, _unknown(views, row, reason), may_be_sooner=bool(outcome.displaces)
+        ), sequence=sequence,
     )  # fmt: skip
 
 
@@ -71,8 +72,8 @@ def _held_back(
     reason = waiting.queued(views, row, now_ns, told=told)
     if reason.code == "waiting_turn":
         if told.reason == "next":
-            few = too_few_nodes(views, row.request)
-            return api.Reason(code="no_place", message=few) if few else None
+            lacks = no_room(views, row)
+            return api.Reason(code="no_place", message=lacks) if lacks else None
         if told.reason == "place":
             reason = api.Reason(code="no_place", message=told.message, detail=reason.detail)
     return _without_next(with_explanation(reason, row, told, changes))
@@ -93,17 +94,26 @@ def _quota(one: QuotaAfter) -> api.QuotaAfter:
         words[name] = None if amount is None else amount_word(one.resource, amount)
     return api.QuotaAfter(
         queue=one.queue, resource=one.resource, used=one.used, after=one.after, guaranteed=one.guaranteed,
-        maximum=one.maximum, words=words,
+        maximum=one.maximum, user=one.user, words=words,
     )  # fmt: skip
 
 
-def _estimate(estimate: Estimate | None, now_ns: int, too_few: str, *, may_be_sooner: bool) -> api.StartEstimate | None:
+def _unknown(views: Views, row: JobRow, reason: api.Reason | None) -> tuple[str, str]:
+    """(why no start can be told at all, why none at once); "" where one can."""
+    few = too_few_nodes(views, row.request)
+    held = reason is not None and reason.code == "no_place"
+    return f"it {few}" if few else "", "the pool has as much left, but not on nodes that could take it" if held else ""
+
+
+def _estimate(
+    estimate: Estimate | None, now_ns: int, unknown: tuple[str, str], *, may_be_sooner: bool
+) -> api.StartEstimate | None:
     if estimate is None:
         return None
-    if too_few:
-        return api.StartEstimate(start_at=None, wait_seconds=None, basis=f"it {too_few}")
     basis = f"{estimate.basis}; sooner where others yield" if may_be_sooner else estimate.basis
-    if not estimate.start_ns:
-        return api.StartEstimate(start_at=None, wait_seconds=None, basis=basis)
     wait_s = max(0, estimate.start_ns - now_ns) // SECOND_NS
+    never, not_now = unknown
+    if never or not estimate.start_ns or (not_now and not wait_s):
+        told = never or (not_now if estimate.start_ns else basis)
+        return api.StartEstimate(start_at=None, wait_seconds=None, basis=told)
     return api.StartEstimate(start_at=rfc3339(estimate.start_ns), wait_seconds=wait_s, basis=basis)

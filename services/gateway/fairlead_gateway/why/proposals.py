@@ -5,12 +5,12 @@ of the nodes as the views show them, and what a refused job waits for is named b
 only; who is placed where the placer alone decides.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 import msgspec
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import JobRow, NodeRow, Refusal
+from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why.nodes import needs
 from fairlead_schemas.ask import Change, Explanation
 from fairlead_schemas.events import Part
@@ -30,7 +30,13 @@ def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
     """Those of the explanation that nodes do not contradict; fewer GPUs where that many are free nowhere."""
     request, free = row.request, list(_free(views, row))
     refusal = views.waiting.refusals.get(request) if told.reason in ("place", "turn") else None
-    found = [_wait(request, refusal)] if refusal is not None else []
+    found: list[Change] = []
+    if refusal is not None:
+        short = {_SHORT[reason] for reason in refusal.reasons if reason in _SHORT}
+        found = [_wait(request, short, all(reason in _SHORT for reason in refusal.reasons))]
+    elif told.reason == "next" and no_room(views, row):
+        smaller = _smaller(request, request.gpu_milli - MILLI, free)
+        found = [_wait(request, _scarce(request, free), bool(free)), *([smaller] if smaller is not None else [])]
     for change in told.changes:
         match change.kind:
             case "wait" if refusal is not None:
@@ -47,16 +53,22 @@ def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
 
 def too_few_nodes(views: Views, request: Request) -> str:
     """Why the nodes that have joined could not take it if nothing ran on them; "" where they could, or none is known."""
-    shapes = [_room(row, request, {}) for row in views.nodes.rows.values() if _may(row, request)]
-    fitting = sum(_holds(shape, request) for shape in shapes)
+    fitting = sum(_holds(_room(row, request, {}), request) for row in views.nodes.rows.values() if _may(row, request))
     if fitting >= request.nodes or not views.nodes.rows:
         return ""
-    could = (
-        f"only {fitting} node{'s' if fitting > 1 else ''} that {'have' if fitting > 1 else 'has'}"
-        if fitting
-        else "no node that has"
-    )
-    return f"needs {needs(request)}; {could} joined could take it, even if nothing ran"
+    could = f"only {fitting} node{'s' if fitting > 1 else ''}" if fitting else "no node"
+    verb = "have" if fitting > 1 else "has"
+    return f"needs {needs(request)}; {could} that {verb} joined could take it, even if nothing ran"
+
+
+def no_room(views: Views, row: JobRow) -> str:
+    """Why nodes could not take it now, whatever its queue says; "" where they could, or none is known."""
+    request, fitting = row.request, sum(_holds(room, row.request) for room in _free(views, row))
+    if fitting >= request.nodes or not views.nodes.rows:
+        return ""
+    who = f"only {fitting} node{'s' if fitting > 1 else ''}" if fitting else "no node"
+    left = f"{who} that may take it {'have' if fitting > 1 else 'has'}"
+    return too_few_nodes(views, request) or f"needs {needs(request)}; {left} as much left"
 
 
 def _free(views: Views, row: JobRow) -> Iterator[_Room]:
@@ -108,16 +120,24 @@ def _smaller(request: Request, most: int, free: list[_Room]) -> Change | None:
     return None
 
 
-def _wait(request: Request, refusal: Refusal) -> Change:
-    """What must come free on nodes: its GPUs, and what else the placer found short."""
+def _scarce(request: Request, free: list[_Room]) -> set[str]:
+    """Of what it needs, what some node has too little left of."""
+    needs = {"gpu": (request.gpu_milli, MILLI), "cpu": (request.cpu_milli, 1), "memory": (request.memory_mib, 1)}
+    return {
+        resource
+        for at, (resource, (amount, unit)) in enumerate(needs.items())
+        if any(room[at] * unit < amount for room in free)
+    }
+
+
+def _wait(request: Request, short: Set[str], any_node: bool) -> Change:
+    """What must come free on nodes: its GPUs, and what else is short. `any_node`: nothing else keeps nodes from it."""
     amounts = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
-    short = {_SHORT[reason] for reason in refusal.reasons if reason in _SHORT}
     named = [r for r, amount in amounts.items() if amount and (r in short or r == "gpu")] or ["cpu"]
     told = " and ".join(counted(resource, amounts[resource]) for resource in named)
     verb = is_are(named[0], amounts[named[0]]) if len(named) == 1 else "are"
     nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
-    may = "" if all(reason in _SHORT for reason in refusal.reasons) else " that may take it"
     return Change(
-        kind="wait", message=f"starts when {told} {verb} free on {nodes}{may}", resource=named[0],
-        amount=amounts[named[0]] * request.nodes,
+        kind="wait", message=f"starts when {told} {verb} free on {nodes}{'' if any_node else ' that may take it'}",
+        resource=named[0], amount=amounts[named[0]] * request.nodes,
     )  # fmt: skip

@@ -11,6 +11,9 @@ from fairlead_queue.fairness.tree import UNLIMITED
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 
+#: Jobs ahead that are counted.
+AHEAD_MAX = 10_000
+
 
 class Ahead(NamedTuple):
     """In the order of their turns; `more`: there are others whom nobody counted."""

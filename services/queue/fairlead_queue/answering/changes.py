@@ -11,6 +11,7 @@ from itertools import islice
 
 import msgspec
 
+from fairlead_queue.answering.ahead import AHEAD_MAX
 from fairlead_queue.deciding.admission import spent, unnamed_model
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.fairness.tree import Amounts, Node, Refusal
@@ -30,7 +31,8 @@ def changes_of(state: State, job: Job, refusal: Refusal, ahead: Sequence[Job]) -
     """For a job that a limit refuses; `ahead`: who gets a turn before it, were it not for that limit."""
     before, lacks, room = _in_the_way(job, refusal, ahead)
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
-        yield _wait([*lacks, *room], before, job.lane.klass.pool.resources)
+        # With others before it the pool is short of what they will have, too, and gets it back from them.
+        yield _wait(lacks if before else [*lacks, *room], before, job.lane.klass.pool.resources)
     yield from smaller(job)
     yield from _elsewhere(state, job)
     if not room and all(lack.kind == "maximum" for lack in lacks):
@@ -53,15 +55,15 @@ def _in_the_way(job: Job, refusal: Refusal, ahead: Sequence[Job]) -> tuple[int, 
 
 
 @contextmanager
-def _charged(jobs: Sequence[Job]) -> Generator[None]:
-    """As if these had had their turns."""
+def _charged(jobs: Sequence[Job], times: int = 1) -> Generator[None]:
+    """As if these had had their turns (-1: as if they had not)."""
     for job in jobs:
-        job.lane.klass.pool.charge(job.lane, 1)
+        job.lane.klass.pool.charge(job.lane, times)
     try:
         yield
     finally:
         for job in jobs:
-            job.lane.klass.pool.charge(job.lane, -1)
+            job.lane.klass.pool.charge(job.lane, -times)
 
 
 def _lacks(job: Job) -> list[Refusal]:
@@ -98,12 +100,16 @@ def _wait(lacks: Sequence[Refusal], before: int, resources: Sequence[str]) -> Ch
     told: dict[tuple[Node, bool], list[Refusal]] = {}
     for lack in lacks:
         if before or not _comes_with(lack, lacks):
-            kept = lack.held > lack.node.usage[resources.index(lack.resource)]
+            kept = not before and lack.held > lack.node.usage[resources.index(lack.resource)]
             told.setdefault((lack.node, kept), []).append(lack)
     clauses = [_clause(parts, before, kept) for (_, kept), parts in told.items()]
+    then = ""
+    if before:
+        verb = is_are(first.resource, first.needed) if len(lacks) == 1 else "are"
+        then = f" {verb} left by {_before(before)}"
     return Change(
-        kind="wait", message=f"starts when {' and '.join(clauses)}", queue=queue_of(first.node), resource=first.resource,
-        amount=_missing(first, before),
+        kind="wait", message=f"starts when {' and '.join(clauses)}{then}", queue=queue_of(first.node),
+        resource=first.resource, amount=_missing(first, before),
     )  # fmt: skip
 
 
@@ -115,12 +121,11 @@ def _clause(parts: Sequence[Refusal], before: int, kept: bool) -> str:
     """ "4 GPUs and 6 CPUs of research are given back". `kept`: what is given back might be kept for others."""
     first = parts[0]
     amounts = " and ".join(counted(part.resource, _missing(part, before)) for part in parts)
-    verb = "are" if len(parts) > 1 else is_are(first.resource, _missing(first, before))
+    whose = _whose(first.node)
     if before:
-        return f"{amounts} of {_whose(first.node)} {verb} left by {_before(before)}"
-    if kept:
-        return f"{amounts} more of {_whose(first.node)} {verb} left to lend"
-    return f"{amounts} of {_whose(first.node)} {verb} given back"
+        return f"{amounts} of {whose}"
+    verb = "are" if len(parts) > 1 else is_are(first.resource, _missing(first, before))
+    return f"{amounts} more of {whose} {verb} left to lend" if kept else f"{amounts} of {whose} {verb} given back"
 
 
 def _comes_with(lack: Refusal, lacks: Sequence[Refusal]) -> bool:
@@ -140,6 +145,8 @@ def _whose(node: Node) -> str:
 
 
 def _before(count: int) -> str:
+    if count >= AHEAD_MAX:
+        return f"the {AHEAD_MAX} jobs or more before it"
     return "the job before it" if count == 1 else f"the {count} jobs before it"
 
 
@@ -178,7 +185,9 @@ def smaller(job: Job) -> Iterator[Change]:
     for fewer in range(gpus - 1, 0, -1):
         asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
         need = klass.pool.need(asked).amounts
-        if klass.pool.tree.refusal(leaf.node, need) is None and _has_room(klass.pool.tree.root, need, job):
+        with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
+            refused = klass.pool.tree.refusal(leaf.node, need)
+        if refused is None and _has_room(klass.pool.tree.root, need, job):
             each = " on each node" if request.nodes > 1 else ""
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"
             yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)

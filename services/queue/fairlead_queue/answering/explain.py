@@ -7,7 +7,7 @@ offered at once and that its pool has as much left as it needs.
 from collections.abc import Sequence
 from itertools import islice
 
-from fairlead_queue.answering.ahead import ahead_of
+from fairlead_queue.answering.ahead import AHEAD_MAX, ahead_of
 from fairlead_queue.answering.changes import changes_of, for_place
 from fairlead_queue.deciding.gates import Closed
 from fairlead_queue.deciding.turns import Turns
@@ -18,8 +18,7 @@ from fairlead_queue.waiting.lanes import Lane
 from fairlead_schemas.ask import Change, Explanation
 from fairlead_schemas.queuewords import counted, number
 
-#: Jobs ahead that are counted, and those that are named.
-AHEAD_MAX = 10_000
+#: Jobs ahead that are named.
 NAMED_MAX = 10
 
 

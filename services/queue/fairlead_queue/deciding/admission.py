@@ -182,7 +182,7 @@ def unnamed_model(plan: Plan, path: str, request: Request) -> Refusal | None:
                 field = f"nodeSelector.{MODEL_LABEL}"
                 return Refusal(
                     "model_needed",
-                    f"queue {path[:80]} counts GPUs by model; expected one such as {limited[0][:60]}",
+                    f"queue {path[:80]} counts GPUs by model; name one in nodeSelector, such as {MODEL_LABEL}: {limited[0][:60]}",
                     field,
                 )
         path = path.rpartition("/")[0]

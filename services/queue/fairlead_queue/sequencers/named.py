@@ -21,7 +21,7 @@ GROUP = "fairlead.sequencers"
 
 type _Make = Callable[[Tree, PastUse, PoolSettings], Sequencer]
 
-_OURS: dict[str, _Make] = {
+OURS: dict[str, _Make] = {
     "drf": lambda tree, past, settings: Drf(tree, past, settings.past_percent),
     "fairshare": lambda tree, past, settings: FairShare(tree, past, settings.past_percent),
     "fifo": lambda tree, past, settings: Fifo(),
@@ -33,7 +33,7 @@ _OURS: dict[str, _Make] = {
 def sequencer_named(name: str, tree: Tree, settings: PoolSettings) -> Sequencer:
     """A sequencer for a pool's tree. Raises ValueError when there is none of this name, or it cannot be loaded."""
     past = PastUse(tree, settings.half_life_ns or HALF_LIFE_DEFAULT_NS)
-    make = _OURS.get(name)
+    make = OURS.get(name)
     if make is not None:
         return make(tree, past, settings)
     return Keyed(tree, _order(name)(), past)
@@ -41,12 +41,12 @@ def sequencer_named(name: str, tree: Tree, settings: PoolSettings) -> Sequencer:
 
 def known_sequencers() -> list[str]:
     """Every name that `sequencer_named` takes."""
-    return sorted(_OURS.keys() | _installed().keys())
+    return sorted(OURS.keys() | _installed().keys())
 
 
 def sequencer_problem(name: str) -> str:
     """Why a known name cannot be used; "" when it can."""
-    if name in _OURS:
+    if name in OURS:
         return ""
     try:
         _order(name)
@@ -60,7 +60,7 @@ def _installed() -> Mapping[str, list[EntryPoint]]:
     """{name: the entry points that take it}; our own names cannot be taken."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        if point.name not in _OURS:
+        if point.name not in OURS:
             found.setdefault(point.name, []).append(point)
     return MappingProxyType(found)
 
