@@ -5,7 +5,7 @@ appends one commit at a time and settles unknown outcomes by reading back. Nothi
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import structlog
@@ -112,9 +112,11 @@ class LogReader:
             self._tail = await self.bus.tail(subjects.LOG, after=self.chain.last)
         return await self._tail.next()
 
-    async def next(self) -> list[Folded]:
-        """The next commits; waits for at least one. Raises LogDamaged, for good."""
-        return [self.check(stored) for stored in await self.messages()]
+    async def next(self) -> Iterator[Folded]:
+        """The next commits; waits for at least one. Raises LogDamaged, for good, where the damage is.
+
+        Each is decoded when its turn comes, so that it is folded while it is still in the processor's cache."""
+        return map(self.check, await self.messages())
 
     async def next_checked(self) -> list[Checked]:
         """As `next`, with events left undecoded."""

@@ -26,8 +26,8 @@ import structlog
 from fairlead_bus import poison, snapshots, streams
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.lease import POLL_S, Lease
-from fairlead_bus.log import NO_HEAD, FencedWriter, Folded, Head, LogReader
-from fairlead_bus.port import Bus, LogDamaged, Message, StaleWriter, StreamFull, TooLarge, Unavailable
+from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader
+from fairlead_bus.port import Bus, LogDamaged, Message, StaleWriter, Stored, StreamFull, TooLarge, Unavailable
 from fairlead_bus.source import Source
 from fairlead_bus.steady_clock import SteadyClock
 from fairlead_schemas import subjects
@@ -88,7 +88,7 @@ class Service[C: Core]:
         self._heads: dict[str, Head] = {}
         self._in_flight = b""
         self._cursors: dict[str, int] = {}
-        self._unfolded: deque[Folded] = deque()
+        self._unfolded: deque[Stored] = deque()
         self._inputs: list[Input] = []
         #: Some of the inputs cannot be decided upon: they are taken one by one.
         self._suspicious = False
@@ -216,7 +216,7 @@ class Service[C: Core]:
 
     async def _read(self) -> None:
         while True:
-            self._unfolded.extend(await self.reader.next())
+            self._unfolded.extend(await self.reader.messages())
             self._wake.set()
 
     # -- the loop
@@ -320,7 +320,8 @@ class Service[C: Core]:
             self._fold(self._unfolded.popleft())
         return folded_any
 
-    def _fold(self, folded: Folded) -> None:
+    def _fold(self, stored: Stored) -> None:
+        folded = self.reader.check(stored)
         if self.leading and folded.writer == self.writer and folded.payload != self._in_flight:
             # Appending behind it would pass the fence: two leaders would take turns.
             raise StaleWriter(f"another process has written {self.writer}'s commit {folded.commit.n}")

@@ -22,6 +22,9 @@ SCHEMA = "1"
 #: A snapshot is due after so many events, and after so long if there were any.
 SNAPSHOT_EVENTS = 50_000
 SNAPSHOT_AGE_S = 300.0
+#: And after no fewer than one event for so many bytes of the last one: a large state is stored less often, so that
+#: storing it takes a small part of the time that folding takes.
+BYTES_PER_EVENT = 200
 
 log = structlog.get_logger()
 
@@ -94,6 +97,7 @@ class Keeper:
     ) -> None:  # fmt: skip
         self._bus, self._name, self._schema, self._take = bus, name, schema, take
         self._events_max, self._age_s = events_max, age_s
+        self._bytes = 0
         self._created = ""
         self._turn = 0
         self._events = 0
@@ -115,7 +119,8 @@ class Keeper:
     def save_when_due(self) -> None:
         """Begin to store the state, if it is time and none is being stored."""
         overdue = asyncio.get_running_loop().time() >= self._due and self._events
-        if (self._task is None or self._task.done()) and (overdue or self._events >= self._events_max):
+        many = self._events >= max(self._events_max, self._bytes // BYTES_PER_EVENT)
+        if (self._task is None or self._task.done()) and (overdue or many):
             self._task = asyncio.create_task(self.save(), name=f"{self._name}-snapshot")
 
     async def save(self) -> None:
@@ -124,6 +129,7 @@ class Keeper:
         self._due = asyncio.get_running_loop().time() + self._age_s
         self._turn += 1
         snapshot = self._take()
+        self._bytes = len(snapshot.state)
         try:
             await save(self._bus, self._name, snapshot, created=self._created, schema=self._schema, turn=self._turn)
         except BusError as error:

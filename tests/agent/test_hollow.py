@@ -1,9 +1,11 @@
 """Hollow nodes on the in-memory bus against the scripted placer."""
 
+import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fairlead_agent.hollow.commands import played
@@ -11,6 +13,8 @@ from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import alike, inventory, read_shapes
 from fairlead_agent.launch import Program
 from fairlead_bus.memory import MemoryHub
+from fairlead_schemas import subjects
+from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
@@ -77,6 +81,31 @@ async def test_a_stop_ends_a_played_run(played_world: tuple[PlacerScript, Hollow
     await placer.desire(node, order("8", "true"))
     await placer.until(lambda: bool(placer.of(ExitSeen, "8")))
     assert len(placer.of(StartSeen, "7")) == 1
+
+
+async def test_job_files_are_read_from_the_spec_store(
+    played_world: tuple[PlacerScript, HollowFleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose job file is named by its hash plays what that says; one that is stored nowhere cannot start."""
+    monkeypatch.setattr("fairlead_agent.hollow.fleet.SPEC_PAUSE_S", 0.01)
+    placer, fleet = played_world
+    [node, other, *_] = fleet.nodes
+    spec = b'{"command":["sh","-c","sleep 0.1; exit 7"]}'
+    digest = hashlib.sha256(spec).hexdigest()
+
+    def named(job: str, spec_hash: str) -> RunOrder:
+        return msgspec.structs.replace(order(job), spec=msgspec.Raw(b"null"), spec_hash=spec_hash)
+
+    await placer.bus.put_object(subjects.SPEC, digest, spec)
+    await placer.desire(node, named("7", digest), order("8", "true"))
+    await placer.desire(node, named("7", digest), order("8", "true"), order("9", "false"))
+    await placer.desire(other, named("10", digest), named("11", "0" * 64))
+    await placer.until(lambda: len(placer.of(ExitSeen)) == 5)
+    ends = {report.job: (report.outcome, report.exit_code) for report in placer.of(ExitSeen)}
+    assert ends == {
+        "7": ("exited", 7), "8": ("exited", 0), "9": ("exited", 1), "10": ("exited", 7), "11": ("start_failed", None)
+    }  # fmt: skip
+    assert [report.job for report in placer.of(StartSeen, "11")] == []
 
 
 async def test_reports_survive_a_silent_placer(played_world: tuple[PlacerScript, HollowFleet]) -> None:

@@ -27,7 +27,7 @@ async def read_until_damage(bus: Bus) -> LogDamaged:
     reader = LogReader(bus)
     with pytest.raises(LogDamaged) as caught:  # noqa: PT012 -- at whichever read meets it
         while True:
-            await asyncio.wait_for(reader.next(), 10)
+            list(await asyncio.wait_for(reader.next(), 10))
     await reader.close()
     return caught.value
 
@@ -98,10 +98,10 @@ async def test_log_that_went_backwards_stops_the_reader(world: World):
     await write(bus, chain(3))
     reader = LogReader(bus)
     while reader.chain.last < 3:
-        await asyncio.wait_for(reader.next(), 10)
+        list(await asyncio.wait_for(reader.next(), 10))
     await world.lose_log()
     with pytest.raises(LogDamaged) as caught:
-        await asyncio.wait_for(reader.next(), 20)
+        list(await asyncio.wait_for(reader.next(), 20))
     assert "went back" in str(caught.value)
     await reader.close()
 

@@ -1,5 +1,7 @@
 """Two snapshots are kept, in turn, over any number of restarts."""
 
+import asyncio
+
 from fairlead_bus import snapshots
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus
@@ -56,3 +58,21 @@ async def test_a_damaged_newest_one_is_overwritten_before_the_one_that_holds() -
     assert await kept(bus) == [1]
     await live_once(bus, 3)
     assert await kept(bus) == [3, 1]
+
+
+async def test_a_large_state_is_stored_less_often() -> None:
+    """One event at least for so many bytes of the last snapshot: a state that grows is not stored all the time."""
+    bus, taken = MemoryHub().connect(), list[int]()
+
+    def take() -> Snapshot:
+        taken.append(1)
+        return Snapshot(len(taken), {}, b"s" * (20 * snapshots.BYTES_PER_EVENT))
+
+    keeper = Keeper(bus, "queue", "1", take, events_max=10)
+    await keeper.load("c")
+    for events, stored in [(9, 0), (1, 1), (19, 1), (1, 2), (19, 2), (1, 3)]:
+        keeper.count(events)
+        keeper.save_when_due()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(taken) == stored

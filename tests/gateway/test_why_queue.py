@@ -1,9 +1,10 @@
 """Why the queue does not offer a job, and who yields to whom: each word of the queue in its sentence, with numbers."""
 
+import msgspec
 import pytest
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.why.reason import reason_of
+from fairlead_gateway.why.reason import likeness, reason_of
 from fairlead_schemas import events as ev
 from fairlead_schemas.api import Reason
 from fairlead_schemas.queues import Budget
@@ -179,6 +180,23 @@ def test_why(events: list[ev.Event], code: str, message: str, following: str, de
     reason = why(events)
     assert (reason.code, reason.message, reason.detail["next"]) == (code, message, following)
     assert {key: reason.detail.get(key) for key in detail} == detail
+
+
+@pytest.mark.parametrize("events", [row[1] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_those_of_one_likeness_have_one_reason(events: list[ev.Event]) -> None:
+    """So the answer to a list of submits tells it once."""
+    first = next(event for event in events if isinstance(event, ev.JobSubmitted))
+    after = [ev.JobSubmitted(**{**msgspec.structs.asdict(first), "job": job, "after": ()}) for job in ("91", "92")]
+    book = Logbook()
+    for event in (*events, *after):
+        book.write(event)
+    rows = book.views.jobs.rows
+    likes: dict[object, Reason] = {}
+    for row in rows.values():
+        reason, like = reason_of(book.views, row, book.now_ns, count_ahead=False), likeness(row)
+        if like is not None:
+            assert likes.setdefault(like, reason) == reason, row.id
+    assert first.array is not None or likeness(rows["91"]) == likeness(rows["92"]) in likes
 
 
 def test_a_word_counts_for_those_that_are_alike() -> None:

@@ -198,7 +198,7 @@ def test_a_run_that_ended_in_time_leaves_no_timer() -> None:
     world.run(job)
     world.end(job)
     world.settle()
-    assert world.state.timers == []
+    assert world.state.due.timers == []
     assert world.core.wake_at() is None
 
 
@@ -273,7 +273,7 @@ def test_cancelling_what_waits_ends_it_at_once(prepare: str) -> None:
     if prepare == "held":
         world.hold(job)
     assert world.cancel(job) == ev.JobCancelled(cause=f"cmd:c{world.asked - 1}", job=job, by="bob", attempt=1)
-    assert world.state.timers == []
+    assert world.state.due.timers == []
 
 
 def test_holding_an_offer_recalls_it() -> None:

@@ -207,12 +207,12 @@ class Ordering(RuleBasedStateMachine):
 
     def rescaled(self, node: Node, saturated: int) -> list[int]:
         """What DRF would make of a node's children, whether or not it needed it."""
-        return self.ranking.sequencer._rescaled(self.ranking._views[saturated][node], 3 & ~saturated)  # type: ignore[attr-defined] -- of Drf
+        return self.ranking.sequencer._rescaled(self.ranking.views[saturated][node], 3 & ~saturated)  # type: ignore[attr-defined] -- of Drf
 
     @invariant()
     def few_views(self) -> None:
         if hasattr(self, "ranking"):
-            assert len(self.ranking._views) <= VIEWS_MAX
+            assert len(self.ranking.views) <= VIEWS_MAX
 
 
 @pytest.mark.parametrize("kind", sorted(SEQUENCERS))
@@ -278,7 +278,7 @@ def test_views_of_what_is_saturated_are_bounded() -> None:
         assert ranking.measure(leaf).blocked == bool(bits & 1)
         tree.charge(leaf, need, -1)
         ranking.touch(leaf)
-    assert len(ranking._views) == VIEWS_MAX
+    assert len(ranking.views) == VIEWS_MAX
 
 
 def test_ties_go_by_path() -> None:

@@ -85,6 +85,27 @@ def test_open_offers_make_no_queue_one_that_uses_what_it_is_guaranteed() -> None
     assert {asked for asked, _ in pleas(world)} <= set(jobs[:2])
 
 
+def test_who_fits_a_guarantee_gets_it_though_somebody_too_large_for_it_comes_before() -> None:
+    """Two of the eight are left: not for the job of four, which would wait for its own queue's runs in any case, but for
+    the small ones behind it, as many as fit."""
+    world = world_of(gpus=16, a={"guaranteed": {"gpu": 8_000}}, b={})
+    running(world, 6, "a")
+    over = [running(world, 1, "b") for _ in range(10)]
+    refused(world, 4, "a")
+    small = [refused(world, 1, "a"), world.submit(1, queue="a"), world.submit(1, queue="a")]
+    world.pass_time(2)
+    for job in small[:2]:
+        (asked, victims) = pleas(world)[-1]
+        assert (asked, len(victims)) == (job, len(over))
+        run = over.pop()
+        world.preempt(job, (run, "over_guarantee"))
+        world.yielded(run)
+        world.place_on("n1", 1, job)
+        for _ in range(3):
+            world.pass_time()
+    assert [asked for asked, _ in pleas(world)] == small[:2]
+
+
 def test_a_guarantee_is_taken_back_under_a_limit_that_both_share() -> None:
     """The queue above is full: so much as is missing there must come free before the job is offered, and it is kept."""
     world = world_of(

@@ -167,6 +167,20 @@ def test_a_wish_for_a_place_that_crosses_the_return_of_the_offer_keeps_nothing()
     assert world.state.pools["default"].tree.root.claim is None
 
 
+def test_nothing_is_kept_for_an_array_that_is_being_stopped() -> None:
+    """Its elements may take long to end; what is free meanwhile is for others."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    world.tree(a={"users": {"*": {"gpu": 4_000}}})
+    array = world.submit(2, queue="a", array=(0, 2))
+    world.settle()
+    world.run(f"{array}_0", f"{array}_1")
+    world.pass_time(PATIENCE_S)
+    assert [(e.job, e.queue) for e in world.said(ev.ReservationRequested)] == [(array, "a/@ada")]
+    world.cancel(array)
+    assert world.state.pools["default"].tree.nodes["a/@ada"].claim is None
+
+
 def test_what_the_whole_pool_reserves_for_others_is_claimed_of_the_whole_pool() -> None:
     """The limit is that of the root: a queue keeps what it does not lend, and the rest is one line."""
     world = World()

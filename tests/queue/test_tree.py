@@ -82,6 +82,17 @@ def test_a_reservation_made_while_it_is_used_comes_back_when_it_is_not() -> None
     assert tree.root.usage == [0]
 
 
+def test_what_is_reserved_is_no_leave_to_exceed_a_maximum() -> None:
+    """Where others had used up the parent's maximum before, the owner of a reservation waits like anybody."""
+    tree = tree_of(100, p=Limits(maximum={"gpu": 3}), p__a=Limits(), p__b=Limits())
+    tree.charge(tree.nodes["p/b"], (3,))
+    tree.limit(tree.nodes["p/a"], Limits(guaranteed={"gpu": 2}, lending={"gpu": 0}))
+
+    assert refused(tree, "p/a", 1) == (tree.nodes["p"], "gpu", 3, 1, 3, "maximum", "")
+    tree.charge(tree.nodes["p/b"], (1,), -1)
+    assert tree.refusal(tree.nodes["p/a"], (1,)) is None
+
+
 def test_a_user_has_limits_inside_a_queue() -> None:
     """They are refused as the user's, not as the queue's."""
     tree = Tree(GPU)

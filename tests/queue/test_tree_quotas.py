@@ -39,6 +39,22 @@ def test_a_queue_borrows_beyond_its_guarantee_as_far_as_it_may() -> None:
         assert world.charged("q") == most * 1_000
 
 
+@pytest.mark.parametrize("sequencer", ["drf", "fairshare", "fifo", "lifo", "promised"])
+def test_who_is_refused_for_a_reservation_does_not_stand_before_its_owner(sequencer: str) -> None:
+    """A sibling whose turn comes first waits for the rest; what is reserved is offered to whom it is reserved for."""
+    world = World()
+    world.pool(sequencer=sequencer)
+    world.node(gpus=16)
+    world.tree(
+        org={"maximum": {"gpu": 10_000}}, org__a={"guaranteed": {"gpu": 6_000}, "lending": {"gpu": 0}}, org__b={}
+    )
+    world.run(world.submit(4, queue="org/b"))
+    first, owner = world.submission(1, queue="org/b", priority=90), world.submission(1, queue="org/a")
+    accepted = [event.job for event in world.ask(first, owner) if isinstance(event, ev.JobSubmitted)]
+    world.pass_time()
+    assert [world.of(job) for job in accepted] == ["queued", "offered"]
+
+
 def test_what_is_not_lent_stays_free_for_its_owner() -> None:
     """At every level: siblings share what is lent, and the owner comes in at once."""
     world = World()

@@ -1,5 +1,7 @@
 """Whom a starving job names first, who is safe, and what becomes of those who were asked and of the one they yield to."""
 
+from typing import Any
+
 import pytest
 
 from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS
@@ -68,6 +70,33 @@ def test_two_who_starve_do_not_name_the_same_run() -> None:
     world.preempt(first, (runs[1], "lower_priority"))
     world.pass_time()
     assert pleas(world)[1:] == [(second, [(runs[0], "lower_priority")])]
+
+
+def test_those_who_are_on_their_way_out_are_no_longer_what_a_queue_is_left_with() -> None:
+    """Two who ask one after the other do not together take what a third is guaranteed; nor in one moment."""
+    for together in (False, True):
+        eager: dict[str, Any] = {"preemption": Preemption(protect_ns=0, rebalance=True)}
+        world = world_of(a={"guaranteed": {"gpu": 4_000}}, b=eager, c=eager, d={})
+        runs = [running(world, 2, "a") for _ in range(3)]
+        running(world, 2, "d")
+        first, second = refused(world, 2, "b"), world.submit(2, queue="c") if together else ""
+        world.pass_time(2)
+        assert pleas(world) == [(first, [(runs[2], "over_share")])]
+        world.preempt(first, (runs[2], "over_share"))
+        second = second or refused(world, 2, "c")
+        world.pass_time(60)
+        assert second not in [asked for asked, _ in pleas(world)]
+
+
+def test_one_whom_this_very_decision_stops_is_on_his_way_out_too() -> None:
+    """A person cancels a run at the moment at which another would be asked."""
+    world = world_of(a={"guaranteed": {"gpu": 4_000}}, b={"preemption": Preemption(protect_ns=0, rebalance=True)}, d={})
+    runs = [running(world, 2, "a") for _ in range(3)]
+    running(world, 2, "d")
+    refused(world, 2, "b")
+    world.now += 2 * SECOND
+    world.cancel(runs[0])
+    assert (world.of(runs[0]), pleas(world)) == ("stopping", [])
 
 
 # ---------------------------------------------------------------------------------------- what becomes of them

@@ -10,8 +10,8 @@ import fairlead_bus.source
 import fairlead_placer.reports
 from fairlead_agent.reconcile import Reconciler, Step
 from fairlead_bus.core import Core
-from fairlead_bus.log import FencedWriter, Folded
-from fairlead_bus.port import Bus
+from fairlead_bus.log import FencedWriter
+from fairlead_bus.port import Bus, Stored
 from fairlead_bus.service import Service
 from fairlead_placer.draft import Draft
 from fairlead_placer.entities import Run, Verdict
@@ -57,11 +57,11 @@ def test_folding_before_the_acknowledgement_is_caught() -> None:
             self.core.evolve(self.folded + 1, fairlead_bus.log.decode_commit(payload))
             return await super()._append(payload, expected)
 
-        def _fold(self, folded: Folded) -> None:
+        def _fold(self, stored: Stored) -> None:
             core = self.core
-            if folded.payload == self.hasty:
+            if stored.payload == self.hasty:
                 self.core = _Deaf(core)  # type: ignore[assignment] -- it plays the core for one fold
-            super()._fold(folded)
+            super()._fold(stored)
             self.core = core
 
     class _Deaf:
@@ -69,7 +69,7 @@ def test_folding_before_the_acknowledgement_is_caught() -> None:
             self.core = core
 
         def evolve(self, seq: int, commit: Any) -> None:
-            """Folded already, too early."""
+            """Stored already, too early."""
 
     assert first_violation(Parts(service=Hasty)).startswith(("I7", "I8", "crash"))
 

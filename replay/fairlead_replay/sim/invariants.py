@@ -12,6 +12,7 @@ from fairlead_placer import invariants as placer_invariants
 from fairlead_queue import invariants as queue_invariants
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, Cluster, state_hash
+from fairlead_replay.sim.yielding import YieldBooks
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import Commit
 from fairlead_schemas.events import (
@@ -31,6 +32,7 @@ from fairlead_schemas.events import (
     NodeJoined,
     OfferReturned,
     QueueConfigured,
+    QueueRemoved,
     QueuesApplied,
     RunEnded,
 )
@@ -63,6 +65,10 @@ class Books:
             case JobMoved():
                 _, user, request = self.requests[event.job]
                 self.requests[event.job] = (event.queue, user, request)
+            case QueueRemoved():
+                del self.settings[event.path]
+                if event.move_to:  # what has ended in it is not asked for again
+                    self._move_all(event.path, event.move_to)
             case JobOffered() if (event.job, event.attempt) not in self.placed:
                 return self._charge(event.job)
             case NodeJoined() | NodeChanged():
@@ -75,6 +81,11 @@ class Books:
             case _:
                 pass
         return ""
+
+    def _move_all(self, path: str, to: str) -> None:
+        for job, (queue, user, request) in self.requests.items():
+            if queue == path:
+                self.requests[job] = (to, user, request)
 
     def asked(self, job: str) -> tuple[str, str, Request]:
         """(queue, user, request) of a job or an array's element."""
@@ -93,12 +104,14 @@ class Books:
     def _charge(self, job: str) -> str:
         """No queue on the way up, and no user, may hold more than the limits say."""
         again = job in self.charged
-        self.charged[job] = queue, user, _ = self.asked(job)
+        self.charged[job] = queue, user, request = self.asked(job)
         if again:  # another rank
             return ""
+        # Where a limit was lowered under what runs, a job that needs nothing of that resource may still come.
+        needs = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
         path = queue
         while path:
-            wrong = self._over(path, self.settings[path])
+            wrong = self._over(path, self.settings[path], needs)
             if wrong:
                 return f"I5: offered {job}: {wrong}"
             path = path.rpartition("/")[0]
@@ -106,20 +119,26 @@ class Books:
         most = limits.get(user, limits.get("*"))
         if most is not None:
             held = self._held(lambda where, who: where == queue and who == user)
-            if any(held[name] > amount for name, amount in most.items()):
+            if any(held[name] > amount for name, amount in most.items() if needs[name]):
                 return f"I5: offered {job}: user {user} holds {held} in {queue}, may hold {most}"
         return ""
 
-    def _over(self, path: str, settings: QueueSettings) -> str:
+    def _over(self, path: str, settings: QueueSettings, needs: dict[str, int]) -> str:
         held = self._held(lambda where, who: where == path or where.startswith(f"{path}/"))
         for name, amount in held.items():
             most = settings.maximum.get(name)
             borrowing = settings.borrowing.get(name)
             if borrowing is not None:
-                most = min(most if most is not None else amount, settings.guaranteed.get(name, 0) + borrowing)
-            if most is not None and amount > most:
+                most = min(most if most is not None else amount, self.guaranteed(path, name) + borrowing)
+            if most is not None and amount > most and needs[name]:
                 return f"queue {path} holds {amount} of {name}, may hold {most}"
         return ""
+
+    def guaranteed(self, path: str, name: str) -> int:
+        """What a queue is guaranteed: what it names, else what those below it are guaranteed together."""
+        own = self.settings[path].guaranteed.get(name)
+        below = [other for other in self.settings if other.rpartition("/")[0] == path]
+        return own if own is not None else sum(self.guaranteed(other, name) for other in below)
 
     def _held(self, counts: Callable[[str, str], bool]) -> dict[str, int]:
         held = {"gpu": 0, "cpu": 0, "memory": 0}
@@ -150,6 +169,7 @@ class Observer:
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.books = Books()
+        self.yields = YieldBooks(self.books.settings, self.books.asked, self.books.guaranteed)
         self.audit = Audit()
         self.lives = self.audit.lives
         self.commits: list[Commit] = []
@@ -171,6 +191,9 @@ class Observer:
             raise Violation(f"sequence {folded.seq}: {error}") from error
         except Exception as error:
             raise Violation(f"I8: sequence {folded.seq} does not fold: {type(error).__name__}: {error}") from error
+        wrong = self.yields.take(folded.seq, commit)
+        if wrong:
+            raise Violation(f"sequence {folded.seq}: {wrong}")
         for index, event in enumerate(commit.events):
             self._event(f"{folded.seq}.{index}", event)
 

@@ -88,6 +88,10 @@ class Machine:
             gpus=gpus, cpu_milli=16_000, memory_mib=65536, simulated=True, hostname=name, address=f"{name}.sim"
         )
 
+    def label(self, labels: dict[str, str]) -> None:
+        """What its agent reports of it says this, too."""
+        self.inventory = msgspec.structs.replace(self.inventory, labels={**self.inventory.labels, **labels})
+
     @property
     def boot_id(self) -> str:
         """Another one after every reboot."""

@@ -1,6 +1,6 @@
 """Many seeds, on all CPUs: one line per failing seed, then a summary.
 
-    python -m fairlead_replay.sim --seeds 1..200 [--commands N] [--jobs N] [--verbose]
+    python -m fairlead_replay.sim --seeds 1..200 [--commands N] [--jobs N] [--restless] [--verbose]
 
 Exits 1 on any violation. A seed's line ends with the command that replays it.
 """
@@ -16,7 +16,8 @@ from functools import partial
 
 import structlog
 
-from fairlead_replay.sim.world import COMMANDS, Outcome, run_seed
+from fairlead_replay.sim.restless import Restless
+from fairlead_replay.sim.world import COMMANDS, Outcome, Parts, run_seed
 
 
 def main() -> int:
@@ -24,10 +25,11 @@ def main() -> int:
     asked = _arguments()
     seeds, began = _seeds(asked.seeds), time.monotonic()
     outcomes: list[Outcome] = []
-    for outcome in _run(seeds, asked.commands, asked.jobs):
+    parts = Parts(people=Restless) if asked.restless else Parts()
+    for outcome in _run(seeds, asked.commands, asked.jobs, parts):
         outcomes.append(outcome)
         if asked.verbose or outcome.violation:
-            print(_line(outcome, asked.commands), flush=True)  # noqa: T201 -- a command
+            print(_line(outcome, asked.commands, restless=asked.restless), flush=True)  # noqa: T201 -- a command
     failed = [outcome for outcome in outcomes if outcome.violation]
     events, hours = sum(o.events for o in outcomes), sum(o.virtual_s for o in outcomes) / 3600
     print(  # noqa: T201 -- a command
@@ -44,6 +46,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="1..200", help="N or A..B, both included")
     parser.add_argument("--commands", "--events", type=int, default=COMMANDS, help="messages that people send per seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--restless", action="store_true", help="people change the queues all the time")
     parser.add_argument("--verbose", action="store_true", help="a line for every seed, with the log's digest")
     return parser.parse_args()
 
@@ -53,8 +56,8 @@ def _seeds(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _line(outcome: Outcome, commands: int) -> str:
-    size = "" if commands == COMMANDS else f" --commands {commands}"
+def _line(outcome: Outcome, commands: int, *, restless: bool) -> str:
+    size = ("" if commands == COMMANDS else f" --commands {commands}") + (" --restless" if restless else "")
     return (
         f"seed {outcome.seed}: {outcome.violation or 'ok'} (log sequence {outcome.sequence}, {outcome.events} events, "
         f"{outcome.jobs} jobs, {outcome.virtual_s:.0f} s, log {outcome.digest[:16]})\n"
@@ -72,10 +75,10 @@ def quiet() -> None:
     gc.freeze()
 
 
-def _run(seeds: range, commands: int, jobs: int) -> Iterator[Outcome]:
+def _run(seeds: range, commands: int, jobs: int, parts: Parts) -> Iterator[Outcome]:
     if jobs <= 1 or len(seeds) == 1:
         quiet()
-        yield from (run_seed(seed, commands=commands) for seed in seeds)
+        yield from (run_seed(seed, parts=parts, commands=commands) for seed in seeds)
         return
     with multiprocessing.get_context("spawn").Pool(min(jobs, len(seeds)), initializer=quiet) as pool:
-        yield from pool.imap(partial(run_seed, commands=commands), seeds)
+        yield from pool.imap(partial(run_seed, parts=parts, commands=commands), seeds)

@@ -6,6 +6,7 @@ has them: an accepted command is one that the server acknowledged.
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import NamedTuple
 
 import msgspec
@@ -108,6 +109,10 @@ class People:
                 self.sent += [Sent(service, command) for command in commands]
                 return
 
+    def labels(self, rng: Random) -> dict[str, str]:
+        """What a node's labels say."""
+        return {}
+
     # -- draws
 
     async def _submit(self) -> None:
@@ -133,7 +138,7 @@ class People:
         number = self.new_id()
         # Nothing simulated saves its work, so a slice is long enough for all of it: else nothing would ever end.
         return SubmitJob(
-            id=number, name=f"job-{number}", queue=rng.choice(LEAVES), request=request, user=rng.choice("ab"),
+            id=number, name=f"job-{number}", queue=self._leaf(), request=request, user=rng.choice("ab"),
             spec=msgspec.Raw(msgspec.json.encode(work)), priority=rng.choice((50, 50, 50, 90)),
             array=(0, rng.randint(1, 4)) if not gang and rng.random() < 0.12 else None, array_limit=rng.choice((0, 2)),
             retries=rng.choice((0, 0, 2)), slice_ns=rng.choice((0, 0, work.run_ms * 1_200_000)), after=self._after(),
@@ -141,6 +146,9 @@ class People:
             total_ns=rng.choice((0, 0, 0, 2 * SECOND_NS)), grace_ns=rng.choice((0, SECOND_NS, 3 * SECOND_NS)),
             start_at_ns=0 if rng.random() < 0.9 else self._soon_ns(), key=f"key-{number}", digest="same",
         )  # fmt: skip
+
+    def _leaf(self) -> str:
+        return self.rng.choice(LEAVES)
 
     def _soon_ns(self) -> int:
         return EPOCH_NS + int((asyncio.get_running_loop().time() + self.rng.uniform(1, 15)) * SECOND_NS)
@@ -155,7 +163,7 @@ class People:
         jobs = list(self.jobs())
         job = self.rng.choice(jobs) if jobs and self.rng.random() < 0.95 else "999999"
         if self.rng.random() < 0.1:
-            await self.send("queue", [MoveJob(id=self.new_id(), job=job, queue=self.rng.choice(LEAVES))])
+            await self.send("queue", [MoveJob(id=self.new_id(), job=job, queue=self._leaf())])
             return
         kind = self.rng.choice((CancelJob, CancelJob, HoldJob, HoldJob, ReleaseJob))
         await self.send("queue", [kind(id=self.new_id(), job=job, user="a")])

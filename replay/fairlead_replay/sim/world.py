@@ -2,9 +2,9 @@
 
     outcome = run_seed(17)          outcome.violation is None, or what was broken
 
-Phases: everything starts; people work while planned disasters strike; then the faults stop, what is down
-comes back, and the world has `RECOVERY_S` to end every job. `Parts` names what a world is built of, so that
-a test may plant a bug in one of them.
+Phases: everything starts; people work while planned disasters strike; then the faults stop, what is down comes back,
+and the world has `RECOVERY_S` to end every job, anew each time that one has ended. `Parts` names what a world is built
+of, so that a test may plant a bug in one of them.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from fairlead_replay.sim.processes import FENCE_NS, Node, Replica
 from fairlead_replay.sim.workload import People
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import CancelJob
+from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 
 #: The longest grace of a simulated job, and the kill.
 STOP_S = 4.0
@@ -48,6 +49,7 @@ class Parts(NamedTuple):
     placer: type[PlacerCore] = PlacerCore
     bus: Callable[..., Any] = FaultyBus
     agent: type[SimAgent] = SimAgent
+    people: type[People] = People
 
 
 class Outcome(NamedTuple):
@@ -79,12 +81,15 @@ class World:
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
         starts, linger_s = Starts(FENCE_NS / 1e9 + STOP_S), rng.choice((0.0, 0.5, 3.0))
         counts = [rng.choice((2, 4, 4)) for _ in range(rng.choice((2, 3, 4, 4)))]
-        self.nodes = [Node(self, Machine(f"n{i}", count, rng, starts, linger_s)) for i, count in enumerate(counts)]
+        machines = [Machine(f"n{i}", count, rng, starts, linger_s) for i, count in enumerate(counts)]
+        self.nodes = [Node(self, machine) for machine in machines]
         names = ["a", "b"] if rng.random() < 0.6 else ["a"]
         self.replicas = [Replica(self, writer, f"{writer}-{name}") for name in names for writer in WRITERS]
-        self.people = People(
+        self.people = parts.people(
             self.connect(), self.faults, [node.machine.name for node in self.nodes], lambda: self.observer.lives.states
         )
+        for machine in machines:
+            machine.label(self.people.labels(rng))
 
     def connect(self) -> Any:
         """A new client on the bad network."""
@@ -168,8 +173,10 @@ class World:
 
     async def _until_done(self) -> None:
         loop = asyncio.get_running_loop()
-        deadline, tidy_at, calm = loop.time() + RECOVERY_S, loop.time(), 0
+        deadline, tidy_at, calm, left = loop.time() + RECOVERY_S, loop.time(), 0, -1
         while loop.time() < deadline and calm < 3:
+            if left != (left := len(self.observer.lives.waiting_for())):
+                deadline = loop.time() + RECOVERY_S  # a small cluster with much to do goes on
             if loop.time() >= tidy_at:
                 tidy_at += 60.0
                 await self._end_what_cannot_start()
@@ -181,10 +188,15 @@ class World:
 
     async def _end_what_cannot_start(self) -> None:
         """A job that is larger than the whole cluster waits for ever, as it should: somebody cancels it."""
-        sizes = sorted((len(node.machine.inventory.gpus) * 1000 for node in self.nodes), reverse=True)
+        inventories = [node.machine.inventory for node in self.nodes]
         for job in self.observer.lives.waiting_for():
             _, _, request = self.observer.books.asked(job)
-            fits = sum(size >= request.gpu_milli for size in sizes) >= request.nodes
+            pool = [
+                each
+                for each in inventories
+                if each.labels.get(POOL_LABEL, DEFAULT_POOL) == (request.pool or DEFAULT_POOL)
+            ]
+            fits = sum(len(each.gpus) * 1000 >= request.gpu_milli for each in pool) >= request.nodes
             if not fits or self.observer.books.exceeds(job):
                 await self.people.send("queue", [CancelJob(id=self.people.new_id(), job=job)])
 

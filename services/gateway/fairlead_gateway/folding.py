@@ -94,8 +94,9 @@ class Folding:
         self._reached(target)
         try:
             while True:
-                batch = await reader.next()
-                for folded in batch:
+                batch: list[Folded] = []
+                for folded in await reader.next():
+                    batch.append(folded)
                     self.views.fold(folded.seq, folded.commit)
                     self._heads[folded.writer] = folded.head
                     self._events += len(folded.commit.events)

@@ -26,13 +26,14 @@ from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.problems import invalid, rejected, wrong_media_type
 from fairlead_gateway.submissions import Submission, Translator, split_list
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import Outcome
-from fairlead_gateway.why.reason import reason_of
+from fairlead_gateway.views.rows import JobRow, Outcome
+from fairlead_gateway.why.reason import likeness, reason_of
 from fairlead_schemas import cloudevents as ce
 from fairlead_schemas.api import Reason, SubmitResult
 from fairlead_schemas.commands import CancelJob, HoldJob, ReleaseJob
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.jobspec import FieldError, InvalidJob, field_error
+from fairlead_schemas.resources import Request
 
 LIST_JOBS_MAX = 20_000
 #: Elements translated before others get the loop.
@@ -41,6 +42,9 @@ BREATH = 500
 CLOUDEVENT = b"application/cloudevents+json"
 CLOUDEVENT_BATCH = b"application/cloudevents-batch+json"
 VERBS = {ce.JOB_CANCEL: CancelJob, ce.JOB_HOLD: HoldJob, ce.JOB_RELEASE: ReleaseJob}
+
+#: Reasons that one answer has told, by likeness of the jobs.
+type Told = dict[tuple[str, str, int, Request], Reason | None]
 
 _event = msgspec.json.Decoder(ce.CloudEventIn)
 _event_list = msgspec.json.Decoder(list[ce.CloudEventIn])
@@ -177,7 +181,7 @@ class Intake:
             return self._undecided(wish)
         if outcome.code:
             raise rejected(outcome.code, outcome.message, outcome.field, submit=not wish.job)
-        result = self._result(wish, outcome)
+        result = self._result(wish, outcome, {})
         status = 200 if outcome.repeated or wish.job else 201
         return Answer(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
 
@@ -185,14 +189,15 @@ class Intake:
         if not all(wish.job for wish in wishes):
             self._decisions.require_room()
         waiter = await self._decisions.outcomes(self._gate, [(wish.id, wish.body) for wish in wishes])
-        results = [self._result(wish, outcome) for wish, outcome in zip(wishes, waiter.outcomes, strict=True)]
+        told: Told = {}
+        results = [self._result(wish, outcome, told) for wish, outcome in zip(wishes, waiter.outcomes, strict=True)]
         return Answer(200 if not waiter.left else 202, encode(results))
 
     def _undecided(self, wish: Wish) -> Answer:
         result = SubmitResult(command=wish.id, sequence=self._views.sequence)
         return Answer(202, encode(result), ((b"location", b"/v1/commands/" + wish.id.encode()),))
 
-    def _result(self, wish: Wish, outcome: Outcome | None) -> SubmitResult:
+    def _result(self, wish: Wish, outcome: Outcome | None, told: Told) -> SubmitResult:
         if outcome is None:
             return SubmitResult(command=wish.id, sequence=self._views.sequence)
         if outcome.code:
@@ -203,11 +208,19 @@ class Intake:
         row = self._views.jobs.rows.get(job)
         if row is None:
             return SubmitResult(id=job, sequence=outcome.sequence)
-        reason = None
-        if row.state in ("queued", "scheduled", "held"):
-            found = reason_of(self._views, row, self._views.at_ns, count_ahead=False)
-            reason = found if found.code != "waiting_turn" else None
+        reason = self._reason(row, told) if row.state in ("queued", "scheduled", "held") else None
         return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason)
+
+    def _reason(self, row: JobRow, told: Told) -> Reason | None:
+        """Why it waits, where that is more than its turn."""
+        like = likeness(row)
+        if like is not None and like in told:
+            return told[like]
+        found = reason_of(self._views, row, self._views.at_ns, count_ahead=False)
+        reason = found if found.code != "waiting_turn" else None
+        if like is not None:
+            told[like] = reason
+        return reason
 
 
 # ---------------------------------------------------------------------------------------- checks

@@ -82,11 +82,12 @@ class Index:
         if node.lost or node.keeper or node.duty != READY:
             self.aside[node.name] = node
             return
-        if node.name in self.aside:
-            del self.aside[node.name]
+        if self.aside:
+            self.aside.pop(node.name, None)
         size = len(node.inventory.gpus)
         level = node.gpus_free + 1 if size else 0
-        self._reach(max(level, size) + 1)
+        if len(self.buckets) < size + 2:
+            self._reach(size + 2)
         node.entry = (node.cpu_free_milli, node.name, node)
         node.level = level
         node.size = size

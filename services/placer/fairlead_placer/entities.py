@@ -17,7 +17,7 @@ class Node:
     __slots__ = (
         "boot_id", "by", "cause", "cpu_free_milli", "deadline_ns", "duty", "entry", "gpus_free", "held", "holders",
         "hosts", "incarnation", "inventory", "keeper", "level", "live", "lost", "memory_free_mib", "name", "pool",
-        "reason", "reported", "size", "superseded", "uniform",
+        "reason", "reported", "size", "superseded", "uniform", "uuids",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory) -> None:
@@ -49,6 +49,7 @@ class Node:
         self.keeper = ""
         self.hosts: tuple[str, ...] = (inventory.address,)
         self.uniform = is_uniform(inventory.gpus)
+        self.uuids = uuids_of(inventory.gpus)
         self.gpus_free = len(inventory.gpus)
         self.cpu_free_milli = inventory.cpu_milli
         self.memory_free_mib = inventory.memory_mib
@@ -66,6 +67,11 @@ class Node:
 def is_uniform(gpus: tuple[Gpu, ...]) -> bool:
     """True when every GPU is as good as any other of the node."""
     return len({(gpu.model, gpu.memory_mib, gpu.compute_capability) for gpu in gpus}) <= 1
+
+
+def uuids_of(gpus: tuple[Gpu, ...]) -> frozenset[str]:
+    """Those that are there; of what is held, some may have left since."""
+    return frozenset(gpu.uuid for gpu in gpus)
 
 
 def pool_of_node(inventory: Inventory) -> str:

@@ -17,10 +17,12 @@ _HANDLERS = {**evolve_jobs.HANDLERS, **evolve_nodes.HANDLERS, **evolve_kept.HAND
 
 def fold(state: State, seq: int, commit: Commit) -> None:
     """Fold one commit, whoever wrote it. Events that do not concern the placer change nothing."""
-    own = commit.writer == "placer"
+    at_ns, handlers = commit.at_ns, _HANDLERS
     for index, event in enumerate(commit.events):
-        apply(state, seq, index, commit.at_ns, event)
-    if own:
+        handler = handlers.get(type(event))
+        if handler is not None:
+            handler(state, seq, index, at_ns, event)
+    if commit.writer == "placer":
         for name, position in commit.cursors.items():
             _consume(state, name, position)
     state.sequence = seq

@@ -32,8 +32,10 @@ def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOf
     if offer is not None and offer.attempt == event.attempt:
         state.rerank(event.job, event.rank)
         return
-    state.close_offer(event.job)
-    state.drop(state.recalls, event.job)
+    if offer is not None:
+        state.close_offer(event.job)
+    if state.recalls:
+        state.drop(state.recalls, event.job)
     state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request))
 
 
@@ -67,7 +69,8 @@ def _job_finished(
 ) -> None:
     state.drop(state.jobs, event.job)
     state.drop(state.unanswered, event.job)
-    state.drop(state.pleas, event.job)
+    if state.pleas:
+        state.drop(state.pleas, event.job)
 
 
 def _job_requeued(state: State, seq: int, index: int, at_ns: int, event: ev.JobRequeued) -> None:

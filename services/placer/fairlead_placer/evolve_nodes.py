@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node, is_uniform
+from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node, is_uniform, uuids_of
 from fairlead_placer.evolve_runs import stop
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -34,7 +34,7 @@ def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory)
     """Another inventory under what is held: what is held and gone is nobody's until it is released."""
     used = [state.runs[key].parts[rank] for key, rank in node.held.items()]
     state.change(
-        node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), uniform=is_uniform(inventory.gpus),
+        node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), uniform=is_uniform(inventory.gpus), uuids=uuids_of(inventory.gpus),
         gpus_free=sum(gpu.uuid not in node.holders for gpu in inventory.gpus),
         cpu_free_milli=inventory.cpu_milli - sum(part.cpu_milli for part in used),
         memory_free_mib=inventory.memory_mib - sum(part.memory_mib for part in used),

@@ -17,11 +17,13 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple(node.hosts[0] for node in nodes)
     run = Run(event.job, event.attempt, seq, event.parts, hosts)
     run.master_address, run.master_port = event.master_address, event.master_port
-    recall = state.drop(state.recalls, event.job)
-    if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
-        run.stop = recall.stop
+    if state.recalls:
+        recall = state.drop(state.recalls, event.job)
+        if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
+            run.stop = recall.stop
     state.put(state.runs, run.key, run)
-    for rank, (node, part) in enumerate(zip(nodes, event.parts, strict=True)):
+    for rank, part in enumerate(event.parts):
+        node = nodes[rank]
         state.take(node, run.key, rank, part)
         state.touch(node.name)
     if state.claims or state.pleas or state.reservations:

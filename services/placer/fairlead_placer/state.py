@@ -136,9 +136,8 @@ class State:
         del node.held[key]
         for uuid in part.gpus:
             del node.holders[uuid]
-        # A GPU may have left the inventory while it was held: then it does not become free.
-        if part.gpus:
-            node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
+            # A GPU may have left the inventory while it was held: then it does not become free.
+            node.gpus_free += uuid in node.uuids
         node.cpu_free_milli += part.cpu_milli
         node.memory_free_mib += part.memory_mib
         self.pools.put(node)

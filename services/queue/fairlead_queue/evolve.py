@@ -30,10 +30,10 @@ def evolve(state: State, seq: int, commit: Commit) -> None:
         state.decided_ns = at_ns
     else:
         state.heard_ns = state.at_ns
-    handlers = HANDLERS
+    handlers, prefix = HANDLERS, f"{seq}."
     for index, event in enumerate(commit.events):
         handler = handlers.get(type(event))
         if handler is not None:
-            handler(state, event, f"{seq}.{index}", at_ns)
+            handler(state, event, f"{prefix}{index}", at_ns)
     if state.reclaims:
         forget_done(state)

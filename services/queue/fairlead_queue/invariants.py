@@ -59,9 +59,9 @@ def _check_claims(state: State, pool: Pool) -> None:
 def _check_times(state: State) -> None:
     """Every time that a job waits for stands in its list, and nothing else does."""
     lists: tuple[tuple[str, list[tuple[int, str]], Callable[[Job], int]], ...] = (
-        ("timers", state.timers, lambda job: job.timer_ns),
-        ("deadlines", state.deadlines, lambda job: job.alarm_ns),
-        ("ages", state.ages, lambda job: job.ages_ns),
+        ("timers", state.due.timers, lambda job: job.timer_ns),
+        ("deadlines", state.due.deadlines, lambda job: job.alarm_ns),
+        ("ages", state.due.ages, lambda job: job.ages_ns),
     )
     for name, found, time in lists:
         expected = sorted((time(job), job.id) for job in state.jobs.values() if time(job))
@@ -71,8 +71,8 @@ def _check_times(state: State) -> None:
 
 def _check_accounts(state: State) -> None:
     """What counts on a budget is what runs below it; who is waited for is asked to yield."""
-    if sorted((each.due_ns, each.path) for each in state.accounts.values() if each.due_ns) != state.marks:
-        raise AssertionError(f"budgets are not due as they say: {state.marks[:5]}")
+    if sorted((each.due_ns, each.path) for each in state.accounts.values() if each.due_ns) != state.due.marks:
+        raise AssertionError(f"budgets are not due as they say: {state.due.marks[:5]}")
     for path, account in state.accounts.items():
         under = [job for job in state.jobs.values() if f"{job.lane.leaf.queue.path}/".startswith(f"{path}/")]
         rate = sum(job.price for job in under)
@@ -101,7 +101,7 @@ def _problem(state: State, job: Job) -> str:
         return f"open is {job.open}"
     if (job.wait == "owed") != (job.id in state.owed) or (job.wait == "owed") != (job.end is not None):
         return f"owed with end {job.end}"
-    if bool(job.timer_ns) != ((job.timer_ns, job.id) in state.timers):
+    if bool(job.timer_ns) != ((job.timer_ns, job.id) in state.due.timers):
         return f"timer {job.timer_ns} is not among the timers"
     if job.state == "queued" and not job.wait and not (isinstance(job, Array) and not job.unborn):
         return "nothing will ever move it"

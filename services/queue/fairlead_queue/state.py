@@ -6,29 +6,20 @@ rule: here it is written what follows from "this job now waits there", in `evolv
 """
 
 from bisect import bisect_left, insort
-from typing import NamedTuple
 
 from fairlead_queue.budgets import Account
-from fairlead_queue.fairness.tree import USER_MARK, Limits
+from fairlead_queue.fairness import users
 from fairlead_queue.limits import KEYS_MAX
+from fairlead_queue.waiting.dependents import Dependents
+from fairlead_queue.waiting.due import Due
 from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.lanes import Klass, Lane, Leaf, Queue
 from fairlead_queue.waiting.line import Line
+from fairlead_queue.waiting.nodes import Nodes
 from fairlead_queue.waiting.order import RANK_STEP, priority_of
 from fairlead_queue.waiting.pools import Pool, pool_of
-from fairlead_schemas.jobspec import PRIORITY_MAX
-from fairlead_schemas.queues import ANY_USER, DEFAULT_POOL, PoolSettings, QueueSettings
+from fairlead_schemas.queues import DEFAULT_POOL, PoolSettings
 from fairlead_schemas.resources import Request
-
-
-class Shape(NamedTuple):
-    """What one node has in all, and where it belongs."""
-
-    gpu_milli: int
-    cpu_milli: int
-    memory_mib: int
-    pool: str = DEFAULT_POOL
-    model: str = ""
 
 
 class State:
@@ -46,12 +37,8 @@ class State:
         self.finished: dict[str, str] = {}
         #: {idempotency key: (job, digest)}, oldest first.
         self.keys: dict[str, tuple[str, str]] = {}
-        #: {node: what it has}; lost nodes still count, they may come back.
-        self.nodes: dict[str, Shape] = {}
-        #: {pool: distinct shapes, largest first} (derived).
-        self.shapes: dict[str, list[Shape]] = {}
-        #: {pool: {shape: how many nodes have it}} (derived).
-        self.shape_counts: dict[str, dict[Shape, int]] = {}
+        #: Lost ones still count: they may come back.
+        self.nodes = Nodes()
         #: The number of the next job, its place in line (order.py), and the rank of the next offer.
         self.next_number = self.next_place = 1
         self.next_rank = RANK_STEP
@@ -72,16 +59,10 @@ class State:
         self.reclaims: dict[str, tuple[str, str]] = {}
         #: Jobs recalled for quota that wait for their pool's capacity to change (derived).
         self.returned: dict[str, Job] = {}
-        #: {job: the jobs that wait for its end} (derived).
-        self.dependents: dict[str, dict[str, Job]] = {}
-        #: (Unix ns, id) of every time that the queue waits for, rising (derived).
-        self.timers: list[tuple[int, str]] = []
-        #: The same for deadlines: when a job can no longer meet its own.
-        self.deadlines: list[tuple[int, str]] = []
-        #: (Unix ns, queue) of every time at which the mark of a budget may be another one (derived).
-        self.marks: list[tuple[int, str]] = []
-        #: The same for jobs in line whose priority rises with time.
-        self.ages: list[tuple[int, str]] = []
+        #: Who waits for whose end (derived).
+        self.dependents = Dependents()
+        #: What it waits for by the clock (derived).
+        self.due = Due()
         #: Lanes in which somebody waits and nothing was said why (derived; ordered by when that began).
         self.unexplained: dict[Lane, None] = {}
         #: The same of arrays that wait for elements of their own (derived).
@@ -99,20 +80,10 @@ class State:
         if leaf is None:
             node = queue.node
             if limits:
-                node = queue.pool.tree.add(self.user_path(queue, user), user_limits(queue.settings, user))
+                node = queue.pool.tree.add(users.path_of(queue.path, user), users.limits_of(queue.settings, user))
                 queue.pool.ranking.touch(node)
             leaf = queue.leaves[key] = Leaf(queue, key, node)
         return leaf
-
-    @staticmethod
-    def user_path(queue: Queue, user: str) -> str:
-        """Where a user's part of a queue stands in the tree; a name may have any letters, its node's has no slash."""
-        return f"{queue.path}/{USER_MARK}{user.replace('%', '%25').replace('/', '%2F')}"
-
-    @staticmethod
-    def user_of(name: str) -> str:
-        """The user of such a node's name, without its mark."""
-        return name.replace("%2F", "/").replace("%25", "%")
 
     def lane(self, path: str, user: str, request: Request) -> Lane:
         """The lane of a queue, a user and a class, made where it is missing."""
@@ -134,13 +105,13 @@ class State:
         job.lane.jobs += 1
         job.lane.klass.jobs += 1
         if job.after:
-            for other in job.after:
-                self.dependents.setdefault(other, {})[job.id] = job
+            self.dependents.add(job)
 
     def remove(self, job: Job) -> None:
         """A job leaves; its lane and class go with their last."""
         del self.jobs[job.id]
-        self.depend_no_more(job)
+        if job.after:
+            self.dependents.drop(job)
         self.leave(job)
 
     def leave(self, job: Job) -> None:
@@ -156,21 +127,6 @@ class State:
         if klass.jobs == 0:
             klass.pool.parked_classes -= klass.parked
             del self.classes[klass.request], klass.pool.classes[klass.request]
-
-    def depend_no_more(self, job: Job) -> None:
-        """It waits for nobody's end any more."""
-        for other in list(job.after or ()):
-            self.depend_no_more_on(job, other)
-        job.after = None
-
-    def depend_no_more_on(self, job: Job, other: str) -> None:
-        """It waits for this job's end no more."""
-        assert job.after is not None
-        del job.after[other]
-        waiting = self.dependents[other]
-        del waiting[job.id]
-        if not waiting:
-            del self.dependents[other]
 
     def remember_key(self, key: str, job: str, digest: str) -> None:
         """Keep a keyed submit; the oldest is forgotten at the bound."""
@@ -189,7 +145,7 @@ class State:
         job.wait = "line"
         self.in_line += 1
         if job.lane.klass.pool.settings.ageing is not None:
-            self._begin_to_age(job)
+            self.due.begin_to_age(job)
         lines = job.lane.lines
         priority = priority_of(job.order)
         line = lines.get(priority)
@@ -208,12 +164,9 @@ class State:
 
     def wait_until(self, job: Job, at_ns: int) -> None:
         """It (or its run) waits for a time; what was recalled for quota for that at most."""
-        if job.timer_ns:
-            self.drop_timer(job)
         if job.state != "running" and job.wait != "returned":
             job.wait = "timer"
-        job.timer_ns = at_ns
-        insort(self.timers, (at_ns, job.id))
+        self.due.set_timer(job, at_ns)
 
     def wait_for_capacity(self, job: Job) -> None:
         """It was recalled for quota."""
@@ -230,11 +183,12 @@ class State:
         wait = job.wait
         if wait == "line":
             self.in_line -= 1
-            self.age_no_more(job)
+            if job.ages_ns:
+                self.due.age_no_more(job)
             lines, priority = job.lane.lines, priority_of(job.order)
             line = lines[priority]
             line.remove(job)
-            if not len(line):
+            if not line:
                 del lines[priority]
             if job.order == job.lane.front:
                 self.refront(job.lane)
@@ -245,7 +199,7 @@ class State:
         elif wait == "array":
             self.silent_arrays.pop(job.id, None)
         if job.timer_ns:
-            self.drop_timer(job)
+            self.due.drop_timer(job)
         job.wait = ""
 
     def refront(self, lane: Lane) -> None:
@@ -254,7 +208,7 @@ class State:
         fronts, node = leaf.fronts, leaf.node
         before = lane.front
         if before:
-            del fronts[bisect_left(fronts, (before,))]
+            del fronts[bisect_left(fronts, (before,)) if len(fronts) > 1 else 0]
         job = lane.first()
         if job is None:
             lane.front = 0
@@ -268,7 +222,7 @@ class State:
         front = fronts[0][0] if fronts else 0
         if front != node.front or not before or job is None:
             node.front = front
-            if klass.pool.ranking.has_views:
+            if klass.pool.ranking.views:
                 klass.pool.ranking.touch(node)
 
     def _waits_now(self, lane: Lane) -> None:
@@ -291,60 +245,6 @@ class State:
         lane.deferral = None
         self.unexplained.pop(lane, None)
 
-    def _begin_to_age(self, job: Job) -> None:
-        ageing = job.lane.klass.pool.settings.ageing
-        assert ageing is not None
-        if job.aged < ageing.most and priority_of(job.order) < PRIORITY_MAX:
-            job.ages_ns = job.since_ns + (job.aged + 1) * ageing.every_ns
-            insort(self.ages, (job.ages_ns, job.id))
-
-    def age_no_more(self, job: Job) -> None:
-        """Its priority stays as it is, for now."""
-        if job.ages_ns:
-            del self.ages[bisect_left(self.ages, (job.ages_ns, job.id))]
-            job.ages_ns = 0
-
-    def drop_timer(self, job: Job) -> None:
-        """Forget the time it waits for, if any."""
-        if job.timer_ns:
-            del self.timers[bisect_left(self.timers, (job.timer_ns, job.id))]
-            job.timer_ns = 0
-
-    def set_deadline(self, job: Job, deadline_ns: int) -> None:
-        """When it shall have ended (0: never mind)."""
-        self._drop_alarm(job)
-        job.deadline_ns = deadline_ns
-        self.set_alarm(job)
-
-    def set_alarm(self, job: Job) -> None:
-        """From when on its deadline is missed: while it waits, when too little time is left to run; else at the deadline
-        itself. To be called when that has changed."""
-        self._drop_alarm(job)
-        if job.deadline_ns:
-            has_place = job.id in job.lane.running
-            job.alarm_ns = job.deadline_ns if has_place else job.deadline_ns - max(0, job.total_ns - job.used_ns)
-            insort(self.deadlines, (job.alarm_ns, job.id))
-
-    def _drop_alarm(self, job: Job) -> None:
-        if job.alarm_ns:
-            del self.deadlines[bisect_left(self.deadlines, (job.alarm_ns, job.id))]
-            job.alarm_ns = 0
-
-    def await_mark(self, account: Account) -> None:
-        """What the account counts has changed, and so has when there is something to be said of it."""
-        self.drop_mark(account)
-        account.due_ns = account.next_ns(self.at_ns) or 0
-        if account.mark(self.at_ns) != account.reached:
-            account.due_ns = self.at_ns
-        if account.due_ns:
-            insort(self.marks, (account.due_ns, account.path))
-
-    def drop_mark(self, account: Account) -> None:
-        """Nothing is to be said of it."""
-        if account.due_ns:
-            del self.marks[bisect_left(self.marks, (account.due_ns, account.path))]
-            account.due_ns = 0
-
     # -- offers and capacity
 
     def open_offer(self, job: Job, rank: int) -> None:
@@ -357,7 +257,7 @@ class State:
         self.open += 1
         klass.pool.offers[job.id] = job
         klass.open += 1
-        if klass.parked:
+        if klass.parked_at == klass.pool.capacity_count:
             self._count_parked(klass.pool, 1)
 
     def close_offer(self, job: Job) -> None:
@@ -368,7 +268,7 @@ class State:
         self.open -= 1
         del klass.pool.offers[job.id]
         klass.open -= 1
-        if klass.parked:
+        if klass.parked_at == klass.pool.capacity_count:
             self._count_parked(klass.pool, -1)
 
     def _count_parked(self, pool: Pool, more: int) -> None:
@@ -381,32 +281,16 @@ class State:
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)
 
-    def set_node(self, node: str, shape: Shape) -> None:
-        """A node is there with this much; `shapes` follows."""
-        old = self.nodes.get(node)
-        self.nodes[node] = shape
-        if old is not None:
-            counts = self.shape_counts[old.pool]
-            counts[old] -= 1
-            if not counts[old]:
-                del counts[old]
-                self.shapes[old.pool].remove(old)
-        counts = self.shape_counts.setdefault(shape.pool, {})
-        if shape not in counts:
-            counts[shape] = 0
-            self.shapes[shape.pool] = sorted(counts, reverse=True)
-        counts[shape] += 1
-
     def pool_of_node(self, node: str) -> Pool | None:
-        """Where a node belongs; one that is not known is of the default pool."""
-        shape = self.nodes.get(node)
-        return self.pools.get(shape.pool if shape is not None else DEFAULT_POOL)
+        """Where a node belongs, if there are queues for it."""
+        return self.pools.get(self.nodes.pool_of(node))
 
     def uncharge(self, job: Job) -> None:
         """What it held counts against its queue no longer."""
-        job.lane.klass.pool.charge(job.lane, -1)
-        if job.lane.running.pop(job.id, None) is not None and job.deadline_ns:
-            self.set_alarm(job)
+        lane = job.lane
+        lane.klass.pool.charge(lane, -1)
+        if lane.running.pop(job.id, None) is not None and job.deadline_ns:
+            self.due.set_alarm(job)
 
     def park(self, klass: Klass) -> None:
         """The class was refused."""
@@ -417,6 +301,8 @@ class State:
 
     def unpark(self, klass: Klass) -> None:
         """One of the class was placed."""
+        if klass.parked_at < 0:
+            return
         if klass.parked:
             self._count_parked(klass.pool, -klass.open)
             klass.pool.parked_classes -= 1
@@ -425,8 +311,9 @@ class State:
     def capacity_changed(self, pool: Pool) -> None:
         """Nothing is parked there any more, and what was recalled may be offered again."""
         pool.capacity_count += 1
-        self.parked_open -= pool.parked_open
-        pool.parked_open = pool.parked_classes = 0
+        if pool.parked_classes:
+            self.parked_open -= pool.parked_open
+            pool.parked_open = pool.parked_classes = 0
         if self.returned:
             for job in [job for job in self.returned.values() if job.lane.klass.pool is pool]:
                 self.unwait(job)
@@ -435,11 +322,7 @@ class State:
     def settled(self, job: Job, end: End) -> None:
         """The current attempt has ended: its quota is free, and an event is owed."""
         self.uncharge(job)
-        self.drop_timer(job)
+        if job.timer_ns:
+            self.due.drop_timer(job)
         job.end = end
         self.owe(job)
-
-
-def user_limits(settings: QueueSettings, user: str) -> Limits:
-    """What one user may hold in a queue that limits users."""
-    return Limits(maximum=settings.users.get(user, settings.users.get(ANY_USER, {})))

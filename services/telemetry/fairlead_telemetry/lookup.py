@@ -10,6 +10,7 @@ from fairlead_telemetry.warehouse import Warehouse
 
 _EVENTS = "SELECT sequence, at_ns, body FROM events WHERE job = ? AND type <> 'CommandRepeated' ORDER BY sequence, idx"
 _BIRTH = "SELECT sequence, at_ns, body FROM events WHERE job = ? AND type = 'JobSubmitted'"
+_NOW = "SELECT state, queue FROM jobs WHERE id = ?"
 _ELEMENTS = "SELECT state, count(*) FROM jobs WHERE starts_with(id, ?) GROUP BY state"
 _FIRST_START = "SELECT min(at_ns) FROM events WHERE type = 'RunStarted' AND starts_with(job, ?)"
 _decoder = msgspec.json.Decoder(ev.Event)
@@ -29,6 +30,9 @@ def find_job(warehouse: Warehouse, job: str) -> api.Job | None:
     elements = _elements(warehouse, job, birth) if is_array else None
     document = fold_job(job, born[0], happened, elements, now_ns=warehouse.cursor.at_ns)
     document.sequence = warehouse.cursor.sequence
+    [(state, document.queue)] = warehouse.rows(_NOW, [job])  # what became of its queue, other events say
+    if document.state == "scheduled":
+        document.state = state  # and of the jobs that it waits for
     if document.array is not None:
         started_ns = warehouse.rows(_FIRST_START, [f"{job}_"])[0][0]
         document.started_at = timestamp(started_ns) if started_ns is not None else None  # with its first element

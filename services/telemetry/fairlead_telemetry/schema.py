@@ -102,6 +102,37 @@ CURSOR = Relation(
 #: Orders events across and within commits by one integer, which arg_max compares far faster than a pair.
 PLACE = "CREATE OR REPLACE MACRO place(sequence, idx) AS sequence::BIGINT * 65536 + idx"
 
+MOVES = Relation(
+    "moves",
+    "Every move of a waiting job or array to another queue: by a person, or because its queue was removed.",
+    (
+        Column("job", "VARCHAR", "job or array; an element is where its array is"),
+        Column("queue", "VARCHAR", "path of the queue that it was moved to"),
+        Column("since", "BIGINT", "place(sequence, idx) of the event that moved it"),
+    ),
+    """
+    WITH RECURSIVE removed AS (
+      SELECT body->>'path' AS path, coalesce(body->>'move_to', '') AS queue, place(sequence, idx) AS since,
+        lag(place(sequence, idx), 1, 0) OVER (PARTITION BY body->>'path' ORDER BY sequence, idx) AS earlier
+      FROM events WHERE type = 'QueueRemoved'
+    ), told AS (
+      SELECT job, queue, place(sequence, idx) AS since, type = 'JobMoved' AS moved FROM events
+      WHERE type IN ('JobSubmitted', 'JobMoved')
+        AND (job IN (SELECT job FROM events WHERE type = 'JobMoved') OR queue IN (SELECT path FROM removed))
+    ), ended AS (
+      SELECT job, max(place(sequence, idx)) AS since FROM events
+      WHERE type IN ('JobSucceeded', 'JobFailed', 'JobCancelled') AND job IN (SELECT job FROM told) GROUP BY job
+    ), stays AS (
+      SELECT told.job, queue, told.since, moved,
+        least(lead(told.since) OVER (PARTITION BY told.job ORDER BY told.since), ended.since) AS until
+      FROM told LEFT JOIN ended ON ended.job = told.job
+      UNION ALL
+      SELECT s.job, r.queue, r.since, true, s.until
+      FROM stays s JOIN removed r ON r.path = s.queue AND r.queue <> '' AND r.earlier < s.since AND s.since < r.since
+        AND (s.until IS NULL OR r.since < s.until)
+    )
+    SELECT job, queue, since FROM stays WHERE moved""",
+)
 JOBS = Relation(
     "jobs",
     "Every job and every array element that was ever offered, in its latest state.",
@@ -110,7 +141,7 @@ JOBS = Relation(
         Column("name", "VARCHAR", "as submitted"),
         Column("kind", "VARCHAR", "batch, session or service"),
         Column("state", "VARCHAR", "scheduled queued held offered placed running stopping succeeded failed cancelled"),
-        Column("queue", "VARCHAR", "queue path"),
+        Column("queue", "VARCHAR", "queue path; the newest one, where it was moved"),
         Column("user", "VARCHAR", "who submitted it"),
         Column("project", "VARCHAR", "as submitted"),
         Column("priority", "INTEGER", "as submitted"),
@@ -128,19 +159,32 @@ JOBS = Relation(
     ),
     """
     WITH submitted AS (
-      SELECT job, queue, "user", time, at_ns, body->>'name' AS name,
+      SELECT job, queue, "user", time, body->>'name' AS name,
         coalesce(body->>'project', '') AS project, coalesce(body->>'kind', 'batch') AS kind,
         coalesce((body->>'priority')::INTEGER, 50) AS priority, (body->'array') IS NOT NULL AS is_array,
         coalesce((body->>'$.request.nodes')::INTEGER, 1)
           * coalesce((body->>'$.request.gpu_milli')::BIGINT, 0) / 1000 AS gpus,
         coalesce((body->>'start_at_ns')::BIGINT, 0) > at_ns AS later
       FROM events WHERE type = 'JobSubmitted'
+    ), wanted AS (
+      SELECT job, place(sequence, idx) AS born,
+        unnest(from_json(body->'after', '[{"job": "VARCHAR", "state": "VARCHAR"}]')) AS other
+      FROM events WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[')
+    ), behind AS (
+      SELECT DISTINCT wanted.job FROM wanted LEFT JOIN events e
+        ON e.job = other.job AND place(e.sequence, e.idx) < born AND CASE coalesce(other.state, 'succeeded')
+          WHEN 'ended' THEN e.type IN ('JobSucceeded', 'JobFailed', 'JobCancelled')
+          WHEN 'failed' THEN e.type IN ('JobFailed', 'JobCancelled') ELSE e.type = 'JobSucceeded' END
+      WHERE e.job IS NULL
     ), life AS (
       SELECT job, max(sequence) AS sequence, greatest(max(attempt), 1)::UINTEGER AS attempt,
         arg_max(type, place(sequence, idx)) FILTER (type IN ('JobSubmitted', 'JobQueued', 'JobOffered', 'OfferReturned', 'JobHeld',
           'JobReleased', 'JobRequeued', 'JobPlaced', 'RunStarted', 'JobSucceeded', 'JobFailed', 'JobCancelled')) AS newest,
-        bool_or(type = 'JobStopRequested') AS stop,
+        max(place(sequence, idx)) FILTER (type = 'JobStopRequested')
+          > coalesce(max(place(sequence, idx)) FILTER (type = 'JobRequeued'), 0) AS stop,
         max(time) FILTER (type IN ('JobSucceeded', 'JobFailed', 'JobCancelled')) AS ended_at,
+        coalesce(max(place(sequence, idx)) FILTER (type IN ('JobSucceeded', 'JobFailed', 'JobCancelled')),
+          9223372036854775807) AS until, split_part(job, '_', 1) AS born_as,
         arg_max({'attempt': attempt, 'time': time}, place(sequence, idx)) FILTER (type = 'RunStarted') AS started,
         arg_max(body, place(sequence, idx)) FILTER (type = 'JobPlaced') AS placed,
         arg_max({'attempt': attempt, 'body': body}, place(sequence, idx)) FILTER (type = 'RunEnded') AS run,
@@ -150,15 +194,16 @@ JOBS = Relation(
     SELECT life.job AS id, s.name, s.kind,
       CASE newest WHEN 'JobSucceeded' THEN 'succeeded' WHEN 'JobFailed' THEN 'failed' WHEN 'JobCancelled' THEN 'cancelled'
         ELSE CASE WHEN stop THEN 'stopping' ELSE CASE newest
-          WHEN 'JobSubmitted' THEN if(later, 'scheduled', 'queued') WHEN 'JobOffered' THEN 'offered' WHEN 'JobHeld' THEN 'held'
+          WHEN 'JobSubmitted' THEN if(later OR behind.job IS NOT NULL, 'scheduled', 'queued') WHEN 'JobOffered' THEN 'offered' WHEN 'JobHeld' THEN 'held'
           WHEN 'JobPlaced' THEN 'placed' WHEN 'RunStarted' THEN 'running' ELSE 'queued' END END END AS state,
-      s.queue, s."user", s.project, s.priority, s.is_array AND life.job NOT LIKE '%!_%' ESCAPE '!' AS is_array,
+      coalesce(moves.queue, s.queue) AS queue, s."user", s.project, s.priority, s.is_array AND life.job NOT LIKE '%!_%' ESCAPE '!' AS is_array,
       life.attempt, s.gpus, coalesce(placed->>'$.parts[*].node', []) AS nodes,
       CASE WHEN run.attempt = life.attempt THEN (run.body->>'exit_code')::INTEGER END AS exit_code,
       CASE WHEN run.attempt = life.attempt THEN (run.body->>'signal')::INTEGER END AS signal,
       failed->>'reason' AS reason, s.time AS submitted_at,
       CASE WHEN started.attempt = life.attempt THEN started.time END AS started_at, ended_at, life.sequence
-    FROM life JOIN submitted s ON s.job = split_part(life.job, '_', 1)""",
+    FROM life JOIN submitted s ON s.job = life.born_as LEFT JOIN behind ON behind.job = life.job
+      ASOF LEFT JOIN moves ON moves.job = life.born_as AND life.until >= moves.since""",
 )
 ALLOCATIONS = Relation(
     "allocations",
@@ -270,10 +315,10 @@ NODES = Relation(
 )
 QUEUES = Relation(
     "queues",
-    "Every configured queue, with its latest setting and its jobs by state.",
+    "Every queue that is there, with its latest setting and its jobs by state.",
     (
         Column("path", "VARCHAR", "queue path"),
-        Column("gpu_quota", "DOUBLE", "hard quota in GPUs; empty: none"),
+        Column("gpu_quota", "DOUBLE", "its maximum in GPUs; empty: none"),
         Column(
             "waiting",
             "BIGINT",
@@ -286,14 +331,15 @@ QUEUES = Relation(
     """
     WITH setting AS (
       SELECT body->>'path' AS path, arg_max(body, place(sequence, idx)) AS body, max(time) AS configured_at
-      FROM events WHERE type = 'QueueConfigured' GROUP BY ALL
+      FROM events WHERE type IN ('QueueConfigured', 'QueueRemoved') GROUP BY ALL
+      HAVING arg_max(type, place(sequence, idx)) = 'QueueConfigured'
     ), counted AS (
       SELECT queue, count(*) FILTER (state IN ('scheduled', 'queued', 'held', 'offered')) AS waiting,
         count(*) FILTER (state IN ('placed', 'running', 'stopping')) AS running,
         count(*) FILTER (state IN ('succeeded', 'failed', 'cancelled')) AS ended
       FROM jobs WHERE NOT is_array GROUP BY queue
     )
-    SELECT path, (body->>'gpu_quota_milli')::BIGINT / 1000 AS gpu_quota, coalesce(waiting, 0) AS waiting,
+    SELECT path, coalesce(body->>'$.settings.maximum.gpu', body->>'gpu_quota_milli')::BIGINT / 1000 AS gpu_quota, coalesce(waiting, 0) AS waiting,
       coalesce(running, 0) AS running, coalesce(ended, 0) AS ended, configured_at
     FROM setting LEFT JOIN counted ON counted.queue = path""",
 )
@@ -302,36 +348,45 @@ GPU_HOURS = Relation(
     "GPU-hours held per user and queue, running jobs included up to cursor.at_ns.",
     (
         Column("user", "VARCHAR", "who submitted"),
-        Column("queue", "VARCHAR", "queue path"),
+        Column("queue", "VARCHAR", "path of the queue that it ran in"),
         Column("runs", "BIGINT", "placements counted"),
         Column("gpu_hours", "DOUBLE", "GPU-hours held, from placement until the devices came back"),
     ),
     """
-    SELECT s."user", s.queue, count(DISTINCT (a.job, a.attempt)) AS runs, sum(a.gpu_seconds) / 3600 AS gpu_hours
-    FROM allocations a JOIN events s ON s.type = 'JobSubmitted' AND s.job = split_part(a.job, '_', 1)
+    WITH ran AS (
+      SELECT job, attempt, split_part(job, '_', 1) AS born_as, max(place(sequence, idx)) AS placed
+      FROM events WHERE type = 'JobPlaced' GROUP BY job, attempt
+    ), held AS (SELECT job, attempt, sum(gpu_seconds) AS gpu_seconds FROM allocations GROUP BY job, attempt)
+    SELECT s."user", coalesce(moves.queue, s.queue) AS queue, count(*) AS runs, sum(held.gpu_seconds) / 3600 AS gpu_hours
+    FROM held JOIN ran USING (job, attempt) JOIN events s ON s.type = 'JobSubmitted' AND s.job = ran.born_as
+      ASOF LEFT JOIN moves ON moves.job = ran.born_as AND ran.placed >= moves.since
     GROUP BY ALL""",
 )
 QUEUE_WAIT = Relation(
     "queue_wait",
     "How long placed jobs waited, from submit to first placement (an element from its array's submit).",
     (
-        Column("queue", "VARCHAR", "queue path"),
+        Column("queue", "VARCHAR", "path of the queue in which they got their place"),
         Column("jobs", "BIGINT", "jobs placed at least once"),
         Column("p50_s", "DOUBLE", "median wait in seconds"),
         Column("p90_s", "DOUBLE", "nine of ten waited no longer"),
         Column("max_s", "DOUBLE", "longest wait in seconds"),
     ),
     """
-    WITH first AS (SELECT job, min(at_ns) AS at_ns FROM events WHERE type = 'JobPlaced' GROUP BY job)
-    SELECT s.queue, count(*) AS jobs, quantile_cont((first.at_ns - s.at_ns) / 1e9, 0.5) AS p50_s,
+    WITH first AS (
+      SELECT job, split_part(job, '_', 1) AS born_as, min(at_ns) AS at_ns, min(place(sequence, idx)) AS placed
+      FROM events WHERE type = 'JobPlaced' GROUP BY job
+    )
+    SELECT coalesce(moves.queue, s.queue) AS queue, count(*) AS jobs, quantile_cont((first.at_ns - s.at_ns) / 1e9, 0.5) AS p50_s,
       quantile_cont((first.at_ns - s.at_ns) / 1e9, 0.9) AS p90_s, max((first.at_ns - s.at_ns) / 1e9) AS max_s
-    FROM first JOIN events s ON s.type = 'JobSubmitted' AND s.job = split_part(first.job, '_', 1)
-    GROUP BY s.queue""",
+    FROM first JOIN events s ON s.type = 'JobSubmitted' AND s.job = first.born_as
+      ASOF LEFT JOIN moves ON moves.job = first.born_as AND first.placed >= moves.since
+    GROUP BY ALL""",
 )
 
 TABLES = (EVENTS, SAMPLES, SAMPLE_GAPS, SAMPLE_HEADS, CURSOR)
 #: In order of creation: a view comes after those that it reads.
-VIEWS = (JOBS, ALLOCATIONS, RUNS, NODES, QUEUES, GPU_HOURS, QUEUE_WAIT)
+VIEWS = (MOVES, JOBS, ALLOCATIONS, RUNS, NODES, QUEUES, GPU_HOURS, QUEUE_WAIT)
 
 
 def ddl() -> list[str]:

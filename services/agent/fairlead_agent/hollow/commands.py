@@ -60,19 +60,31 @@ class PlayedCommands:
     REMEMBERED_MAX = 10_000
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[float, int]] = {}
+        #: By the job file's bytes, or by the hash that names it in the SPEC store.
+        self._known: dict[bytes | str, tuple[float, int]] = {}
         self._decoder = msgspec.json.Decoder(Program)
 
-    def of(self, spec: msgspec.Raw) -> tuple[float, int]:
+    def of(self, spec: bytes) -> tuple[float, int]:
         """(seconds, exit code) for a job file; an unreadable one ends with 127, as an unknown command does."""
-        key = bytes(spec)
-        found = self._known.get(key)
+        found = self._known.get(spec)
         if found is None:
-            try:
-                found = played(self._decoder.decode(key))
-            except (msgspec.MsgspecError, IndexError):
-                found = (0.0, 127)
-            if len(self._known) >= self.REMEMBERED_MAX:
-                self._known.clear()
-            self._known[key] = found
+            found = self._remember(spec, spec)
+        return found
+
+    def named(self, digest: str) -> tuple[float, int] | None:
+        """The same for a job file that the SPEC store holds; None: it was not `learn`ed, or was forgotten."""
+        return self._known.get(digest)
+
+    def learn(self, digest: str, spec: bytes) -> None:
+        """Remember a job file of the SPEC store by its hash."""
+        self._remember(digest, spec)
+
+    def _remember(self, key: bytes | str, spec: bytes) -> tuple[float, int]:
+        try:
+            found = played(self._decoder.decode(spec))
+        except (msgspec.MsgspecError, IndexError):
+            found = (0.0, 127)
+        if len(self._known) >= self.REMEMBERED_MAX:
+            self._known.clear()
+        self._known[key] = found
         return found

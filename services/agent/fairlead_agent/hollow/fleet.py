@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from fairlead_agent.hollow.commands import PlayedCommands
-from fairlead_agent.hollow.node import HollowNode, Key
+from fairlead_agent.hollow.node import HollowNode, Key, PlayedDesired, decode_played
 from fairlead_agent.hollow.shapes import Shape, check_names
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
@@ -27,6 +27,10 @@ TICK_S = 0.002
 RESEND_LOOK_S = 0.25
 BEAT_STEP_S = 0.02
 READ_ALL_S = 30.0
+#: Looks into the SPEC store before a run counts as one that cannot start, and the first pause between them; each is
+#: twice the one before.
+SPEC_TRIES = 5
+SPEC_PAUSE_S = 0.2
 
 _log = structlog.get_logger()
 
@@ -41,6 +45,8 @@ class HollowFleet:
         self.beat_s = beat_s
         self.nodes = {shape.node: HollowNode(shape, secrets.token_hex(12)) for shape in shapes}
         self._commands = PlayedCommands()
+        #: {node: its newest desired state, which names job files that are being read from the SPEC store}.
+        self._fetching: dict[str, PlayedDesired] = {}
         self._ends: list[tuple[float, str, Key]] = []
         self._talking: set[HollowNode] = set(self.nodes.values())
         self._flushing = False
@@ -108,19 +114,44 @@ class HollowFleet:
         node = self.nodes.get(name)
         if node is None:
             return
-        before = node.reported
         try:
-            going = node.take(value, self._commands, self.speed, time.time_ns())
+            desired = decode_played(value)
         except msgspec.MsgspecError as error:
             _log.error("desired state cannot be read", node=name, reason=str(error))
             return
+        if name in self._fetching:
+            self._fetching[name] = max(desired, self._fetching[name], key=lambda one: one.sequence)
+        elif node.missing(desired, self._commands):
+            self._fetching[name] = desired
+            self._spawn(self._fetch_and_take(node))
+        else:
+            self._take(node, desired)
+
+    def _take(self, node: HollowNode, desired: PlayedDesired) -> None:
+        before = node.reported
+        going = node.take(desired, self._commands, self.speed, time.time_ns())
         if going:
             now = time.monotonic()
             for seconds, key in going:
-                heapq.heappush(self._ends, (now + seconds, name, key))
+                heapq.heappush(self._ends, (now + seconds, node.name, key))
             self._set_timer()
         if node.reported != before:
             self._say(node)
+
+    async def _fetch_and_take(self, node: HollowNode) -> None:
+        """Read the job files that the SPEC store holds, then take up the newest desired state of the node."""
+        tries = 0
+        while tries < SPEC_TRIES and (missing := node.missing(self._fetching[node.name], self._commands)):
+            for digest in sorted(missing):
+                with contextlib.suppress(BusError):
+                    spec = await self.bus.get_object(subjects.SPEC, digest)
+                    if spec is not None:
+                        self._commands.learn(digest, spec)
+                        missing.discard(digest)
+            if missing:
+                await asyncio.sleep(SPEC_PAUSE_S * 2**tries)
+                tries += 1
+        self._take(node, self._fetching.pop(node.name))
 
     def _on_confirm(self, message: Message) -> None:
         node = self.nodes.get(subjects.node_of(message.subject))

@@ -22,6 +22,7 @@ class PlayedOrder(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     rank: int
     spec: msgspec.Raw = msgspec.Raw(b"null")
+    spec_hash: str = ""
     stop: str = ""
 
 
@@ -57,11 +58,25 @@ class HollowNode:
         self.runs: dict[Key, int | None] = {}
         self.outbox.add(InventorySeen(n=self._next(), boot_id=BOOT_ID, inventory=inventory(shape)))
 
-    def take(self, value: bytes, commands: PlayedCommands, speed: float, at_ns: int) -> list[tuple[float, Key]]:
-        """Take up a desired state; (seconds until it ends, run) for each run that was started and goes on.
-        Raises msgspec.MsgspecError."""
-        desired = decode_played(value)
-        if desired.incarnation != self.incarnation or desired.sequence <= self.desired:
+    def missing(self, desired: PlayedDesired, commands: PlayedCommands) -> set[str]:
+        """Hashes of job files that runs to be started need, and that nobody has read from the SPEC store yet."""
+        if not self._is_news(desired):
+            return set()
+        return {
+            order.spec_hash
+            for order in desired.runs
+            if order.spec_hash and (order.job, order.attempt, order.rank) not in self.runs
+            and commands.named(order.spec_hash) is None
+        }  # fmt: skip
+
+    def _is_news(self, desired: PlayedDesired) -> bool:
+        return desired.incarnation == self.incarnation and desired.sequence > self.desired
+
+    def take(
+        self, desired: PlayedDesired, commands: PlayedCommands, speed: float, at_ns: int
+    ) -> list[tuple[float, Key]]:
+        """Take up a desired state; (seconds until it ends, run) for each run that was started and goes on."""
+        if not self._is_news(desired):
             return []
         self.desired = desired.sequence
         runs = self.runs
@@ -89,7 +104,12 @@ class HollowNode:
             self.runs[key] = 0
             self._end(key, "stopped", None, None, at_ns)
             return
-        seconds, code = commands.of(order.spec)
+        found = commands.named(order.spec_hash) if order.spec_hash else commands.of(bytes(order.spec))
+        if found is None:
+            message = f"its job file {order.spec_hash} is not in the SPEC store"
+            self._end(key, "start_failed", None, None, at_ns, message)
+            return
+        seconds, code = found
         self.runs[key] = code
         self.outbox.add(StartSeen(n=self._next(), job=job, attempt=attempt, rank=rank, at_ns=at_ns))
         if seconds > 0:
@@ -109,13 +129,15 @@ class HollowNode:
         """The placer's word."""
         self.outbox.confirm(confirm, now)
 
-    def _end(self, key: Key, outcome: RunOutcome, code: int | None, signal: int | None, at_ns: int) -> None:
+    def _end(
+        self, key: Key, outcome: RunOutcome, code: int | None, signal: int | None, at_ns: int, message: str = ""
+    ) -> None:
         job, attempt, rank = key
         self.runs[key] = None
         self.outbox.add(
             ExitSeen(
                 n=self._next(), job=job, attempt=attempt, rank=rank, outcome=outcome, exit_code=code, signal=signal,
-                clean=True, at_ns=at_ns,
+                message=message, clean=True, at_ns=at_ns,
             )
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ from fairlead_gateway.why.amounts import these
 from fairlead_schemas.api import Reason
 from fairlead_schemas.ask import Explanation
 from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.resources import Request
 
 _FAILURES = {
     "time_limit": "it reached its time limit",
@@ -50,6 +51,16 @@ def reason_of(
         case _:
             by = f" by {row.by}" if row.by else ""
             return Reason(code="cancelled", message=_ended(row, f"was cancelled{by}"), detail=_only(by=row.by))
+
+
+def likeness(row: JobRow) -> tuple[str, str, int, Request] | None:
+    """Queued jobs of one likeness have one reason. None: something was said or done of this one alone."""
+    plain = (
+        row.state == "queued" and row.attempt == 1 and row.elements is None
+        and not (row.array_id or row.after or row.start_at_ns or row.not_before_ns)
+        and row.deferral is None and row.room is None and row.yielding is None
+    )  # fmt: skip
+    return (row.queue, row.user, row.priority, row.request) if plain else None
 
 
 # ---------------------------------------------------------------------------------------- waiting

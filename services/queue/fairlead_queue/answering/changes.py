@@ -14,8 +14,8 @@ import msgspec
 from fairlead_queue.answering.ahead import AHEAD_MAX
 from fairlead_queue.deciding.admission import spent, unnamed_model
 from fairlead_queue.deciding.plan import Plan
-from fairlead_queue.deciding.turns import queue_of
-from fairlead_queue.fairness.tree import USER_MARK, Amounts, Node, Refusal
+from fairlead_queue.fairness.tree import Amounts, Node, Refusal
+from fairlead_queue.fairness.users import queue_of, user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.lanes import Queue
@@ -85,11 +85,6 @@ def _lacks(job: Job) -> list[Refusal]:
         for node, at, ceiling in reversed(lifted):
             node.ceiling[at] = ceiling
     return found
-
-
-def user_of(node: Node) -> str:
-    """Whose limit it is, where a queue limits single users; "" for a queue's own."""
-    return State.user_of(node.name.removeprefix(USER_MARK)) if node.name.startswith(USER_MARK) else ""
 
 
 # ---------------------------------------------------------------------------------------- in words
@@ -189,7 +184,7 @@ def smaller(job: Job) -> Iterator[Change]:
     gpus = request.gpu_milli // 1000
     for fewer in range(gpus - 1, 0, -1):
         asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
-        need = klass.pool.amounts(asked)
+        need = klass.pool.need(asked).amounts
         with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
             refused = klass.pool.tree.refusal(leaf.node, need)
         if refused is None and _has_room(klass.pool.tree.root, need, job):

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from itertools import islice
 
 from fairlead_queue.answering.ahead import AHEAD_MAX, ahead_of
-from fairlead_queue.answering.changes import changes_of, for_place, user_of
-from fairlead_queue.deciding.turns import Closed, Turns
+from fairlead_queue.answering.changes import changes_of, for_place
+from fairlead_queue.deciding.gates import Closed
+from fairlead_queue.deciding.turns import Turns
+from fairlead_queue.fairness.users import user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
@@ -54,7 +56,7 @@ def gate(state: State, lane: Lane) -> Closed | None:
     """Which gate is closed for the lane's jobs now; None: they could be offered."""
     turns = Turns(state, lane.klass.pool)
     turns.pool.forget_refused()
-    return turns.gate(lane)
+    return turns.gates.closed(lane)
 
 
 def _offered(state: State, job: Job) -> Explanation:

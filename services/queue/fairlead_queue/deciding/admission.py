@@ -1,11 +1,12 @@
 """Whether a submit may enter. A refusal names the field, what was expected and what was found."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.fairness.guarantees import pool_name
-from fairlead_queue.fairness.tree import USER_MARK
-from fairlead_queue.state import Shape
+from fairlead_queue.fairness.users import is_users
+from fairlead_queue.waiting.nodes import Shape
 from fairlead_queue.waiting.pools import model_of
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, NODES_MAX, PRIORITY_MAX, RETRIES_MAX
@@ -38,16 +39,24 @@ class Refusal(NamedTuple):
 
 def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
     """Why this submit cannot enter, or None."""
-    return (
-        _invalid(command)
-        or _late(plan, command)
-        or unknown_queue(plan, command.queue)
+    return _invalid(command) or _late(plan, command) or _unwelcome(plan, command) or _unknown_dependency(plan, command)
+
+
+def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """What is the same for all such jobs of one decision; who sends one mostly sends many."""
+    kind = (command.queue, command.user, command.project, command.request)
+    if kind in plan.welcome:
+        return None
+    refused = (
+        unknown_queue(plan, command.queue)
         or _not_allowed(plan, command)
         or unnamed_model(plan, command.queue, command.request)
         or _too_large(plan, command)
         or spent(plan, command.queue)
-        or _unknown_dependency(plan, command)
     )
+    if refused is None:
+        plan.welcome.add(kind)
+    return refused
 
 
 def _invalid(command: SubmitJob) -> Refusal | None:
@@ -126,7 +135,7 @@ def unknown_queue(plan: Plan, path: str) -> Refusal | None:
 
 
 def _is_inner(plan: Plan, path: str) -> bool:
-    return any(not child.name.startswith(USER_MARK) for child in plan.state.queues[path].node.children.values())
+    return any(not is_users(child) for child in plan.state.queues[path].node.children.values())
 
 
 def _below(plan: Plan, path: str) -> list[str]:
@@ -215,7 +224,7 @@ def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:
 def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
     """Per node more than any known node of the pool has. Without any node known, everything is accepted."""
     pool = pool_name(plan.queues() if plan.outlook is not None else _top(plan, command.queue), command.queue)
-    shapes, request = plan.state.shapes.get(pool), command.request
+    shapes, request = plan.state.nodes.count(pool), command.request
     if not shapes:
         return None
     for shape in shapes:
@@ -228,7 +237,7 @@ def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
     return Refusal("larger_than_any_node", *_largest_words(shapes, request))
 
 
-def _largest_words(shapes: list[Shape], request: Request) -> tuple[str, str]:
+def _largest_words(shapes: Collection[Shape], request: Request) -> tuple[str, str]:
     """(message, field) for a request that no node can hold."""
     gpu = max(shape.gpu_milli for shape in shapes)
     cpu, memory = max(shape.cpu_milli for shape in shapes), max(shape.memory_mib for shape in shapes)

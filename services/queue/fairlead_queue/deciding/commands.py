@@ -183,6 +183,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     plan.entered.update(after.removed.values())
     plan.outlook = after
     plan.reshaped = True
+    plan.welcome.clear()
     # Those above a named queue that had to be made are configured, and nobody named them.
     names = {each.pool if isinstance(each, PoolEntry) else each.path for each in changed}
     unchanged = sum(each.pool not in names for each in command.pools) + sum(

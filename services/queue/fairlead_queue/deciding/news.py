@@ -2,8 +2,9 @@
 
 from heapq import nsmallest
 
+from fairlead_queue.deciding.gates import Closed
 from fairlead_queue.deciding.plan import Plan
-from fairlead_queue.deciding.turns import Closed, Turns
+from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.limits import DOUBLINGS_MAX, NEWS_MAX, NEWS_NS
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_schemas.events import JobDeferred
@@ -14,7 +15,7 @@ def say_why(plan: Plan, turns: Turns) -> None:
     pool = turns.pool
     silent = [lane for lane in plan.state.unexplained if lane.klass.pool is pool and lane not in turns.exhausted]
     for lane in nsmallest(NEWS_MAX, silent, key=_front):
-        closed = turns.gate(lane)
+        closed = turns.gates.closed(lane)
         if closed is not None:
             _defer(plan, turns, lane, closed)
 
@@ -44,7 +45,7 @@ def say_anew(plan: Plan, turns: Turns) -> int | None:
             said = lane.deferral
             if said is None or lane in turns.exhausted:
                 continue
-            closed = turns.gate(lane)
+            closed = turns.gates.closed(lane)
             resource = closed.refusal.resource if closed is not None and closed.refusal is not None else ""
             if closed is None or (closed.reason, closed.queue, resource) == (said.reason, said.queue, said.resource):
                 continue

@@ -1,14 +1,17 @@
 """What is offered now: turn by turn, pool by pool, as far as the gates and the commit's room go."""
 
+from fairlead_queue.deciding.gates import has_room
 from fairlead_queue.deciding.news import say_anew, say_of_arrays, say_why
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.review import give_quota, reorder, stuck_offers
 from fairlead_queue.deciding.starving import Help
 from fairlead_queue.deciding.turns import Turns
+from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.order import RANK_STEP
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.events import JobOffered
+from fairlead_schemas.resources import Request
 
 
 def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
@@ -30,15 +33,26 @@ def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
 
 
 def _try_fresh(plan: Plan) -> list[Job]:
-    """Jobs that this very decision accepts wait in line like the others, until it is made."""
-    state, tried = plan.state, list[Job]()
+    """Jobs that this very decision accepts wait in line like the others, until it is made. Of a class that the placer has
+    enough of, none could be offered."""
+    state, tried, full = plan.state, list[Job](), dict[Request, bool]()
     for fresh in plan.fresh:
+        is_full = full.get(fresh.request)
+        if is_full is None:
+            is_full = full[fresh.request] = _is_full(state, fresh.request)
+        if is_full:
+            continue
         job = Job(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
         job.user, job.since_ns = fresh.user, plan.now_ns
         state.add(job)
         state.wait_in_line(job)
         tried.append(job)
     return tried
+
+
+def _is_full(state: State, request: Request) -> bool:
+    klass = state.classes.get(request)
+    return klass is not None and not has_room(klass, klass.open, len(klass.pool.offers) - klass.pool.parked_open)
 
 
 def _offer(plan: Plan, pool: Pool, reviewing: bool) -> int | None:

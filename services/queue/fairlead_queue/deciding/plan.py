@@ -56,6 +56,8 @@ class Plan:
         #: Queues that jobs enter by this decision, and jobs that it accepts.
         self.entered: set[str] = set()
         self.accepted: set[str] = set()
+        #: (queue, user, project, request) of submits that may enter, as the queues are now.
+        self.welcome: set[tuple[str, str, str, Request]] = set()
         self.next_number = state.next_number
         self.next_place = state.next_place
         self.next_rank = state.next_rank

@@ -11,8 +11,9 @@ recalled for the order only where the order lets it.
 from bisect import bisect_left
 from collections.abc import Collection
 
+from fairlead_queue.deciding.candidates import Candidate
 from fairlead_queue.deciding.plan import Plan
-from fairlead_queue.deciding.turns import Candidate, Turns
+from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.fairness.tree import Node
 from fairlead_queue.limits import REVIEW_NS, STUCK_NS
 from fairlead_queue.waiting.jobs import Job
@@ -53,7 +54,7 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
         if plan.room() <= 0:
             plan.full = True
             return
-        closed = turns.gate(job.lane)
+        closed = turns.gates.closed(job.lane)
         recall(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
     leaving += back
     if leaving:
@@ -135,7 +136,7 @@ def give_quota(plan: Plan, turns: Turns, helped: Collection[str] = ()) -> int | 
     """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it; not those
     of jobs that are helped to a place. Returns when more offers may count as refused (None: none will)."""
     again_ns: int | None = None
-    for node, (lane, closed) in turns.refused.items():
+    for node, (lane, closed) in turns.gates.refused.items():
         refusal = closed.refusal
         if refusal is None or lane.klass.parked or refusal.needed > refusal.ceiling or refusal.kind == "claimed":
             continue

@@ -47,7 +47,7 @@ class Help:
 def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
     """The first under each limit that is in the way."""
     found: list[Starving] = []
-    for node, (lane, closed) in list(turns.refused.items())[:STARVING_MAX]:
+    for node, (lane, closed) in list(turns.gates.refused.items())[:STARVING_MAX]:
         refusal, job = closed.refusal, lane.first()
         if refusal is None or refusal.kind == "claimed" or job is None or job.id in plan.states:
             continue
@@ -117,15 +117,24 @@ class _Helper:
         """Whether there is somebody to ask."""
         if self._unplaced is None:
             self._unplaced = Unplaced(self.pool, self.turns.changed())
+            for job in self._stopped_now():
+                self._unplaced.leaves(job)
         found = Search(self.pool, starving, self.plan.now_ns, self._unplaced, self._named).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
         if not found.victims:
             return False
-        self._named.update(victim.job for victim in found.victims)
+        for victim in found.victims:
+            self._named.add(victim.job)
+            self._unplaced.leaves(self.plan.state.jobs[victim.job])
         self.asked.add(starving.job.id)
         _ask(self.plan, starving, found.victims)
         return True
+
+    def _stopped_now(self) -> list[Job]:
+        """Runs of the pool that this very decision tells to stop."""
+        jobs = (self.plan.state.jobs[job] for job, state in self.plan.states.items() if state == "stopping")
+        return [job for job in jobs if job.lane.klass.pool is self.pool and job.id in job.lane.running and not job.stop]
 
 
 def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:

@@ -10,20 +10,20 @@ from fairlead_schemas.events import BudgetReached, DeadlineMissed, JobQueued, Jo
 def act_on_time(plan: Plan) -> None:
     """Emit what has come due, as far as there is room."""
     state = plan.state
-    if state.timers and state.timers[0][0] <= plan.now_ns:
+    if state.due.timers and state.due.timers[0][0] <= plan.now_ns:
         _timers(plan)
-    if state.deadlines and state.deadlines[0][0] <= plan.now_ns:
+    if state.due.deadlines and state.due.deadlines[0][0] <= plan.now_ns:
         _deadlines(plan)
-    if state.marks and plan.outlook is None:  # a change of queues in this decision may be one of budgets
+    if state.due.marks and plan.outlook is None:  # a change of queues in this decision may be one of budgets
         _budgets(plan)
-    if state.ages and state.ages[0][0] <= plan.now_ns:
+    if state.due.ages and state.due.ages[0][0] <= plan.now_ns:
         _age(plan)
 
 
 def next_time(state: State, now_ns: int) -> int | None:
     """When something of this will be due, nothing being due now."""
-    times = [each[0][0] for each in (state.timers, state.deadlines, state.ages) if each]
-    for at_ns, path in state.marks:
+    times = [each[0][0] for each in (state.due.timers, state.due.deadlines, state.due.ages) if each]
+    for at_ns, path in state.due.marks:
         if at_ns > now_ns:
             times.append(at_ns)
             break
@@ -35,7 +35,7 @@ def next_time(state: State, now_ns: int) -> int | None:
 
 def _timers(plan: Plan) -> None:
     """Start times and delays that are over, and running attempts whose time is up."""
-    for at_ns, id_ in plan.state.timers:
+    for at_ns, id_ in plan.state.due.timers:
         if at_ns > plan.now_ns:
             return
         if plan.room() <= 0:
@@ -53,7 +53,7 @@ def _timers(plan: Plan) -> None:
 
 
 def _deadlines(plan: Plan) -> None:
-    for at_ns, id_ in plan.state.deadlines:
+    for at_ns, id_ in plan.state.due.deadlines:
         job = plan.state.jobs[id_]
         if at_ns > plan.now_ns:
             return
@@ -67,7 +67,7 @@ def _deadlines(plan: Plan) -> None:
 
 def _budgets(plan: Plan) -> None:
     """Marks that are reached; and that are not any more, in a new period or because the budget was raised."""
-    for at_ns, path in plan.state.marks:
+    for at_ns, path in plan.state.due.marks:
         if at_ns > plan.now_ns:
             return
         account = plan.state.accounts[path]
@@ -90,7 +90,7 @@ def _budgets(plan: Plan) -> None:
 def _age(plan: Plan) -> None:
     """Jobs whose priority rises by one, as many as one event takes."""
     due: list[str] = []
-    for at_ns, id_ in plan.state.ages:
+    for at_ns, id_ in plan.state.due.ages:
         if at_ns > plan.now_ns or len(due) >= AGED_CHUNK:
             break
         if id_ not in plan.states:

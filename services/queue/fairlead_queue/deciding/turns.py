@@ -1,51 +1,23 @@
 """Whose turn it is, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in theirs, through gates.
 
-    turn     the placer has as many offers as it looks ahead over
-    budget   a budget above the queue is spent
-    limits   of the queue, of its user and of those above it; what is kept for others
-
-A closed gate closes a lane for the rest of the decision, not the line: others go on past it. What is given is charged
-at once, so that the next turn is that of whoever deserves it then; `undo` takes everything back.
+What is given is charged at once, so that the next turn is that of whoever deserves it then; `undo` takes everything back.
 """
 
 from bisect import insort
 from collections.abc import Iterator
-from heapq import merge
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
 
-from fairlead_queue.fairness.tree import USER_MARK, Amounts, Node, Refusal
-from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
+from fairlead_queue.deciding.candidates import Candidate, candidates
+from fairlead_queue.deciding.gates import Gates
+from fairlead_queue.fairness.tree import Node
 from fairlead_queue.state import State
-from fairlead_queue.waiting.jobs import Array, Job
-from fairlead_queue.waiting.lanes import Klass, Lane, Leaf
-from fairlead_queue.waiting.order import OFFSET_MASK
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.events import DeferReason
-from fairlead_schemas.ids import element_id
-from fairlead_schemas.queues import DEFAULT_POOL
 
 _order = attrgetter("order")
 _place = itemgetter(0)
-
-
-class Candidate(NamedTuple):
-    """An attempt that could be offered; `job` is the array for an element that is not born."""
-
-    order: int
-    id: str
-    attempt: int
-    job: Job
-
-
-class Closed(NamedTuple):
-    """Why a lane's jobs cannot be offered now."""
-
-    reason: DeferReason
-    refusal: Refusal | None = None
-    queue: str = ""
-
 
 #: A lane by the order of its next candidate: (order, lane, its candidates from there on; None: not begun). Orders never
 #: tie.
@@ -59,21 +31,12 @@ class Turns:
         self, state: State, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
     ) -> None:
         self.state, self.pool = state, pool
-        #: Whether the placer could look ahead over anything: to see who comes before whom.
-        self._unbounded = unbounded
+        self.gates = Gates(state, pool, unbounded=unbounded)
         #: Jobs that this decision has moved already.
         self._moved = moved or {}
         #: Open offers that have been taken back for this decision, by lane.
         self._reopened: dict[Lane, list[Job]] = {}
         self._fronts: dict[Leaf, list[_Front]] = {}
-        #: Open offers by class as of now, where they differ from the state's; and over all.
-        self._open: dict[Klass, int] = {}
-        self.open = len(pool.offers)
-        self._unparked = self.open - pool.parked_open
-        #: Classes that some lane waits with, those that are shut, and the needs of the others.
-        self._wanted = {klass for klass in pool.classes.values() if klass.waiting}
-        self._shut: set[Klass] = set()
-        self._needs = {klass.need for klass in self._wanted}
         self._begun = False
         self._charged: list[tuple[Lane, int]] = []
         self._closed: list[Node] = []
@@ -85,16 +48,15 @@ class Turns:
         self._next: dict[Lane, Candidate] = {}
         #: Open offers that are on their way back and count no longer.
         self.aside: set[str] = set()
-        #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
-        self.refused: dict[Node, tuple[Lane, Closed]] = {}
 
     # ------------------------------------------------------------------ the next
 
     def next(self) -> tuple[Lane, Candidate] | None:
         """Give the next turn; None when nobody can be given one."""
         if not self._begun:
-            self._begin()
-        while self._needs:
+            self._begun = True
+            self.gates.begin()
+        while self.gates.needs:
             found = self._find()
             if found is None:
                 return None
@@ -102,12 +64,6 @@ class Turns:
             self._give(lane)
             return lane, candidate
         return None
-
-    def _begin(self) -> None:
-        """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
-        self._begun = True
-        self._shut.update(klass for klass in self._wanted if not self._has_room(klass))
-        self._needs = {klass.need for klass in self._wanted if klass not in self._shut}
 
     def _find(self) -> tuple[Lane, Candidate] | None:
         first = self.pool.ranking.first()
@@ -132,7 +88,7 @@ class Turns:
             if fronts is None or fronts:
                 found = self._first(leaf)
                 again = found is None and bool(self._fronts[leaf])
-                if found is not None or again or not self._needs:
+                if found is not None or again or not self.gates.needs:
                     break
             # One that has nothing is passed by; when it is met again, taking it out of the order is cheaper.
             if not self._fronts[leaf]:
@@ -144,19 +100,21 @@ class Turns:
         return found, again
 
     def _is_pruned(self, node: Node) -> bool:
-        """Everything that could be offered has been refused by this node's limit."""
-        return bool(node.waiters) and self._needs <= node.waiters
+        """Everything that could be offered has been refused by this node's limit, whoever below it asks: where something is
+        reserved below, its owner still comes in."""
+        return bool(node.waiters) and node.held is node.usage and self.gates.needs <= node.waiters
 
     def _first(self, leaf: Leaf) -> tuple[Lane, Candidate] | None:
         """The leaf's first candidate whose gates are open; it is taken from the leaf."""
         fronts = self._fronts.get(leaf)
         if fronts is None:
             fronts = self._fronts[leaf] = self._open_fronts(leaf)
+        gates = self.gates
         while fronts:
             order, lane, rest = fronts[0]
             if self._falls_back(leaf.node, order):
                 return None
-            if lane.klass in self._shut or self.gate(lane) is not None:
+            if lane.klass in gates.shut or gates.closed(lane) is not None:
                 del fronts[0]
                 continue
             if rest is None:
@@ -203,111 +161,29 @@ class Turns:
         return fronts
 
     def _candidates(self, lane: Lane) -> Iterator[Candidate]:
-        """A lane's jobs in order; an array as the elements that it stands for."""
-        waiting: Iterator[Job] = lane.waiting()
-        if lane in self._reopened:
-            waiting = merge(waiting, self._reopened[lane], key=_order)
-        for job in waiting:
-            if job.id in self._moved:
-                continue
-            if isinstance(job, Array):
-                yield from self._elements(job)
-            else:
-                yield Candidate(job.order, job.id, job.attempt, job)
-
-    @staticmethod
-    def _elements(array: Array) -> Iterator[Candidate]:
-        offset = array.order & OFFSET_MASK
-        base = array.order - offset
-        last = array.last - array.first
-        if array.limit:
-            last = min(last, offset + array.limit - len(array.live) - 1)
-        for at in range(offset, last + 1):
-            yield Candidate(base + at, element_id(array.id, array.first + at), 1, array)
+        return candidates(lane, self._reopened.get(lane), self._moved)
 
     def first_of(self, lane: Lane) -> Job | None:
         """The job of a lane whose turn has not come."""
         first = self._next.get(lane) or next(self._candidates(lane), None)
         return first.job if first is not None else None
 
-    # ------------------------------------------------------------------ gates
-
-    def gate(self, lane: Lane) -> Closed | None:
-        """Why the lane's next job cannot be offered; None when it can."""
-        klass = lane.klass
-        if klass in self._shut or not self._has_room(klass):
-            self._shut.add(klass)
-            self._needs = {each.need for each in self._wanted if each not in self._shut}
-            return Closed("turn")
-        if self.state.accounts:
-            spent = self._spent(lane)
-            if spent:
-                return Closed("budget", queue=spent)
-        refusal = self._refusal(lane)
-        if refusal is None:
-            return None
-        if refusal.kind != "claimed":
-            refusal.node.waiters.add(klass.need)
-        closed = Closed(refusal.kind, refusal, queue_of(refusal.node))
-        first = self.refused.get(refusal.node)
-        if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
-            self.refused[refusal.node] = (lane, closed)
-        return closed
-
-    def _refusal(self, lane: Lane) -> Refusal | None:
-        since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
-        return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)
-
-    def _has_room(self, klass: Klass) -> bool:
-        """Whether the placer may have one more offer of the class."""
-        if self._unbounded or self._open.get(klass, klass.open) < PARKED_OFFERS_MAX:
-            return True
-        if klass.parked:
-            return False
-        return self._unparked < (WINDOW_OFFERS_MAX if self._fits(klass.need) else AHEAD_OFFERS_MAX)
-
-    def _fits(self, need: Amounts) -> bool:
-        """Whether the pool as a whole has that much left; one without known nodes has."""
-        tree = self.pool.tree
-        capacity, usage = tree.capacity, tree.root.usage
-        if not self.pool.is_known() and self.pool.name == DEFAULT_POOL:
-            return True
-        return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
-
-    def _spent(self, lane: Lane) -> str:
-        """The queue above (or its own) whose budget is spent and refuses; "" for none."""
-        path = lane.leaf.queue.path
-        while path:
-            account = self.state.accounts.get(path)
-            if account is not None and account.reached >= 100 and account.budget.when_spent == "refuse":
-                return path
-            path = path.rpartition("/")[0]
-        return ""
-
     # ------------------------------------------------------------------ trying on, taking back
 
     def _give(self, lane: Lane) -> None:
-        klass = lane.klass
-        self._count(klass, 1)
+        self.gates.count(lane.klass, 1)
         self.pool.charge(lane, 1)
         self._charged.append((lane, 1))
-
-    def _count(self, klass: Klass, more: int) -> None:
-        self._open[klass] = self._open.get(klass, klass.open) + more
-        self.open += more
-        if not klass.parked:
-            self._unparked += more
 
     def reopen(self, jobs: list[Job]) -> None:
         """Take open offers back: their jobs wait again, in their places, until `undo`."""
         for job in jobs:
             lane = job.lane
             self._reopened.setdefault(lane, []).append(job)
-            self._count(lane.klass, -1)
+            self.gates.count(lane.klass, -1)
             self.pool.charge(lane, -1)
             self._charged.append((lane, -1))
-            self._wanted.add(lane.klass)
-            self._needs.add(lane.klass.need)
+            self.gates.want(lane.klass)
         for lane, reopened in self._reopened.items():
             reopened.sort(key=_order)
             node, first = lane.leaf.node, reopened[0].order
@@ -320,7 +196,7 @@ class Turns:
         """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
         for job in jobs:
             self.aside.add(job.id)
-            self._count(job.lane.klass, -1)
+            self.gates.count(job.lane.klass, -1)
             self.pool.charge(job.lane, -1)
             self._charged.append((job.lane, -1))
 
@@ -339,7 +215,7 @@ class Turns:
 
     def regive(self, lane: Lane) -> bool:
         """Charge a job that was given a turn, if the limits still allow it."""
-        if self._refusal(lane) is not None:
+        if self.gates.refusal(lane) is not None:
             return False
         self.pool.charge(lane, 1)
         self._charged.append((lane, 1))
@@ -369,8 +245,3 @@ class Turns:
             if front != node.front:
                 node.front = front
                 self.pool.ranking.touch(node)
-
-
-def queue_of(node: Node) -> str:
-    """The queue that a node of the tree stands for; a user's node stands for the queue that limits users."""
-    return node.path.rpartition("/" + USER_MARK)[0] if node.name.startswith(USER_MARK) else node.path

@@ -1,8 +1,10 @@
-"""Open offers hold quota, but no place: what of a queue's charges is theirs."""
+"""What of a queue's charges is not what it will go on to hold: open offers have no place yet, and runs that were asked
+to end give theirs back soon."""
 
 from collections.abc import Mapping
 
 from fairlead_queue.fairness.tree import Node
+from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.pools import Pool
 
@@ -14,20 +16,34 @@ class Unplaced:
         self.nothing = [0] * pool.tree.width
         self.offers = pool.offers
         self._by_node: dict[Node, list[int]] = {}
+        self._leaving: dict[Node, list[int]] = {}
         for job in pool.offers.values():
-            self._count(job.lane, 1)
+            self._count(self._by_node, job.lane, 1)
         for lane, times in (changed or {}).items():
-            self._count(lane, times)
+            self._count(self._by_node, lane, times)
+        for node in pool.tree.nodes.values():
+            for lane in node.leaf.lanes.values() if node.leaf is not None else ():
+                for job in lane.running.values():
+                    if job.yields_to or job.stop:
+                        self.leaves(job)
 
-    def _count(self, lane: Lane, times: int) -> None:
+    def leaves(self, job: Job) -> None:
+        """A run gives back soon what it holds."""
+        self._count(self._leaving, job.lane, 1)
+
+    def _count(self, by_node: dict[Node, list[int]], lane: Lane, times: int) -> None:
         for node in lane.leaf.node.up():
-            amounts = self._by_node.setdefault(node, self.nothing.copy())
+            amounts = by_node.setdefault(node, self.nothing.copy())
             for at, more in enumerate(lane.klass.need):
                 amounts[at] += more * times
 
     def under(self, node: Node) -> list[int]:
         """By resource (do not change the list)."""
         return self._by_node.get(node, self.nothing)
+
+    def leaving(self, node: Node) -> list[int]:
+        """By resource, what runs below the node give back soon (do not change the list)."""
+        return self._leaving.get(node, self.nothing)
 
     def until(self, node: Node, rank: int) -> list[int]:
         """Of the open offers below a node: those up to a rank."""
@@ -37,3 +53,15 @@ class Unplaced:
                 for at, more in enumerate(job.lane.klass.need):
                     amounts[at] += more
         return amounts
+
+    def within(self, node: Node, rank: int, used: list[int]) -> list[int]:
+        """What the node uses with those of its open offers before a rank that its guarantee has room for, by rank, where
+        `used` has its place. One that is too large takes no room from those behind it."""
+        used, owed = list(used), [at for at, amount in enumerate(node.guaranteed) if amount]
+        before = [job for job in self.offers.values() if job.rank < rank and node in job.lane.leaf.node.up()]
+        for job in sorted(before, key=lambda job: job.rank):
+            need = job.lane.klass.need
+            if all(not need[at] or used[at] + need[at] <= node.guaranteed[at] for at in owed):
+                for at, more in enumerate(need):
+                    used[at] += more
+        return used

@@ -77,6 +77,8 @@ class Search:
         self._own = dict.fromkeys(starving.lane.leaf.node.up())
         #: {node on the starving job's way up: what is used there with the job}
         self._with: dict[Node, list[int]] = {}
+        #: {node there: what is used by those that it is owed to before the job}
+        self._within: dict[Node, list[int]] = {}
         #: {node: what those chosen so far give back below it}
         self._given: dict[Node, list[int]] = {}
         self._next_ns: int | None = None
@@ -126,8 +128,8 @@ class Search:
 
     def _could_fit(self) -> bool:
         """Whether what they hold, with what nobody holds, comes to what is needed; the placer looks at places."""
-        left, capacity = self._left(self.tree.root), self.tree.capacity
-        return all(not more or capacity[at] - left[at] >= more for at, more in enumerate(self.need))
+        held, capacity = self._held(self.tree.root), self.tree.capacity
+        return all(not more or capacity[at] - held[at] >= more for at, more in enumerate(self.need))
 
     # ------------------------------------------------------------------ candidates
 
@@ -225,6 +227,11 @@ class Search:
         return mine, path[-1], path
 
     def _left(self, node: Node) -> list[int]:
+        """What will be left below the node of what has a place, without those chosen so far and those on their way out: else
+        two who ask one after the other would together take more than each of them may."""
+        return [held - gone for held, gone in zip(self._held(node), self._unplaced.leaving(node), strict=True)]
+
+    def _held(self, node: Node) -> list[int]:
         """What has a place below the node, without those chosen so far."""
         unplaced, given = self._unplaced.under(node), self._given.get(node, self._unplaced.nothing)
         return [used - open_ - back for used, open_, back in zip(node.usage, unplaced, given, strict=True)]
@@ -253,13 +260,24 @@ class Search:
     def _is_owed(self, mine: Node, need: Amounts) -> bool:
         """The starving job stays within its side's guarantee of something that the other would give back."""
         owed = False
-        used = self._with_job(mine)
+        used = self._within_guarantee(mine)
         for at, more in enumerate(self.need):
             if more and mine.guaranteed[at]:
-                if used[at] > mine.guaranteed[at]:
+                if used[at] + more > mine.guaranteed[at]:
                     return False
                 owed = owed or need[at] > 0
         return owed
+
+    def _within_guarantee(self, mine: Node) -> list[int]:
+        """What is used on the starving job's side by what comes before it and is owed a place as it may be."""
+        used = self._within.get(mine)
+        if used is None:
+            used = mine.usage
+            if self.starving.charged:
+                placed = [all_ - open_ for all_, open_ in zip(used, self._unplaced.under(mine), strict=True)]
+                used = self._unplaced.within(mine, self.starving.job.rank, placed)
+            self._within[mine] = used
+        return used
 
     def _share(self, node: Node, used: list[int]) -> Fraction:
         """The dominant share per weight."""

@@ -80,8 +80,8 @@ class Ranking:
 
     def __init__(self, tree: Tree, sequencer: Sequencer) -> None:
         self.tree, self.sequencer = tree, sequencer
-        #: {saturated resources: {node: its face}}
-        self._views: dict[int, _View] = {}
+        #: {saturated resources: {node: its face}}. Empty until somebody has asked: nothing need be told before.
+        self.views: dict[int, _View] = {}
 
     def saturated(self) -> int:
         """Bits of the resources of which the whole pool is charged."""
@@ -91,18 +91,13 @@ class Ranking:
                 bits |= 1 << at
         return bits
 
-    @property
-    def has_views(self) -> bool:
-        """Whether anybody has asked since all was forgotten; until then nothing need be told."""
-        return bool(self._views)
-
     def forget(self) -> None:
         """The capacity, the past use or much of the tree has changed: every measure has."""
-        self._views.clear()
+        self.views.clear()
 
     def touch(self, node: Node) -> None:
         """A leaf's charges or waiting jobs have changed; or a node's limits, weight or priority; or it is new."""
-        for view in self._views.values():
+        for view in self.views.values():
             face = view.get(node)
             if face is None:
                 self._grow(view, node)
@@ -111,7 +106,7 @@ class Ranking:
 
     def remove(self, node: Node) -> None:
         """A node without children is taken out of the tree."""
-        for view in self._views.values():
+        for view in self.views.values():
             face = view.pop(node, None)
             if face is None or face.parent is None:
                 continue
@@ -155,11 +150,11 @@ class Ranking:
     def _fresh(self) -> _View:
         """The view that holds now, brought up to date."""
         saturated = self.saturated() if self.sequencer.by_saturation else 0
-        view = self._views.get(saturated)
+        view = self.views.get(saturated)
         if view is None:
-            while len(self._views) >= VIEWS_MAX:
-                del self._views[next(iter(self._views))]
-            view = self._views[saturated] = {}
+            while len(self.views) >= VIEWS_MAX:
+                del self.views[next(iter(self.views))]
+            view = self.views[saturated] = {}
             for node in self.tree.nodes.values():
                 self._grow(view, node)
         root = view[self.tree.root]

@@ -22,7 +22,7 @@ type Amounts = tuple[int, ...]
 #: for queues that may not lend it. claimed: it is kept for a job that has waited too long.
 type RefusalKind = Literal["maximum", "user_limit", "reserved", "claimed"]
 #: (resource index, amount) where the amount is not 0.
-type _Parts = list[tuple[int, int]]
+type Parts = Sequence[tuple[int, int]]
 
 
 class Limits(NamedTuple):
@@ -36,6 +36,22 @@ class Limits(NamedTuple):
     lending: Mapping[str, int] = {}
     weight: int = 1
     priority: int = 0
+
+
+class Need(NamedTuple):
+    """What one job is charged, and the same in the forms in which it is asked for most."""
+
+    amounts: Amounts
+    #: The resources of which there is some (`bits`).
+    mask: int
+    #: As `Tree.carry` takes them: of a job that comes, and of one that goes.
+    gain: Parts
+    loss: Parts
+
+    @classmethod
+    def of(cls, amounts: Amounts) -> "Need":
+        """Worked out from the amounts."""
+        return cls(amounts, bits(amounts), parts(amounts, 1), parts(amounts, -1))
 
 
 class Claim(NamedTuple):
@@ -196,6 +212,7 @@ class Tree:
         those of others who have not waited as long.
         """
         rising = [(at, more) for at, more in enumerate(need) if more]
+        within = False
         node: Node | None = leaf
         while node is not None:
             held = node.held
@@ -204,6 +221,10 @@ class Tree:
                 for at, more in rising:
                     if held[at] + more > ceiling[at]:
                         return self._refuse(node, at, more, need)
+                if within:
+                    refused = self._over(node, need)
+                    if refused is not None:
+                        return refused
             claim = node.claim
             if claim is not None and not (holder and (since, holder) <= (claim.since, claim.holder)):
                 refused = self._claimed(node, claim, rising)
@@ -213,8 +234,7 @@ class Tree:
                 kept = node.kept
                 rising = [(at, max(held[at] + more, kept[at]) - max(held[at], kept[at])) for at, more in rising]
                 rising = [part for part in rising if part[1]]
-                if not rising:
-                    return None  # it stays within what is reserved for it: nothing changes further up
+                within = True
             node = node.parent
         return self._reserved(rising)
 
@@ -227,7 +247,15 @@ class Tree:
             kind = "reserved"
         return Refusal(node, self.resources[at], node.held[at], more, ceiling, kind)
 
-    def _claimed(self, node: Node, claim: Claim, rising: _Parts) -> Refusal | None:
+    def _over(self, node: Node, need: Amounts) -> Refusal | None:
+        """Within what is reserved for it below, a job changes nothing that is held here; but where limits were set under
+        what others use already, what it reserves is not there."""
+        for at, more in enumerate(need):
+            if more and node.usage[at] + more > node.ceiling[at]:
+                return Refusal(node, self.resources[at], node.usage[at], more, node.ceiling[at])
+        return None
+
+    def _claimed(self, node: Node, claim: Claim, rising: Parts) -> Refusal | None:
         """What a claim of somebody else refuses."""
         ceilings = node.ceiling if node.parent is not None else self.capacity
         for at, more in rising:
@@ -237,7 +265,7 @@ class Tree:
                 return Refusal(node, resource, held, more, ceilings[at], "claimed", claim.holder)
         return None
 
-    def _reserved(self, rising: _Parts) -> Refusal | None:
+    def _reserved(self, rising: Parts) -> Refusal | None:
         """At the root: the rest of the capacity is reserved for somebody who does not use it."""
         root, capacity = self.root, self.capacity
         if root.held is root.usage:
@@ -250,7 +278,10 @@ class Tree:
 
     def charge(self, leaf: Node, need: Amounts, times: int = 1) -> None:
         """Count `times` jobs of this size (negative: no longer) from the leaf to the root."""
-        own = [(at, amount * times) for at, amount in enumerate(need) if amount]
+        self.carry(leaf, parts(need, times))
+
+    def carry(self, leaf: Node, own: Parts) -> None:
+        """Add these amounts from the leaf to the root."""
         rising = own
         node: Node | None = leaf
         while node is not None:
@@ -268,6 +299,11 @@ class Tree:
     def over_guarantee(self, node: Node, at: int) -> int:
         """How much of the resource with this index is charged beyond the guarantee."""
         return max(0, node.usage[at] - node.guaranteed[at])
+
+
+def parts(amounts: Amounts, times: int) -> Parts:
+    """`times` these amounts, by resource index, without those of which there is none."""
+    return tuple((at, amount * times) for at, amount in enumerate(amounts) if amount)
 
 
 def bits(amounts: Iterable[int]) -> int:

@@ -36,8 +36,9 @@ def drop(job: Job) -> None:
 
 def give_up(job: Job) -> None:
     """Nothing is kept for the job, and nobody need make room for it."""
-    pool = job.lane.klass.pool
-    drop(job)
-    if pool.claimant == job.id:
-        pool.claimant = ""
+    lane = job.lane
+    if lane.claim == job.id:
+        drop(job)
+    if lane.klass.pool.claimant == job.id:
+        lane.klass.pool.claimant = ""
     job.asked, job.asks = "", 0

@@ -38,16 +38,16 @@ def wait(state: State, job: Job, id_: str, at_ns: int) -> None:
 
 def dependency_ended(state: State, ended: str, end_state: str, id_: str, at_ns: int) -> None:
     """A job has ended: those that waited for it go on, or never will."""
-    for job in list(state.dependents.get(ended, {}).values()):
+    for job in state.dependents.of(ended):
         after = job.after
         assert after is not None
         if not is_met(after[ended], end_state):
             after[ended] = NEVER
         elif len(after) > 1:
-            state.depend_no_more_on(job, ended)
+            state.dependents.drop_one(job, ended)
             continue
         else:
-            state.depend_no_more(job)
+            state.dependents.drop(job)
         if job.wait == "jobs":
             _go_on(state, job, id_, at_ns)
 

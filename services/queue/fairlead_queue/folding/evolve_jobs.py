@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_queue.folding import claims, shaping
+from fairlead_queue.folding import arrays, claims, shaping
 from fairlead_queue.folding.dependencies import dependency_ended, pending, wait
 from fairlead_queue.folding.places import renew_order
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.lanes import Deferral
-from fairlead_queue.waiting.order import OFFSET_MASK, RANK_STEP, priority_of
+from fairlead_queue.waiting.order import RANK_STEP, priority_of
 from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import END_STATES
 
 #: Attempts that go on from where the last one was; the others begin anew.
@@ -37,7 +36,7 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     job.after = pending(state, event.after) if event.after else None
     state.add(job)
     if event.deadline_ns:
-        state.set_deadline(job, event.deadline_ns)
+        state.due.set_deadline(job, event.deadline_ns)
     if event.key:
         state.remember_key(event.key, event.job, event.digest)
     job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
@@ -90,7 +89,7 @@ def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None
 
 def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    state.set_deadline(job, 0)
+    state.due.set_deadline(job, 0)
     _reorder(state, job, priority_of(job.order))
 
 
@@ -125,37 +124,13 @@ def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
             job.rank = event.rank
         return
     if job is None:
-        job = _born(state, event.job)
+        job = arrays.born(state, event.job)
     else:
         state.unwait(job)
         claims.drop(job)
     job.state = "offered"
     state.settle_past(job.lane)
     state.open_offer(job, event.rank)
-
-
-def _born(state: State, id_: str) -> Job:
-    """The array's next element; the array stands for the one after it, or leaves the line."""
-    array = state.jobs[array_of(id_) or ""]
-    assert isinstance(array, Array)
-    claims.give_up(array)
-    job = Job(id_, array.order, array.lane, array.cause)
-    job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
-    job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
-    array.live[id_] = job
-    state.add(job)
-    if array.deadline_ns:
-        state.set_deadline(job, array.deadline_ns)
-    if array.order & OFFSET_MASK == array.last - array.first:
-        state.unwait(array)
-    elif array.full:
-        state.unwait(array)
-        array.order += 1
-        state.wait_for_elements(array)
-    else:
-        array.order += 1
-        state.refront(array.lane)
-    return job
 
 
 def _recalled(state: State, event: ev.JobRecalled, id_: str, at_ns: int) -> None:
@@ -191,29 +166,17 @@ def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: i
     job.stop, job.stop_by = event.reason, event.by
     was, job.state = job.state, "stopping"
     if isinstance(job, Array):
-        state.unwait(job)
-        job.cause = id_
-        job.unstopped = sum(1 for element in job.live.values() if element.state != "stopping")
-        if job.unstopped:
-            state.stopping[job.id] = job
-        _array_step(state, job, id_)
+        arrays.stop(state, job, id_)
         return
     if job.parent is not None and job.parent.state == "stopping":
-        _stopped_one(state, job.parent)
+        arrays.stopped_one(state, job.parent)
     if was == "queued":
         # The offer came back while the stop was decided: nothing is left to stop.
         state.unwait(job)
         job.end = End(id_, None)
         state.owe(job)
     elif job.end is None:
-        state.drop_timer(job)
-
-
-def _stopped_one(state: State, array: Array) -> None:
-    """One element less of a stopping array is to be asked to stop."""
-    array.unstopped -= 1
-    if not array.unstopped:
-        del state.stopping[array.id]
+        state.due.drop_timer(job)
 
 
 def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
@@ -224,7 +187,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
-        state.set_alarm(job)
+        state.due.set_alarm(job)
     if event.reason == "retry":
         job.failures += 1
     elif event.reason == "start_failed":
@@ -264,35 +227,13 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
 def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
-    if job.asked or job.lane.claim or job.lane.klass.pool.claimant:
-        claims.give_up(job)
+    claims.give_up(job)
     if job.deadline_ns:
-        state.set_deadline(job, 0)
+        state.due.set_deadline(job, 0)
     state.remove(job)
     state.finished[job.id] = end_state
-    array = job.parent
-    if array is not None:
-        del array.live[job.id]
-        array.ended += 1
-        array.failed += end_state == "failed"
-        array.cancelled += end_state == "cancelled"
-        if array.state == "stopping":
-            if job.state != "stopping":
-                _stopped_one(state, array)
-        elif end_state == "cancelled":
-            array.stop_by = by
-        if array.wait == "array" and not array.full:
-            state.unwait(array)
-            array.since_ns = state.at_ns  # until now it was its own limit that it waited for
-            state.wait_in_line(array)
-        _array_step(state, array, event_id)
-
-
-def _array_step(state: State, array: Array, id_: str) -> None:
-    """When nothing of an array lives and nothing more will be born, its end is owed."""
-    if array.is_over:
-        array.end = End(id_, None)
-        state.owe(array)
+    if job.parent is not None:
+        arrays.element_ended(state, job, job.parent, end_state, event_id, by)
 
 
 def _retired(state: State, event: ev.JobsRetired, id_: str, at_ns: int) -> None:

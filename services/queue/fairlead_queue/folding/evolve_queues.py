@@ -6,7 +6,8 @@ from typing import Any
 from fairlead_queue.folding import shaping
 from fairlead_queue.folding.limiting import measure
 from fairlead_queue.folding.wishes import note_wish
-from fairlead_queue.state import Shape, State
+from fairlead_queue.state import State
+from fairlead_queue.waiting.nodes import Shape
 from fairlead_schemas import events as ev
 from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL, QueueSettings
 from fairlead_schemas.resources import Inventory
@@ -50,7 +51,7 @@ def _queue_removed(state: State, event: ev.QueueRemoved, id_: str, at_ns: int) -
 def _budget_reached(state: State, event: ev.BudgetReached, id_: str, at_ns: int) -> None:
     account = state.accounts[event.queue]
     account.reached = event.percent
-    state.await_mark(account)
+    state.due.await_mark(account, state.at_ns)
     shaping.limit_again(state, event.queue)
 
 
@@ -58,11 +59,11 @@ def _budget_reached(state: State, event: ev.BudgetReached, id_: str, at_ns: int)
 
 
 def _node(state: State, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: int) -> None:
-    old = state.nodes.get(event.node)
+    old = state.nodes.shapes.get(event.node)
     shape = shape_of(event.inventory)
     pools = {shape.pool, old.pool if old is not None else shape.pool}
     if old != shape:
-        state.set_node(event.node, shape)
+        state.nodes.set(event.node, shape)
     for name in sorted(pools):
         pool = state.pools.get(name)
         if pool is not None:

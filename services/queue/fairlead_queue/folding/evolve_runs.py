@@ -27,12 +27,13 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is None or not job.open:
         return
-    state.unpark(job.lane.klass)
+    lane = job.lane
+    state.unpark(lane.klass)
     state.close_offer(job)
     claims.give_up(job)
-    job.lane.running[job.id] = job
+    lane.running[job.id] = job
     if job.deadline_ns:
-        state.set_alarm(job)
+        state.due.set_alarm(job)
     job.price = _price(state, job, event.parts)
     if state.accounts:
         shaping.count(state, job, job.price, at_ns)
@@ -43,11 +44,9 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
 
 def _price(state: State, job: Job, parts: Iterable[ev.Part]) -> int:
     prices, price = job.lane.klass.pool.settings.prices, 0
-    if not prices:
-        return sum(len(part.gpus) for part in parts) * 1000 * PRICE
     for part in parts:
-        shape = state.nodes.get(part.node)
-        price += len(part.gpus) * 1000 * prices.get(shape.model if shape is not None else "", PRICE)
+        each = prices.get(state.nodes.model_of(part.node), PRICE) if prices else PRICE
+        price += len(part.gpus) * 1000 * each
     return price
 
 
@@ -123,7 +122,7 @@ def _freed(state: State, nodes: Iterable[str]) -> None:
     freed: Pool | None = None
     for node in nodes:
         pool = state.pool_of_node(node)
-        if pool is not None and pool is not freed:
+        if pool is not freed and pool is not None:
             state.capacity_changed(pool)
             freed = pool
 

@@ -3,9 +3,10 @@ Called by `evolve` only."""
 
 from collections.abc import Iterator, Mapping
 
+from fairlead_queue.fairness import users
 from fairlead_queue.fairness.guarantees import limits_of
-from fairlead_queue.fairness.tree import USER_MARK, Limits
-from fairlead_queue.state import State, user_limits
+from fairlead_queue.fairness.tree import Limits
+from fairlead_queue.state import State
 from fairlead_queue.waiting.lanes import Queue
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.queues import RESOURCES, QueueSettings
@@ -38,7 +39,7 @@ class _Below(Mapping[str, list[str]]):
 
     def __getitem__(self, path: str) -> list[str]:
         children = self.queues[path].node.children.values()
-        return sorted(child.path for child in children if not child.name.startswith(USER_MARK))
+        return sorted(child.path for child in children if not users.is_users(child))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.queues)
@@ -68,7 +69,7 @@ def limit_users(queue: Queue) -> None:
     """Limits of the users that the queue tells apart."""
     for leaf in queue.leaves.values():
         if leaf.user:
-            queue.pool.tree.limit(leaf.node, user_limits(queue.settings, leaf.user))
+            queue.pool.tree.limit(leaf.node, users.limits_of(queue.settings, leaf.user))
 
 
 def resources_of(state: State, pool: Pool) -> tuple[str, ...]:
@@ -92,7 +93,7 @@ def resources_in(settings: QueueSettings) -> set[str]:
 def measure(state: State, pool: Pool) -> None:
     """The pool's capacity, from the nodes that are in it."""
     totals = dict.fromkeys(pool.resources, 0)
-    for shape, count in state.shape_counts.get(pool.name, {}).items():
+    for shape, count in state.nodes.count(pool.name).items():
         totals["gpu"] += count * shape.gpu_milli
         totals["cpu"] += count * shape.cpu_milli
         totals["memory"] += count * shape.memory_mib

@@ -4,11 +4,12 @@ What was said of a lane and what is claimed stay where they still have a meaning
 with the queue. Called by `evolve` only.
 """
 
-from fairlead_queue.fairness.tree import USER_MARK, Node
+from fairlead_queue.fairness import users
+from fairlead_queue.fairness.tree import Node
 from fairlead_queue.folding import claims
 from fairlead_queue.folding.limiting import limits_now, measure, resources_of
 from fairlead_queue.folding.places import renew_order
-from fairlead_queue.state import State, user_limits
+from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array
 from fairlead_queue.waiting.lanes import Deferral, Lane
 from fairlead_queue.waiting.order import priority_of
@@ -32,8 +33,7 @@ def rebuild(state: State, pool: Pool) -> None:
             pool.tree.limit(queue.node, limits_now(state, path))
     pool.waiting = 0
     for klass in pool.classes.values():
-        klass.need = pool.amounts(klass.request)
-        klass.mask = pool.mask(klass.need)
+        klass.measure()
         klass.waiting = 0
     if (was.newest_first, was.stretch) != (pool.sequencer.newest_first, pool.sequencer.stretch):
         _renew_orders(state, pool, newest_first=was.newest_first)
@@ -57,16 +57,16 @@ def heir(state: State, pool: Pool, path: str) -> Node | None:
     Only what has nothing below it may have a past of its own. So what a queue used before its users were told apart, or
     before there were queues below it, stays below it under a user without a name.
     """
-    above, mark, user = path.rpartition(f"/{USER_MARK}")
-    queue = state.queues.get(above if mark else path)
+    above, user = users.split(path)
+    queue = state.queues.get(above)
     if queue is None or queue.pool is not pool:
         return None
     if queue.settings.users:
         return pool.tree.nodes.get(path) or pool.tree.add(
-            state.user_path(queue, "") if not mark else path, user_limits(queue.settings, state.user_of(user))
+            users.path_of(above, user), users.limits_of(queue.settings, user)
         )
-    is_inner = any(not child.name.startswith(USER_MARK) for child in queue.node.children.values())
-    return pool.tree.add(state.user_path(queue, "")) if is_inner else queue.node
+    is_inner = any(not users.is_users(child) for child in queue.node.children.values())
+    return pool.tree.add(users.path_of(above, "")) if is_inner else queue.node
 
 
 def _renew_orders(state: State, pool: Pool, *, newest_first: bool) -> None:
@@ -99,7 +99,7 @@ def _relane(state: State, pool: Pool) -> None:
     for job in jobs:
         if job.wait == "line":
             state.in_line -= 1
-            state.age_no_more(job)
+            state.due.age_no_more(job)
             state.wait_in_line(job)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from fairlead_queue.budgets import Account
 from fairlead_queue.fairness.guarantees import pool_name
-from fairlead_queue.fairness.tree import USER_MARK
+from fairlead_queue.fairness.users import is_users
 from fairlead_queue.folding import claims
 from fairlead_queue.folding.limiting import limit_upwards, limit_users, measure, resources_in, resources_of
 from fairlead_queue.folding.rebuilding import rebuild
@@ -97,7 +97,7 @@ def remove_queue(state: State, path: str, move_to: str) -> None:
         if pool.past is not None:
             pool.past.forget(node)
     left = state.queues[above].node.children.values() if above else ()
-    is_leaf_again = bool(left) and all(child.name.startswith(USER_MARK) for child in left)
+    is_leaf_again = bool(left) and all(is_users(child) for child in left)
     if is_leaf_again or resources_of(state, pool) != pool.resources:
         rebuild(state, pool)
     else:
@@ -152,13 +152,13 @@ def _set_account(state: State, path: str, settings: QueueSettings) -> None:
             return
         account = state.accounts[path] = Account(path, settings.budget, state.at_ns)
         account.rate = sum(job.price for job in state.jobs.values() if _is_under(job.lane.leaf.queue.path, path))
-    state.await_mark(account)
+    state.due.await_mark(account, state.at_ns)
 
 
 def _close_account(state: State, path: str) -> None:
     account = state.accounts.pop(path, None)
     if account is not None:
-        state.drop_mark(account)
+        state.due.drop_mark(account)
 
 
 def _is_under(path: str, above: str) -> bool:
@@ -173,5 +173,5 @@ def count(state: State, job: Job, price: int, at_ns: int) -> None:
         if account is not None:
             account.settle(at_ns)
             account.rate += price
-            state.await_mark(account)
+            state.due.await_mark(account, state.at_ns)
         path = path.rpartition("/")[0]

@@ -3,7 +3,8 @@ of that. Called by `evolve`; what is done about it is in `reclaiming.py`."""
 
 from typing import NamedTuple
 
-from fairlead_queue.fairness.tree import USER_MARK, Node
+from fairlead_queue.fairness import users
+from fairlead_queue.fairness.tree import Node
 from fairlead_queue.state import State
 from fairlead_queue.waiting.pools import Pool
 
@@ -33,7 +34,7 @@ def forget_done(state: State) -> None:
 
 def find(state: State, path: str) -> Over | None:
     """What a path of the state's wishes names, if it is still there."""
-    queue = state.queues.get(path.rpartition(f"/{USER_MARK}")[0] or path)
+    queue = state.queues.get(users.split(path)[0])
     node = queue.pool.tree.nodes.get(path) if queue is not None else None
     return Over(queue.pool, node) if queue is not None and node is not None else None
 

@@ -10,7 +10,9 @@
     owed      the queue owes it an event (`End`, a hold that was asked for, an array's end)
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from fairlead_schemas.events import RunOutcome
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 NEVER = "never"
 
 
-class End(NamedTuple):
+class End(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How the current attempt ended and which event said so."""
 
     cause: str

@@ -7,7 +7,7 @@ for all, and a decision looks at lanes, not at jobs. A queue has one leaf, or on
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fairlead_queue.fairness.tree import Amounts, Node
+from fairlead_queue.fairness.tree import Node
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.line import Line
 from fairlead_schemas.queues import QueueSettings
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 class Klass:
     """An equivalence class: all jobs with an equal request. It is placed, refused and parked together."""
 
-    __slots__ = ("jobs", "mask", "need", "open", "parked_at", "pool", "request", "waiting")
+    __slots__ = ("gain", "jobs", "loss", "mask", "need", "open", "parked_at", "pool", "request", "waiting")
 
     def __init__(self, request: Request, pool: "Pool") -> None:
         self.request = request
         self.pool = pool
-        #: What one job is charged, in the pool's resources, and the bits of those it needs.
-        self.need: Amounts = pool.amounts(request)
-        self.mask = pool.mask(self.need)
+        self.measure()
         #: The pool's capacity counter at the last refusal: parked while capacity has not changed since.
         self.parked_at = -1
         #: Open offers.
@@ -36,6 +34,11 @@ class Klass:
         self.waiting = 0
         #: Live jobs; at 0 the class is forgotten.
         self.jobs = 0
+
+    def measure(self) -> None:
+        """What one job is charged, in the pool's resources as they are now; the bits of those it needs; and the same as
+        changes of charges."""
+        self.need, self.mask, self.gain, self.loss = self.pool.need(self.request)
 
     @property
     def parked(self) -> bool:

@@ -34,6 +34,9 @@ class Line[J: Ordered]:
     def __len__(self) -> int:
         return len(self._jobs) - self._head
 
+    def __bool__(self) -> bool:
+        return len(self._jobs) > self._head
+
     def __iter__(self) -> Iterator[J]:
         """In order. The line must not change meanwhile."""
         jobs = self._jobs

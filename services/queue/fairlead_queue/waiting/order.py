@@ -32,8 +32,8 @@ def order_of(priority: int, place: int, offset: int = 0, deadline_ns: int = 0, *
     """Smaller goes first. No deadline (0) comes behind every deadline."""
     if newest_first:
         place = PLACE_MASK - place
-    deadline = deadline_ns or DEADLINE_MASK
-    return (PRIORITY_MAX - priority) << _PRIORITY_SHIFT | deadline << _DEADLINE_SHIFT | place << OFFSET_BITS | offset
+    urgency = (PRIORITY_MAX - priority) << DEADLINE_BITS | (deadline_ns or DEADLINE_MASK)
+    return urgency << _DEADLINE_SHIFT | place << OFFSET_BITS | offset
 
 
 def priority_of(order: int) -> int:

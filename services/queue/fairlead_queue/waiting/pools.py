@@ -6,7 +6,7 @@ A request belongs to one pool, so everything about who goes first is decided ins
 from collections.abc import Iterable
 
 from fairlead_queue.fairness.ordering import Ranking
-from fairlead_queue.fairness.tree import Amounts, Node, Tree
+from fairlead_queue.fairness.tree import Need, Node, Tree, parts
 from fairlead_queue.sequencers.fifo import Missing
 from fairlead_queue.sequencers.named import sequencer_named
 from fairlead_queue.waiting.jobs import Job
@@ -16,8 +16,8 @@ from fairlead_schemas.queues import DEFAULT_POOL, GPU_CLASS_PREFIX, MODEL_LABEL,
 from fairlead_schemas.resources import Request
 
 _MODEL = MODEL_LABEL + "="
-#: Requests whose amounts are remembered.
-AMOUNTS_MAX = 4096
+#: Requests of which it is remembered what they need.
+NEEDS_MAX = 4096
 
 
 def pool_of(request: Request) -> str:
@@ -57,7 +57,7 @@ class Pool:
         """An empty tree over these resources; the owner puts queues and charges back."""
         self.resources = tuple(resources)
         #: {request: what it is charged}: worked out once, for classes come and go.
-        self._amounts: dict[Request, Amounts] = {}
+        self._needs: dict[Request, Need] = {}
         self.tree = Tree(self.resources)
         try:
             self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
@@ -78,24 +78,19 @@ class Pool:
 
     # ------------------------------------------------------------------ amounts
 
-    def amounts(self, request: Request) -> Amounts:
+    def need(self, request: Request) -> Need:
         """What one job of this request is charged, in the order of `resources`."""
-        known = self._amounts.get(request)
+        known = self._needs.get(request)
         if known is not None:
             return known
         nodes, gpus = request.nodes, request.gpu_milli_total
         found = [gpus, nodes * request.cpu_milli, nodes * request.memory_mib]
         model = gpu_class(model_of(request))
         found.extend(gpus if name == model else 0 for name in self.resources[len(RESOURCES) :])
-        if len(self._amounts) >= AMOUNTS_MAX:
-            self._amounts.clear()
-        known = self._amounts[request] = tuple(found)
+        if len(self._needs) >= NEEDS_MAX:
+            self._needs.clear()
+        known = self._needs[request] = Need.of(tuple(found))
         return known
-
-    @staticmethod
-    def mask(need: Amounts) -> int:
-        """The bits of the resources of which some is needed."""
-        return sum(1 << at for at, amount in enumerate(need) if amount)
 
     def models(self) -> list[str]:
         """GPU models that some queue of the pool limits."""
@@ -105,15 +100,17 @@ class Pool:
 
     def charge(self, lane: Lane, times: int) -> None:
         """`times` jobs of the lane more (or less) are offered, placed or running."""
-        node: Node | None = lane.leaf.node
-        self.tree.charge(node, lane.klass.need, times)
-        if self.ranking.has_views:
+        node, klass = lane.leaf.node, lane.klass
+        if times == 1:
+            self.tree.carry(node, klass.gain)
+        elif times == -1:
+            self.tree.carry(node, klass.loss)
+        else:
+            self.tree.carry(node, parts(klass.need, times))
+        if self.ranking.views:
             self.ranking.touch(node)
         if times < 0:
-            while node is not None:
-                if node.waiters:
-                    node.waiters.clear()
-                node = node.parent
+            self.forget_refusals(node)
 
     @staticmethod
     def forget_refusals(node: Node | None) -> None:

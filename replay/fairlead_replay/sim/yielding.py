@@ -1,0 +1,93 @@
+"""Who may be asked to yield, by the events alone: after his protection, and never below a guarantee above him.
+
+Judged are requests that were decided upon everything before them (`basis`): what crosses them, the queue cannot know.
+"""
+
+from collections.abc import Callable, Iterable
+
+from fairlead_schemas import events as ev
+from fairlead_schemas.commit import Commit
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.queues import QueueSettings
+from fairlead_schemas.resources import Request
+
+#: What a job holds: (queue, user, request).
+type Asked = Callable[[str], tuple[str, str, Request]]
+
+
+class YieldBooks:
+    """What runs and since when, whom it was asked to make room for, and how long jobs are safe."""
+
+    def __init__(self, settings: dict[str, QueueSettings], asked: Asked, guaranteed: Callable[[str, str], int]) -> None:
+        self.settings, self.asked, self.guaranteed = settings, asked, guaranteed
+        self.slices: dict[str, int] = {}
+        #: {job: when its run began, 0 while it only has its place}
+        self.runs: dict[str, int] = {}
+        self.leaving: set[str] = set()
+        #: The log's time: the latest of all commits.
+        self.now_ns = 0
+
+    def take(self, sequence: int, commit: Commit) -> str:
+        """Book a commit; returns what is wrong with it, "" if nothing is."""
+        self.now_ns = max(self.now_ns, commit.at_ns)
+        wrong = ""
+        for event in commit.events:
+            if isinstance(event, ev.PreemptionRequested) and commit.basis == sequence - 1:
+                wrong = wrong or self._request(event)
+            self._book(event)
+        return wrong
+
+    def _book(self, event: ev.Event) -> None:
+        match event:
+            case ev.JobSubmitted():
+                self.slices[event.job] = event.slice_ns
+            case ev.JobPlaced():
+                self.runs[event.job] = 0
+            case ev.RunStarted() if event.job in self.runs:
+                self.runs[event.job] = self.now_ns
+            case ev.JobStopRequested() | ev.PreemptionStarted() if event.job in self.runs:
+                self.leaving.add(event.job)
+            case ev.RunEnded():
+                self.runs.pop(event.job, None)
+                self.leaving.discard(event.job)
+            case _:
+                pass
+
+    def _request(self, event: ev.PreemptionRequested) -> str:
+        mine, _, request = self.asked(event.job)
+        needs = amounts(request)
+        gone = set(self.leaving)
+        for victim in event.victims:
+            theirs, _, _ = self.asked(victim.job)
+            began = self.runs.get(victim.job, 0)
+            safe_ns = max(self.settings[theirs].preemption.protect_ns, self.slices[array_of(victim.job) or victim.job])
+            if not began or began + safe_ns > self.now_ns:
+                return f"{victim.job} is asked to yield to {event.job} {self.now_ns - began} ns after its start"
+            gone.add(victim.job)
+            for path in _up(theirs) if theirs != mine else ():
+                if mine == path or mine.startswith(f"{path}/"):
+                    break
+                for name, needed in needs.items():
+                    least = self.guaranteed(path, name)
+                    left = self._held(path, name, gone)
+                    if needed and least and left < least and amounts(self.asked(victim.job)[2])[name]:
+                        return f"{victim.job} is asked to yield to {event.job}, {path} keeps {left} of {least} {name}"
+        return ""
+
+    def _held(self, path: str, name: str, gone: set[str]) -> int:
+        running = (self.asked(job) for job in self.runs if job not in gone)
+        return sum(
+            amounts(request)[name] for queue, _, request in running if queue == path or queue.startswith(f"{path}/")
+        )
+
+
+def amounts(request: Request) -> dict[str, int]:
+    """By resource, over all nodes."""
+    each = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
+    return {name: amount * request.nodes for name, amount in each.items()}
+
+
+def _up(path: str) -> Iterable[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]

@@ -1,0 +1,50 @@
+"""What the nodes have in all: what the queue knows of them. Which of it is free is the placer's to know."""
+
+from typing import NamedTuple
+
+from fairlead_schemas.queues import DEFAULT_POOL
+
+
+class Shape(NamedTuple):
+    """What one node has in all, and where it belongs."""
+
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    pool: str = DEFAULT_POOL
+    model: str = ""
+
+
+class Nodes:
+    """Every node that has ever joined, and how many of a shape there are in each pool."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, Shape] = {}
+        #: {pool: {shape: how many nodes have it}} (derived).
+        self._counts: dict[str, dict[Shape, int]] = {}
+
+    def set(self, node: str, shape: Shape) -> None:
+        """A node is there with this much."""
+        old = self.shapes.get(node)
+        if old is not None:
+            counts = self._counts[old.pool]
+            counts[old] -= 1
+            if not counts[old]:
+                del counts[old]
+        self.shapes[node] = shape
+        counts = self._counts.setdefault(shape.pool, {})
+        counts[shape] = counts.get(shape, 0) + 1
+
+    def pool_of(self, node: str) -> str:
+        """Where a node belongs; one that is not known is of the default pool."""
+        shape = self.shapes.get(node)
+        return shape.pool if shape is not None else DEFAULT_POOL
+
+    def model_of(self, node: str) -> str:
+        """Its GPUs' model; "" where that is not known."""
+        shape = self.shapes.get(node)
+        return shape.model if shape is not None else ""
+
+    def count(self, pool: str) -> dict[Shape, int]:
+        """{shape: how many nodes of the pool have it}."""
+        return self._counts.get(pool, {})
