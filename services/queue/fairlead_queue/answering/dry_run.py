@@ -3,14 +3,14 @@ as it was afterwards."""
 
 import msgspec
 
-from fairlead_queue.answering.changes import for_place, user_of
+from fairlead_queue.answering.changes import for_place
 from fairlead_queue.answering.estimate import estimate
 from fairlead_queue.answering.explain import explain, gate
 from fairlead_queue.deciding.admission import refusal
 from fairlead_queue.deciding.commands import in_pool, order_in
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.yields import Search, Starving
-from fairlead_queue.fairness.users import queue_of
+from fairlead_queue.fairness.users import queue_of, user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_schemas.ask import Explanation, Outcome, QuotaAfter
