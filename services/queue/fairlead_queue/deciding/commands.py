@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_queue.deciding import configuration
+from fairlead_queue.deciding import configuration, problems
 from fairlead_queue.deciding.admission import refusal, unknown_queue, unnamed_model
 from fairlead_queue.deciding.plan import Fresh, Plan
 from fairlead_queue.fairness.guarantees import pool_name
@@ -172,7 +172,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     state = plan.state
     before = plan.outlook or configuration.now(state)
     after = configuration.outlook(before, command)
-    message = configuration.refusal(state, command, before, after) or _in_use(plan, after)
+    message = problems.refusal(state, command, before, after) or _in_use(plan, after)
     changed = configuration.changes(before, after) if not message else []
     if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
         message = "too many changes at once; send it again"
