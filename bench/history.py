@@ -77,7 +77,7 @@ async def _rejoin(bus: "lives.NatsBus", maker: lives.LogMaker) -> lives.LogMaker
     reader = LogReader(bus, after=maker.sequence, heads=maker.heads)
     end = (await bus.state(subjects.LOG)).last
     while reader.chain.last < end:
-        await reader.next()
+        list(await reader.next())
     maker.heads, maker.sequence = reader.chain.heads, end
     await reader.close()
     return maker
