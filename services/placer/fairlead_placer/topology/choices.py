@@ -1,0 +1,104 @@
+"""Which GPUs of a node: a look-up of what was searched for once. One `Choices` serves all nodes of a shape."""
+
+from typing import NamedTuple
+
+from fairlead_placer.topology.domains import KINDS, NUMA, NVLINK, SOCKET, SWITCH
+from fairlead_placer.topology.exhaustive import GPUS_EXHAUSTIVE, Exhaustive
+from fairlead_placer.topology.growing import Growing
+from fairlead_placer.topology.ranking import numa_spanned
+from fairlead_placer.topology.shapes import Shape, link_score
+
+#: So many answers are kept for a shape; then it starts anew. Eight GPUs have 256 · 9 without requirements.
+ANSWERS_MAX = 8192
+
+#: {what falls short: how it is told}
+SHORT = {
+    "free": "GPUs free",
+    "nvlink": "largest linked group free",
+    "switch": "most GPUs free under one PCIe switch",
+    "numa": "most GPUs free on one NUMA node",
+    "socket": "most GPUs free on one socket",
+    "domains": "most GPUs free within all that is required",
+    "cpus": "CPUs free",
+    "numa_cpus": "most CPUs free on one NUMA node",
+    "numa_gpus_cpus": "most CPUs free on a NUMA node with GPUs enough",
+}
+_NAMES = {0: "free", NVLINK: "nvlink", SWITCH: "switch", NUMA: "numa", SOCKET: "socket"}
+
+
+class Shortage(NamedTuple):
+    """Why a node does not do now: of what there is too little."""
+
+    what: str  # of `SHORT`
+    have: int  # now
+    need: int
+    #: With everything free, where more than `need` is not told apart; below it: this node never does.
+    most: int
+
+    @property
+    def text(self) -> str:
+        """ "largest linked group free: 3 of 4"."""
+        return f"{SHORT[self.what]}: {self.have} of {self.need}"
+
+
+class Choices:
+    """Best sets of GPUs by what is free. Sets are masks. Answers depend on the questions alone, not on their order."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self._search: Exhaustive | Growing | None = None
+        self._answers: dict[tuple[int, int, int], int | Shortage] = {}
+
+    def choose(self, free: int, size: int, require: int = 0) -> int | Shortage:
+        """`size` of the free GPUs within what is required (domains.py), or why not.
+
+        Links first, then NUMA nodes, then what is left to others (exhaustive.py, growing.py). Raises ValueError when
+        there is no such size or GPU.
+        """
+        key = (free, size, require)
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answer(free, size, require)
+            if len(self._answers) >= ANSWERS_MAX:
+                self._answers.clear()
+            self._answers[key] = found
+        return found
+
+    def link_score(self, mask: int) -> int:
+        """The sum over the set's pairs, by the published scores (shapes.py)."""
+        return link_score(self.shape, mask)
+
+    def numa_spanned(self, mask: int) -> int:
+        """How many NUMA nodes the set lies on."""
+        return numa_spanned(self.shape, mask)
+
+    def _answer(self, free: int, size: int, require: int) -> int | Shortage:
+        if size < 0 or not 0 <= free < 1 << self.shape.gpus:
+            raise ValueError(f"expected GPUs of {self.shape.gpus}, found a choice of {size} among {free:#b}")
+        found = self._best(free, size, require)
+        return self._shortage(free, size, require) if found is None else found
+
+    def _best(self, free: int, size: int, require: int) -> int | None:
+        if size == 0 or free.bit_count() < size:
+            return None if size else 0
+        if self._search is None:
+            self._search = Exhaustive(self.shape) if self.shape.gpus <= GPUS_EXHAUSTIVE else Growing(self.shape)
+        return self._search.best(free, size, require)
+
+    def _shortage(self, free: int, size: int, require: int) -> Shortage:
+        """Of the first requirement that fails alone; of all together where each alone would do."""
+        for kind in (0, *KINDS):
+            if kind & require == kind and (have := self._largest(free, size, kind)) < size:
+                what, why = _NAMES[kind], kind
+                break
+        else:
+            what, why = "domains", require
+            have = self._largest(free, size, require)
+        return Shortage(what, have, size, self._largest((1 << self.shape.gpus) - 1, size, why))
+
+    def _largest(self, free: int, size: int, require: int) -> int:
+        """How many GPUs, up to `size`, can be had."""
+        size = min(size, free.bit_count())
+        while size and self._best(free, size, require) is None:
+            size -= 1
+        return size
