@@ -34,9 +34,9 @@ def test_a_dgx_2_gets_the_best_there_is() -> None:
                 found = choices.choose(free, size)
                 assert isinstance(found, int)
                 assert found & ~free == 0 and found.bit_count() == size
-                assert choices.link_score(found) == 600 * comb(size, 2)
-                assert choices.numa_spanned(found) == (1 if size <= max(low, high) else 2)
-                if choices.numa_spanned(found) == 2:
+                assert choices.facts(found)[0] == 600 * comb(size, 2)
+                assert choices.facts(found)[1] == (1 if size <= max(low, high) else 2)
+                if choices.facts(found)[1] == 2:
                     share = (found & 0xFF).bit_count()
                     assert abs(2 * share - size) == min(
                         abs(2 * n - size) for n in range(size + 1) if n <= low and size - n <= high

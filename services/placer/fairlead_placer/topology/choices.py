@@ -48,6 +48,8 @@ class Choices:
         self.shape = shape
         self._search: Exhaustive | Growing | None = None
         self._answers: dict[tuple[int, int, int], int | Shortage] = {}
+        #: {set: its link score, NUMA nodes that it lies on}
+        self._facts: dict[int, tuple[int, int]] = {}
 
     def choose(self, free: int, size: int, require: int = 0) -> int | Shortage:
         """`size` of the free GPUs within what is required (domains.py), or why not.
@@ -64,13 +66,15 @@ class Choices:
             self._answers[key] = found
         return found
 
-    def link_score(self, mask: int) -> int:
-        """The sum over the set's pairs, by the published scores (shapes.py)."""
-        return link_score(self.shape, mask)
-
-    def numa_spanned(self, mask: int) -> int:
-        """How many NUMA nodes the set lies on."""
-        return numa_spanned(self.shape, mask)
+    def facts(self, mask: int) -> tuple[int, int]:
+        """(the set's link score: the sum over its pairs by the published scores, how many NUMA nodes it lies on)."""
+        found = self._facts.get(mask)
+        if found is None:
+            found = link_score(self.shape, mask), numa_spanned(self.shape, mask)
+            if len(self._facts) >= ANSWERS_MAX:
+                self._facts.clear()
+            self._facts[mask] = found
+        return found
 
     def _answer(self, free: int, size: int, require: int) -> int | Shortage:
         if size < 0 or not 0 <= free < 1 << self.shape.gpus:

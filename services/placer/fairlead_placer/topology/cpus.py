@@ -47,12 +47,14 @@ def beside(nodes: tuple[NumaCpus, ...], free: int, count: int, gpus: int, strict
     are left to `others` need CPUs least.
     """
     near = [node for node in nodes if node.gpus & gpus]
-    far = [] if strict else [node for node in nodes if not node.gpus & gpus]
-    if _free(near, free) + _free(far, free) < count:
-        return _short("cpus" if far or len(near) != 1 else "numa_cpus", [*near, *far], free, count)
     taken = 0
     for node, share in zip(near, _apportion(count, [(node.gpus & gpus).bit_count() for node in near]), strict=True):
         taken |= _take(node, free, share)
+    if taken.bit_count() == count:
+        return taken
+    far = [] if strict else [node for node in nodes if not node.gpus & gpus]
+    if _free([*near, *far], free) < count:
+        return _short("numa_cpus" if strict else "cpus", [*near, *far], free, count)
     sockets = {node.socket for node in near if node.socket >= 0}
     far.sort(key=lambda node: (node.socket not in sockets, *_need(node, free, others)))
     return _fill(taken, [*near, *far], free, count)

@@ -3,11 +3,14 @@
 from fairlead_placer.topology.choices import Choices
 from fairlead_placer.topology.cpus import NumaCpus, numa_cpus
 from fairlead_placer.topology.description import Description, checked
+from fairlead_placer.topology.nics import GpuNic, nearest
 from fairlead_placer.topology.shapes import Shape, shape_of
 
-#: So many different insides, and shapes, are remembered; the one that was asked for longest ago goes. Who holds it keeps it.
+#: So many different insides, and shapes, are remembered; what was asked for longest ago goes. Who holds it keeps it.
 INSIDES_MAX = 1024
 SHAPES_MAX = 256
+#: So many sets of GPUs have their NICs kept, for each inside; then it starts anew.
+NICS_KEPT_MAX = 1024
 
 
 class Inside:
@@ -21,6 +24,16 @@ class Inside:
         self.all_gpus = (1 << description.gpus) - 1
         #: What may be given.
         self.all_cpus = sum(node.mask for node in self.numa)
+        self._nics: dict[int, tuple[GpuNic, ...]] = {}
+
+    def nics(self, gpus: int) -> tuple[GpuNic, ...]:
+        """The NIC of each GPU of the set (nics.py)."""
+        found = self._nics.get(gpus)
+        if found is None:
+            if len(self._nics) >= NICS_KEPT_MAX:
+                self._nics.clear()
+            found = self._nics[gpus] = nearest(self.description, gpus)
+        return found
 
 
 class Insides:
