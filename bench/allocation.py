@@ -12,14 +12,14 @@ import msgspec
 
 from bench.fairshare import Case, named
 from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.description import Description, Level, NumaNode
+from fairlead_placer.topology.description import GPUS_MAX, Description, Level, NumaNode
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_placer.topology.published import best_effort, simple
 
 NODES = Path(__file__).parent.parent / "tests" / "data" / "topology" / "node_topologies.json"
 
-type Gpu = Annotated[int, msgspec.Meta(ge=0, lt=64)]
+type Gpu = Annotated[int, msgspec.Meta(ge=0, lt=GPUS_MAX)]
 #: "fairlead" is our own choice, the others are other people's.
 type Policy = Literal["best-effort", "simple", "fairlead"]
 

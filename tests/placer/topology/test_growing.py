@@ -4,7 +4,9 @@ from math import comb
 
 import pytest
 
+from fairlead_placer.topology import growing
 from fairlead_placer.topology.choices import Choices, Shortage
+from fairlead_placer.topology.description import GPUS_MAX, Description
 from fairlead_placer.topology.domains import NUMA, NVLINK, SWITCH
 from fairlead_placer.topology.exhaustive import Exhaustive
 from fairlead_placer.topology.growing import Growing, twins
@@ -86,3 +88,24 @@ def test_requirements_on_sixteen_gpus() -> None:
     assert choices.choose(free, 5, NUMA) == Shortage("numa", 4, 5, 5)
     found = choices.choose(free, 7, NVLINK)
     assert isinstance(found, int) and len(members_of(found)) == 7
+
+
+def test_linked_gpus_are_found_where_the_best_pairs_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three triangles with double links, and a chain of five with single ones: only the chain holds four."""
+    monkeypatch.setattr(growing, "WIDTH", 2)
+    pairs = {(i, j): 2 for base in (0, 3, 6) for i in range(base, base + 3) for j in range(base, i)}
+    pairs |= {(i + 1, i): 1 for i in range(9, 13)}
+    links = [[pairs.get((max(i, j), min(i, j)), 0) for j in range(14)] for i in range(14)]
+    it = shape_of(Description(numa=(0,) * 14, nvlinks=tuple(map(tuple, links))))
+
+    assert Choices(it).choose(0x3FFF, 4, NVLINK) == 0b1111 << 9
+    assert Choices(it).choose(0x1FFF, 5, NVLINK) == Shortage("nvlink", 4, 5, 5)
+
+
+def test_the_most_gpus_there_may_be() -> None:
+    """Thirty-two without any likeness: an answer, and not a search over two billion sets."""
+    gpus = range(GPUS_MAX)
+    links = tuple(tuple((i * j + i + j) % 3 if i != j else 0 for j in gpus) for i in gpus)
+    it = shape_of(Description(numa=tuple(gpu % 3 for gpu in gpus), nvlinks=links))
+    found = Choices(it).choose((1 << GPUS_MAX) - 1, 16)
+    assert isinstance(found, int) and found.bit_count() == 16

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fairlead_placer.topology.domains import KINDS, NUMA, NVLINK, SOCKET, SWITCH
+from fairlead_placer.topology.domains import KINDS, NUMA, NVLINK, SOCKET, SWITCH, largest
 from fairlead_placer.topology.exhaustive import GPUS_EXHAUSTIVE, Exhaustive
 from fairlead_placer.topology.growing import Growing
 from fairlead_placer.topology.ranking import numa_spanned
@@ -79,30 +79,20 @@ class Choices:
     def _answer(self, free: int, size: int, require: int) -> int | Shortage:
         if size < 0 or not 0 <= free < 1 << self.shape.gpus:
             raise ValueError(f"expected GPUs of {self.shape.gpus}, found a choice of {size} among {free:#b}")
-        found = self._best(free, size, require)
-        return self._shortage(free, size, require) if found is None else found
-
-    def _best(self, free: int, size: int, require: int) -> int | None:
-        if size == 0 or free.bit_count() < size:
-            return None if size else 0
+        if size == 0:
+            return 0
+        if largest(self.shape, free, require) < size:
+            return self._shortage(free, size, require)
         if self._search is None:
             self._search = Exhaustive(self.shape) if self.shape.gpus <= GPUS_EXHAUSTIVE else Growing(self.shape)
-        return self._search.best(free, size, require)
+        found = self._search.best(free, size, require)
+        assert found is not None, "there is an area with so many GPUs"
+        return found
 
     def _shortage(self, free: int, size: int, require: int) -> Shortage:
         """Of the first requirement that fails alone; of all together where each alone would do."""
-        for kind in (0, *KINDS):
-            if kind & require == kind and (have := self._largest(free, size, kind)) < size:
-                what, why = _NAMES[kind], kind
-                break
-        else:
-            what, why = "domains", require
-            have = self._largest(free, size, require)
-        return Shortage(what, have, size, self._largest((1 << self.shape.gpus) - 1, size, why))
-
-    def _largest(self, free: int, size: int, require: int) -> int:
-        """How many GPUs, up to `size`, can be had."""
-        size = min(size, free.bit_count())
-        while size and self._best(free, size, require) is None:
-            size -= 1
-        return size
+        asked = [kind for kind in (0, *KINDS) if kind & require == kind]
+        short = next((kind for kind in asked if largest(self.shape, free, kind) < size), require)
+        what = _NAMES.get(short, "domains")
+        most = min(size, largest(self.shape, (1 << self.shape.gpus) - 1, short))
+        return Shortage(what, largest(self.shape, free, short), size, most)

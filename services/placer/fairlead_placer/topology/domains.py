@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from fairlead_placer.topology.shapes import Shape, reach
+from fairlead_placer.topology.shapes import Shape, components, reach
 
 #: Every GPU of the set reaches every other over NVLinks between GPUs of the set.
 NVLINK = 1
@@ -18,13 +18,21 @@ KINDS = (NVLINK, SWITCH, NUMA, SOCKET)
 WORDS = {"nvlink": NVLINK, "switch": SWITCH, "numa": NUMA, "socket": SOCKET}
 
 
-def areas(shape: Shape, require: int) -> tuple[int, ...]:
-    """The masks of GPUs of which one must hold the whole set; they have no GPU in common. NVLINK says nothing here."""
-    found = [(1 << shape.gpus) - 1]
+def areas(shape: Shape, free: int, require: int) -> tuple[int, ...]:
+    """The masks of free GPUs of which one must hold the whole set; they have no GPU in common. Of each, there are sets
+    of every size up to its own."""
+    found = [free]
     for kind, groups in ((SWITCH, shape.switches), (NUMA, shape.numa), (SOCKET, shape.sockets)):
         if require & kind:
             found = [area & group for area in found for group in groups if area & group]
+    if require & NVLINK:
+        found = [group for area in found for group in components(shape.linked, area)]
     return tuple(found)
+
+
+def largest(shape: Shape, free: int, require: int) -> int:
+    """How many of the free GPUs can be had within what is required."""
+    return max((area.bit_count() for area in areas(shape, free, require)), default=0)
 
 
 def connected(shape: Shape, mask: int) -> bool:

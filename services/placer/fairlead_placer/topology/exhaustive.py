@@ -30,7 +30,7 @@ class Exhaustive:
         """The best set of `size` of the free GPUs that lies in what is required (domains.py), or None."""
         found: int | None = None
         best: tuple[int, tuple[int, ...]] | None = None
-        within = areas(self._shape, require)
+        within = areas(self._shape, free, require)
         for mask in subsets(free, size):
             if require and not self._allowed(mask, require, within):
                 continue

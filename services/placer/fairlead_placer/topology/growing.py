@@ -28,7 +28,8 @@ class Growing:
         """As `Exhaustive.best`, of the sets looked at. What is left to others is worth more the higher its GPUs score
         together, then the more pairs of them lie on one NUMA node."""
         alike = self._stand_in(free)
-        grown = [each for area in areas(self._shape, require) for each in self._grow(alike & area, size, require)]
+        able = [area for area in areas(self._shape, alike, require) if area.bit_count() >= size]
+        grown = [each for area in able for each in self._grow(area, size, require)]
         if not grown:
             return None
         top = max(rank for rank, _, _, _ in grown)

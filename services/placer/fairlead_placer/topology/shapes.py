@@ -54,7 +54,7 @@ def shape_of(description: Description) -> Shape:
     socket_of = {node.node: node.socket for node in description.numa_nodes}
     # A socket that is not known: below -1, so that it meets no other.
     sockets = [node if node < 0 else _socket(node, socket_of.get(node, -1)) for node in numa]
-    return Shape(scores, linked, _components(switched), _groups(numa), _groups(sockets))
+    return Shape(scores, linked, components(switched, (1 << description.gpus) - 1), _groups(numa), _groups(sockets))
 
 
 def numa_of(description: Description) -> tuple[int, ...]:
@@ -78,10 +78,10 @@ def _groups(numbers: Sequence[int]) -> tuple[int, ...]:
     return tuple(found.values())
 
 
-def _components(neighbours: Sequence[int]) -> tuple[int, ...]:
-    """Groups of GPUs that reach each other, over others or not, in the order of their lowest GPU."""
+def components(neighbours: Sequence[int], within: int) -> tuple[int, ...]:
+    """Groups of those GPUs that reach each other, over others of them or not, in the order of their lowest GPU."""
     found: list[int] = []
-    left = (1 << len(neighbours)) - 1
+    left = within
     while left:
         group = reach(neighbours, left & -left, left)
         found.append(group)
