@@ -1,7 +1,7 @@
 """`python -m bench.vectors FILE…`: hold the pure parts against published examples.
 
-Files in the shape of tests/data/fairshare/vectors.json. Prints one JSON line per case (name, expect, got, ok); exits 1
-if any differs, 2 if a file cannot be read or a case makes no sense.
+Files in the shape of tests/data/fairshare/vectors.json or tests/data/topology/allocation_vectors.json. Prints one JSON
+line per case (name, expect, got, ok); exits 1 if any differs, 2 if a file cannot be read or a case makes no sense.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bench import fairshare
+from bench import allocation, fairshare
 from bench.fairshare import Case
 
 
@@ -24,6 +24,8 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hdrf: list[fairshare.HdrfCase] = []
     kueue_dominant_share: fairshare.Kueue | None = None
     kai_over_quota: fairshare.Kai | None = None
+    policy_cases: list[allocation.PolicyCase] = []
+    sequences: list[allocation.SequenceCase] = []
 
 
 #: {table: what plays its cases}
@@ -32,14 +34,18 @@ TABLES: dict[str, Callable[[Any], Iterator[Case]]] = {
     "hdrf": fairshare.hdrf,
     "kueue_dominant_share": fairshare.kueue_dominant_share,
     "kai_over_quota": fairshare.kai_over_quota,
+    "policy_cases": allocation.policy_cases,
+    "sequences": allocation.sequences,
 }
 
 
 def read(path: Path) -> Document:
-    """A file. Raises OSError, and ValueError with the field that is wrong."""
+    """A file; texts beside its tables are passed over. Raises OSError, and ValueError with the field that is wrong."""
     data = path.read_bytes()
     try:
-        return msgspec.json.decode(data, type=Document)
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        tables = {name: raw for name, raw in fields.items() if not bytes(raw).startswith(b'"')}
+        return msgspec.json.decode(msgspec.json.encode(tables), type=Document)
     except msgspec.ValidationError:
         raise
     except ValueError as error:

@@ -10,7 +10,8 @@ import pytest
 from bench import vectors
 
 DATA = Path(__file__).parents[1] / "data" / "fairshare"
-FILES = sorted(DATA.glob("*.json"))
+ALLOCATION = DATA.parent / "topology" / "allocation_vectors.json"
+FILES = [*sorted(DATA.glob("*.json")), ALLOCATION]
 
 
 def play(monkeypatch: pytest.MonkeyPatch, *files: Path) -> int:
@@ -24,7 +25,7 @@ def test_published_examples_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert play(monkeypatch, *FILES) == 0
 
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(rows) == 18
+    assert len(rows) == 29
     assert {row["name"].partition(":")[0] for row in rows} == set(vectors.TABLES)
     assert [row["name"] for row in rows if not row["ok"] or row["got"] != row["expect"]] == []
 
@@ -46,6 +47,26 @@ def test_a_difference_is_found(
     assert [row["name"] for row in rows if not row["ok"]] == [f"{table}: {case['name']}"]
 
 
+@pytest.mark.parametrize("table", ["policy_cases", "sequences"])
+def test_another_choice_of_gpus_is_found(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As above; a set is expected in any order."""
+    document = json.loads(ALLOCATION.read_text())
+    for case in document["policy_cases"]:
+        case["expect"].reverse()
+    case = document[table][0]
+    (case if table == "policy_cases" else case["steps"][0])["expect"] = [0, 1]
+    path = tmp_path / "spoiled.json"
+    path.write_text(json.dumps(document))
+
+    assert play(monkeypatch, path) == 1
+
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["ok"] for row in rows].count(False) == 1
+    assert [row["name"].partition(":")[0] for row in rows if not row["ok"]] == [table]
+
+
 def _spoil(expect: dict[str, Any]) -> None:
     for key, value in expect.items():
         if isinstance(value, dict):
@@ -59,6 +80,7 @@ def _spoil(expect: dict[str, Any]) -> None:
 
 ONE = {"name": "c", "capacity": {"cpu": 1}, "users": {"a": {"demand": {"cpu": 1}}}}
 TREE = {"name": "c", "capacity": {"cpu": 1}, "tree": {"a": {"children": {"b": {}}}}, "expect_usage": {}}
+CHOICE = {"node": "dgx1-v100", "policy": "simple", "name": "c", "available": [0], "size": 1, "expect": [0]}
 BAD: dict[str, tuple[Any, str]] = {
     "no JSON": ("{", "no JSON: Input data was truncated"),
     "no text": ("\ud800", "no JSON: "),
@@ -83,6 +105,13 @@ BAD: dict[str, tuple[Any, str]] = {
     "demand of no leaf": ({"hdrf": [TREE | {"demands": {"a": {"task": {"cpu": 1}}}}]}, 'case "c": "a" has a demand'),
     "demand of nobody": ({"hdrf": [TREE | {"demands": {"x": {"task": {"cpu": 1}}}}]}, 'case "c": "x" has a demand'),
     "no cases": ({"kai_over_quota": {}}, "missing required field `cases` - at `$.kai_over_quota`"),
+    "no such node": ({"policy_cases": [CHOICE | {"node": "dgx-9"}]}, 'case "c": no kind of node is called "dgx-9"'),
+    "no such node in a row": (
+        {"sequences": [{"node": "dgx-9", "policy": "simple", "steps": [{"size": 1, "expect": []}]}]},
+        'case "dgx-9 simple 1": no kind of node is called "dgx-9"',
+    ),
+    "no such GPU": ({"policy_cases": [CHOICE | {"available": [0, 8]}]}, 'case "c": dgx1-v100 has no GPU 8'),
+    "no such policy": ({"policy_cases": [CHOICE | {"policy": "best"}]}, "Invalid enum value 'best'"),
     "a quota that is none": (
         {"kueue_dominant_share": {"cases": [{"name": "c", "cq": {"nominal": {"cpu": "2"}}, "expect": {}}]}},
         "Expected `int | object`, got `str`",
