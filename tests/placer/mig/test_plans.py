@@ -73,7 +73,7 @@ def test_a_plan_leaves_the_longest_runway() -> None:
 
 
 def test_a_plan_gives_its_reason_in_numbers() -> None:
-    """What is served now and then, what it takes, and what the GPU is worth once all that runs: two more of one slice."""
+    """What is served now and then, what it takes, and what the GPU is worth once all that runs."""
     found = plan("1g.5gb@6", "1g.5gb@5 2g.10gb@2", "1g.5gb 3g.20gb 7g.40gb", w3g_20gb=1, w1g_5gb=3)
     assert found is not None
     assert told(found) == "-2g.10gb@2 +3g.20gb@0 serves 0,1"
@@ -98,6 +98,15 @@ def test_without_a_demand_all_profiles_count_alike() -> None:
     """The same as no demand seen."""
     held = gpu(A100, "1g.5gb@3", "2g.10gb@0")
     assert plan_for(held, ["3g.20gb"]) == plan_for(held, ["3g.20gb"], demand_of(held.model))
+
+
+def test_the_order_within_a_layout_leaves_no_trace() -> None:
+    """Instances are a set."""
+    held, waiting = gpu(A100, "", SEVEN), ["1g.5gb", "1g.5gb", "1g.10gb"]
+    idle = held.layout.idle
+    plans = [plan_for(held._replace(layout=Layout((), idle[turn:] + idle[:turn])), waiting) for turn in range(7)]
+    assert plans[0] is not None
+    assert plans == [plans[0]] * 7
 
 
 # ----------------------------------------------------------------------------- against everything

@@ -88,6 +88,7 @@ def test_a_node_is_brought_to_one_profile() -> None:
         Recut("b", instances("1g.5gb@2"), instances("3g.20gb@0")),
         Recut("c", (), instances("3g.20gb@0 3g.20gb@4")),
     )
+    assert found is not None
     assert plan_uniform(gpus[3:], "3g.20gb") == ()
     for held, part in zip(gpus, found, strict=False):
         after = {*held.layout.instances} - {*part.destroy} | {*part.create}

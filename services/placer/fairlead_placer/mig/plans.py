@@ -67,6 +67,13 @@ class _Kept(NamedTuple):
     packed: int
 
 
+class _Way(NamedTuple):
+    destroy: tuple[Instance, ...]
+    create: tuple[Instance, ...]  # largest first
+    #: With what is in use and what serves somebody as it is.
+    room: Room
+
+
 def plan_for(gpu: MigGpu, waiting: Sequence[str], demand: Demand | None = None) -> Plan | None:
     """How to cut the free part of the GPU so that it serves the requests for instances that wait, in their order; None where
     that serves nobody who is not served by the idle instances as they are.
@@ -83,29 +90,19 @@ def plan_for(gpu: MigGpu, waiting: Sequence[str], demand: Demand | None = None) 
     others = max((choice.others for choice in choices), key=_precedence)
     if not others:
         return None
-    ways = [
-        (in_the_way(gpu.model, _leaving(gpu.layout, choice.instances), created), created, choice)
-        for choice in choices
-        if choice.others == others
-        for created in _created(gpu, choice)
-    ]
     alike = demand_of(gpu.model)
-
-    def worth(way: tuple[tuple[Instance, ...], tuple[Instance, ...], _Kept]) -> tuple[int, int, int, list[int]]:
-        destroy, created, choice = way
-        room = room_of(gpu.model, gpu.layout.busy + choice.instances + created)
-        return -len(destroy), demand.runway(room), alike.runway(room), [made.start for made in created]
-
-    destroy, created, choice = max(ways, key=worth)
-    after = room_of(gpu.model, gpu.layout.busy + choice.instances + created)
+    way = max(
+        (way for choice in choices if choice.others == others for way in _ways(gpu, choice)),
+        key=lambda way: (-len(way.destroy), demand.runway(way.room), alike.runway(way.room), way.create),
+    )
     return Plan(
         uuid=gpu.uuid,
-        destroy=destroy,
-        create=tuple(sorted(created, key=lambda made: made.start)),
+        destroy=way.destroy,
+        create=tuple(sorted(way.create, key=lambda made: made.start)),
         served_before=before,
-        served_after=tuple(sorted(before + choice.others)),
-        runway_after_milli=demand.runway_milli(after),
-        stranded_after_milli=demand.stranded_milli(after),
+        served_after=tuple(sorted(before + others)),
+        runway_after_milli=demand.runway_milli(way.room),
+        stranded_after_milli=demand.stranded_milli(way.room),
     )
 
 
@@ -123,10 +120,9 @@ def _served_as_is(layout: Layout, waiting: Sequence[str]) -> tuple[int, ...]:
 def _keeping(gpu: MigGpu, waiting: Sequence[str], before: tuple[int, ...]) -> Iterator[_Kept]:
     """Every choice of the idle instances that serve those of `before`, with who else could then be served."""
     needed = Counter(waiting[position] for position in before)
-    alike = [[idle for idle in gpu.layout.idle if idle.profile == profile] for profile in needed]
+    alike = [sorted(idle for idle in gpu.layout.idle if idle.profile == profile) for profile in needed]
     others = sorted(set(range(len(waiting))) - set(before))
-    choices = [combinations(found, count) for found, count in zip(alike, needed.values(), strict=True)]
-    for chosen in product(*choices):
+    for chosen in product(*(combinations(found, count) for found, count in zip(alike, needed.values(), strict=True))):
         instances = tuple(instance for group in chosen for instance in group)
         room = room_of(gpu.model, gpu.layout.busy + instances)
         yield _Kept(instances, *_served_anew(gpu.model, room, waiting, others))
@@ -148,12 +144,10 @@ def _precedence(served: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-position for position in served)
 
 
-def _leaving(layout: Layout, kept: tuple[Instance, ...]) -> Layout:
-    """The layout with the kept instances taken for busy."""
-    return Layout(layout.busy + kept, tuple(idle for idle in layout.idle if idle not in kept))
-
-
-def _created(gpu: MigGpu, kept: _Kept) -> Iterator[tuple[Instance, ...]]:
-    """Every way to lay the new instances into what is kept."""
+def _ways(gpu: MigGpu, kept: _Kept) -> Iterator[_Way]:
+    """Every way to lay the new instances beside what is kept."""
+    solid = gpu.layout.busy + kept.instances
+    layout = Layout(solid, tuple(idle for idle in gpu.layout.idle if idle not in kept.instances))
     counts = counts_in(kept.packed, len(gpu.model.profiles))
-    return layouts_of(gpu.model, counts, room_of(gpu.model, gpu.layout.busy + kept.instances))
+    for created in layouts_of(gpu.model, counts, room_of(gpu.model, solid)):
+        yield _Way(in_the_way(gpu.model, layout, created), created, room_of(gpu.model, solid + created))
