@@ -1,0 +1,98 @@
+"""The geometry of a MIG-capable GPU: slices, the cuts that may be made, and the names that profiles have.
+
+A GPU has memory slices (the axis on which instances lie side by side) and compute slices (which only add up). A cut is what
+one profile takes of both. Models of one shape differ in names and sizes only, so tables are made per shape.
+
+Source of the figures: `nvidia-smi mig -lgip` and `-lgipp` listings and the mock tables of NVIDIA/go-nvml (Apache-2.0), as
+far as they agree; `models.py` says for each model what was seen. go-nvml's mocks of H100, H200 and B200 have other starts and
+sizes than the listings, which count here.
+"""
+
+from typing import NamedTuple
+
+RESOURCE_PREFIX = "nvidia.com/mig-"
+
+
+class Cut(NamedTuple):
+    """What one profile takes, and where it may lie."""
+
+    #: Compute slices.
+    compute: int
+    #: Memory slices, side by side.
+    size: int
+    #: Memory slices at which it may start, rising.
+    starts: tuple[int, ...]
+    #: Instances of it on one empty GPU, as the driver counts them.
+    count_max: int
+    #: True for "+me": it has the media engines, and so only one such instance is on a GPU.
+    media: bool = False
+
+    def mask(self, start: int) -> int:
+        """The memory slices taken from `start` on: bit 0 is slice 0."""
+        return ((1 << self.size) - 1) << start
+
+
+class Shape(NamedTuple):
+    """All cuts of a GPU. Legal together: no memory slice twice, compute slices at most `compute`, at most one media."""
+
+    memory: int  # slices
+    compute: int  # slices
+    cuts: tuple[Cut, ...]
+
+    @property
+    def instances_max(self) -> int:
+        """No GPU of the shape holds more instances: each has a compute slice."""
+        return self.compute
+
+
+_SEVEN = (0, 1, 2, 3, 4, 5, 6)
+
+#: A100, H100 and their kin. The eighth memory slice is reached only by cuts that waste compute, or take all.
+EIGHTHS = Shape(
+    memory=8,
+    compute=7,
+    cuts=(
+        Cut(compute=1, size=1, starts=_SEVEN, count_max=7),
+        Cut(compute=1, size=1, starts=_SEVEN, count_max=1, media=True),
+        Cut(compute=1, size=2, starts=(0, 2, 4, 6), count_max=4),
+        Cut(compute=2, size=2, starts=(0, 2, 4), count_max=3),
+        Cut(compute=3, size=4, starts=(0, 4), count_max=2),
+        Cut(compute=4, size=4, starts=(0,), count_max=1),
+        Cut(compute=7, size=8, starts=(0,), count_max=1),
+    ),
+)
+
+#: A30.
+QUARTERS = Shape(
+    memory=4,
+    compute=4,
+    cuts=(
+        Cut(compute=1, size=1, starts=(0, 1, 2, 3), count_max=4),
+        Cut(compute=1, size=1, starts=(0, 1, 2, 3), count_max=1, media=True),
+        Cut(compute=2, size=2, starts=(0, 2), count_max=2),
+        Cut(compute=2, size=2, starts=(0, 2), count_max=1, media=True),
+        Cut(compute=4, size=4, starts=(0,), count_max=1),
+    ),
+)
+
+#: The plain cuts of RTX PRO 6000 Blackwell; those with graphics or without media engines are not held here.
+PLAIN_QUARTERS = Shape(memory=4, compute=4, cuts=tuple(cut for cut in QUARTERS.cuts if not cut.media))
+
+
+def resource_of(profile: str) -> str:
+    """The Kubernetes resource of a profile: `resource_of("1g.5gb+me") == "nvidia.com/mig-1g.5gb.me"`.
+
+    A plus sign may not stand in a resource's name; NVIDIA's device plugin writes a dot.
+    """
+    return RESOURCE_PREFIX + profile.replace("+", ".")
+
+
+def profile_of(resource: str) -> str | None:
+    """The profile that a resource asks for, None where it is no MIG resource: `nvidia.com/mig-1g.5gb` is "1g.5gb".
+
+    Both spellings of the media engines are taken (".me", "+me"). Whether any GPU has the profile is not looked at.
+    """
+    if not resource.startswith(RESOURCE_PREFIX):
+        return None
+    name = resource.removeprefix(RESOURCE_PREFIX)
+    return name.removesuffix(".me") + "+me" if name.endswith(".me") else name
