@@ -22,7 +22,7 @@ MACHINES = [
 ]  # fmt: skip
 
 SHAPES = st.builds(
-    lambda cpu, memory, gpu, models: Shape(cpu, memory, *gpu, models if gpu[0] else ()),
+    lambda cpu, memory, gpu, models: Shape(cpu, memory, gpu[0], gpu[1], models if gpu[0] else ()),
     st.sampled_from([1_000, 8_000, 12_000, 30_000]),
     st.sampled_from([0, 4_096, 65_536]),
     st.sampled_from([(0, 0), (1, 330), (1, 470), (1, 810), (1, 1000), (2, 1000), (2, 500), (4, 1000), (8, 1000)]),

@@ -63,9 +63,9 @@ def choices(states: States, shape: Shape, models: int) -> tuple[Ints, Ints, Stat
     else:
         before = np.zeros(len(at), np.int64)
         first = (gpus < shape.gpu_milli).sum(axis=1, keepdims=True)
-        column = np.arange(gpus.shape[1])
-        taken = (column >= first) & (column < first + shape.gpu_count)
-        gpus = gpus - taken * shape.gpu_milli
+        places: Ints = np.arange(gpus.shape[1], dtype=np.int64)
+        taken: Flags = (places >= first) & (places < first + shape.gpu_count)
+        gpus[taken] -= shape.gpu_milli
     gpus.sort(axis=1)
     after = States(states.cpu[at] - shape.cpu_milli, states.memory[at] - shape.memory_mib, states.model[at], gpus)
     return at, before, after
