@@ -1,0 +1,50 @@
+"""The product's own policy: what does a choice leave unusable for the work that is seen?
+
+Three losses are added: GPUs stranded by lack of CPU and of memory (`stranding.py`), rests of shared GPUs that nothing fits
+(`remainders.py`), and room of which there is little for those who need it (`scarcity.py`).
+"""
+
+import numpy as np
+
+from fairlead_placer.packing.policy import POINTS, Held
+from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.remainders import remainder_values
+from fairlead_placer.packing.scarcity import Kind, kinds, room, scarcity_prices
+from fairlead_placer.packing.shapes import WHOLE_MILLI
+from fairlead_placer.packing.states import Ints, States
+from fairlead_placer.packing.stranding import Need, need, stranded
+from fairlead_placer.packing.typical import TypicalWork
+
+#: A rest that is lost is lost for certain; the other losses are expected ones. It weighs so much more.
+REST_WEIGHT = 4
+
+
+class Fragmentation:
+    """Least expected loss."""
+
+    name = "fragmentation"
+    absolute = False
+
+    def __init__(self) -> None:
+        self._cpu, self._memory = Need(), Need()
+        self._kinds: list[Kind] = []
+        self._values: Ints = np.arange(WHOLE_MILLI + 1) * POINTS
+
+    def learn(self, pool: Pool, work: TypicalWork) -> None:
+        """Needs, kinds and the values of rests, anew."""
+        self._cpu, self._memory = need(work, "cpu_milli"), need(work, "memory_mib")
+        self._kinds = kinds(pool, work)
+        self._values = remainder_values(pool, work)
+
+    def held(self, states: States) -> Held:
+        """Expected losses per state, and the room for each kind."""
+        useful = self._values[states.gpus].sum(axis=1)
+        rests = states.free_milli * POINTS - useful
+        useful_milli = useful // POINTS
+        fixed = REST_WEIGHT * rests
+        fixed += stranded(self._cpu, useful_milli, states.cpu) + stranded(self._memory, useful_milli, states.memory)
+        return Held(fixed, room(self._kinds, states))
+
+    def prices(self, pool: Pool, work: TypicalWork, slots: Ints) -> Ints:
+        """How scarce each kind's room is now."""
+        return scarcity_prices(self._kinds, pool, work, slots)

@@ -1,0 +1,53 @@
+"""GPUs that a node's CPU or memory will not suffice for: a newsvendor's loss.
+
+The GPUs that a node has left will be filled by typical work, whose need of CPU (or memory) per GPU varies. What is
+needed beyond what the node has left, on average, leaves GPUs that nobody can use.
+"""
+
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead_placer.packing.normal import LOSS, ONE, REACH, STEPS
+from fairlead_placer.packing.policy import POINTS
+from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.typical import TypicalWork
+
+_LOSS = np.array(LOSS, np.int64)
+#: Fixed point of the needs below: GPUs per unit, and units per thousandth of a GPU.
+_FINE = 1 << 16
+
+
+class Need(NamedTuple):
+    """How much of a resource typical work needs: on average per thousandth of a GPU, in units / 2^16; the deviation of
+    the need of one whole GPU, in units; thousandths of a GPU per unit, by 2^16. All 0 when it needs none."""
+
+    mean: int = 0
+    deviation: int = 0
+    gpu_per_unit: int = 0
+
+
+def need(work: TypicalWork, of: str) -> Need:
+    """The need of the typical work with GPUs; `of` names the resource as `Shape` does."""
+    shapes = [(shape.total_milli, getattr(shape, of), weight) for shape, weight in work.with_gpus()]
+    gpus = sum(weight * milli for milli, _, weight in shapes)
+    units = sum(weight * each for _, each, weight in shapes)
+    if not units:
+        return Need()
+    squares = sum(weight * (each - milli * units // gpus) ** 2 for milli, each, weight in shapes)
+    return Need(units * _FINE // gpus, isqrt(squares * 1000 // gpus), min(gpus * _FINE // units, 1 << 32))
+
+
+def stranded(need: Need, useful_milli: Ints, left: Ints) -> Ints:
+    """Points: GPUs, of those that are useful, that are stranded on average where so much of the resource is left."""
+    if not need.mean:
+        return np.zeros(len(left), np.int64)
+    deviation = np.sqrt(useful_milli * need.deviation**2 // 1000).astype(np.int64) + 1
+    surplus = left - (useful_milli * need.mean >> 16)
+    steps = surplus * STEPS // deviation
+    far = -REACH * STEPS
+    lacking = deviation * _LOSS[np.clip(steps, far, -far) - far] // ONE
+    lacking = np.where(steps < far, -surplus, lacking)
+    gpus = np.minimum(lacking * need.gpu_per_unit >> 16, useful_milli)
+    return gpus * POINTS

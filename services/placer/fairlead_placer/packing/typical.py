@@ -1,0 +1,38 @@
+"""The typical work: which shapes arrive, and how often, learned from the stream.
+
+Counts are integers, bounded and halved from time to time, so that work which no longer comes is forgotten.
+"""
+
+from collections.abc import Mapping
+
+from fairlead_placer.packing.shapes import Shape
+
+#: What one arrival adds; halving leaves a trace of it for some time.
+ARRIVAL = 256
+#: After so many arrivals, all counts are halved: half of what is known stems from the last so many.
+HALVED_EVERY = 8192
+#: Shapes that are remembered; a new one takes the place of the rarest.
+SHAPES_MAX = 512
+
+
+class TypicalWork:
+    """Weights of shapes, for one pool."""
+
+    def __init__(self, weights: Mapping[Shape, int] | None = None, arrived: int = 0) -> None:
+        #: {shape: its weight}, in the order in which they came first.
+        self.weights: dict[Shape, int] = dict(weights or {})
+        #: Arrivals so far.
+        self.arrived = arrived
+
+    def observe(self, shape: Shape) -> None:
+        """One request arrived, whether it will find a place or not."""
+        self.arrived += 1
+        if shape not in self.weights and len(self.weights) >= SHAPES_MAX:
+            del self.weights[min(self.weights, key=self.weights.__getitem__)]
+        self.weights[shape] = self.weights.get(shape, 0) + ARRIVAL
+        if self.arrived % HALVED_EVERY == 0:
+            self.weights = {each: weight // 2 for each, weight in self.weights.items() if weight > 1}
+
+    def with_gpus(self) -> list[tuple[Shape, int]]:
+        """(shape, weight) of those that ask for GPUs."""
+        return [(shape, weight) for shape, weight in self.weights.items() if shape.total_milli]
