@@ -5,6 +5,7 @@ What a queue and those below it hold (from the placement until the run's end) co
 the model in thousandths, times nanoseconds. A period begins anew by the clock of the commits alone.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from fairlead_schemas.queues import Budget, Period
@@ -60,6 +61,10 @@ class Account:
         """The whole budget in the unit of `used`."""
         return self.budget.gpu_milli_s * UNIT
 
+    def is_spent(self, effect: str) -> bool:
+        """Whether all of it was said to be used, and this is what follows."""
+        return self.reached >= 100 and self.budget.when_spent == effect
+
     def settle(self, at_ns: int) -> None:
         """Count what is held up to a moment; a new period begins with nothing used."""
         if at_ns <= self.since_ns:  # clocks of commits never step back, so this is the same moment
@@ -93,3 +98,13 @@ class Account:
             return end_ns
         missing = self.limit * ahead[0] - used * 100
         return min(end_ns, now_ns - -missing // (100 * self.rate))
+
+
+def refusing(accounts: Mapping[str, Account], path: str) -> Account | None:
+    """The budget of a queue, or of the nearest above it, that is spent and refuses."""
+    while path:
+        account = accounts.get(path)
+        if account is not None and account.is_spent("refuse"):
+            return account
+        path = path.rpartition("/")[0]
+    return None

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+from fairlead_queue.budgets import refusing
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.fairness.guarantees import pool_name
 from fairlead_queue.fairness.users import is_users
@@ -197,14 +198,12 @@ def _models(settings: QueueSettings) -> list[str]:
 
 def spent(plan: Plan, path: str) -> Refusal | None:
     """A budget above the queue (or its own) that is spent and refuses."""
-    while path:
-        account = plan.state.accounts.get(path)
-        if account is not None and account.reached >= 100 and account.budget.when_spent == "refuse":
-            return Refusal(
-                "budget", f"the budget of queue {path[:80]} is spent for this {account.budget.period}", "queue"
-            )
-        path = path.rpartition("/")[0]
-    return None
+    account = refusing(plan.state.accounts, path)
+    if account is None:
+        return None
+    return Refusal(
+        "budget", f"the budget of queue {account.path[:80]} is spent for this {account.budget.period}", "queue"
+    )
 
 
 def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:

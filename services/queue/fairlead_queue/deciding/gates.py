@@ -9,6 +9,7 @@ A closed gate closes a lane for the rest of the decision, not the line: others g
 
 from typing import NamedTuple
 
+from fairlead_queue.budgets import refusing
 from fairlead_queue.fairness.tree import Amounts, Node, Refusal
 from fairlead_queue.fairness.users import queue_of
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
@@ -86,9 +87,9 @@ class Gates:
             self.needs = {each.need for each in self._wanted if each not in self.shut}
             return Closed("turn")
         if self.state.accounts:
-            spent = self._spent(lane)
-            if spent:
-                return Closed("budget", queue=spent)
+            spent = refusing(self.state.accounts, lane.leaf.queue.path)
+            if spent is not None:
+                return Closed("budget", queue=spent.path)
         refusal = self.refusal(lane)
         if refusal is None:
             return None
@@ -107,13 +108,3 @@ class Gates:
 
     def _has_room(self, klass: Klass) -> bool:
         return self._unbounded or has_room(klass, self._open.get(klass, klass.open), self._unparked)
-
-    def _spent(self, lane: Lane) -> str:
-        """The queue above (or its own) whose budget is spent and refuses; "" for none."""
-        path = lane.leaf.queue.path
-        while path:
-            account = self.state.accounts.get(path)
-            if account is not None and account.reached >= 100 and account.budget.when_spent == "refuse":
-                return path
-            path = path.rpartition("/")[0]
-        return ""

@@ -52,7 +52,7 @@ def limits_now(state: State, path: str) -> Limits:
     """What the tree gets for a queue."""
     limits = limits_of(_Settings(state), _Below(state), path)
     account = state.accounts.get(path)
-    if account is None or account.reached < 100 or account.budget.when_spent != "demote":
+    if account is None or not account.is_spent("demote"):
         return limits
     return limits._replace(priority=limits.priority - DEMOTION)
 
