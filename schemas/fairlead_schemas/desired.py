@@ -22,6 +22,13 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_milli: int = 0
     memory_mib: int = 0
     shm_mib: int = 0
+    #: As in the placement (events.Part).
+    gpu_milli: int = 0
+    gpu_memory_mib: int = 0
+    instances: tuple[str, ...] = ()
+    cpus: str = ""
+    nics: tuple[str, ...] = ()
+    tasks: int = 1
     #: Addresses of all ranks' nodes, in rank order.
     hosts: tuple[str, ...] = ()
     gpus_per_node: int = 0

@@ -472,6 +472,17 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     gpus: tuple[str, ...] = ()  # UUIDs
     cpu_milli: int = 0
     memory_mib: int = 0
+    #: Of each of the GPUs: thousandths, and what it may use of the memory; 0: all of it.
+    gpu_milli: int = 0
+    gpu_memory_mib: int = 0
+    #: UUID of the MIG instance on each of the GPUs; () where they are not cut.
+    instances: tuple[str, ...] = ()
+    #: CPUs that it is pinned to, as Linux lists them: "0-7,40-47"; "": not pinned.
+    cpus: str = ""
+    #: The nearest network device of each of the GPUs; () where none is known.
+    nics: tuple[str, ...] = ()
+    #: Tasks that share the part.
+    tasks: int = 1
 
 
 class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):

@@ -8,26 +8,73 @@ import msgspec
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Resources of one attempt: `nodes` times the amounts per node, all or nothing."""
+    """Resources of one attempt: `nodes` units of the same amounts, and those of `also`; all or nothing.
+
+    A unit is what one node gives, or (`tasks`) one of several that may share a node.
+    """
 
     nodes: int = 1
-    gpu_milli: int = 0  # per node
-    cpu_milli: int = 0  # per node
-    memory_mib: int = 0  # per node, shm included
-    shm_mib: int = 0  # per node, counted in memory_mib
-    #: "key=value" node labels that must all be present, sorted.
+    #: Of a unit. 1000 for each whole GPU; of parts of a GPU what they are charged as, all `gpu_parts` together.
+    gpu_milli: int = 0
+    cpu_milli: int = 0  # of a unit
+    memory_mib: int = 0  # of a unit, shm included
+    shm_mib: int = 0  # of a unit, counted in memory_mib
+    #: What the node's labels must say, each a requirement of selectors.py, sorted: "key=value".
     selector: tuple[str, ...] = ()
-    #: Least memory of each GPU; 0 accepts any.
+    #: Least memory of each GPU, and what a share may use of it; 0: any, and as much as its share of the GPU.
     gpu_memory_mib: int = 0
     #: Least compute capability times ten (8.0 is 80); 0 accepts any.
     compute_capability: int = 0
     #: Only nodes of this pool ("": the default pool); set by the queue that accepts the job.
     pool: str = ""
+    #: Not 0: the unit gets so many parts of GPUs, each on another GPU: shares of gpu_milli each, MIG instances
+    #: (`profile`), or replicas of GPUs that their node slices by time (`replicas`). 0: whole GPUs.
+    gpu_parts: int = 0
+    #: MIG profile of the parts: "3g.20gb".
+    profile: str = ""
+    replicas: bool = False
+    #: True where units may share a node: 16 tasks on 2, 3 or 16 nodes.
+    tasks: bool = False
+    #: Fewest units that it starts with; 0: all of them.
+    nodes_min: int = 0
+    #: True: nobody else's work beside it on its nodes, and all their CPUs and memory.
+    exclusive: bool = False
+    #: Network devices that its node must have.
+    nics: int = 0
+    #: Taints of nodes that it puts up with: "key=value:Effect", "key:Effect", "key", ":Effect", sorted.
+    tolerations: tuple[str, ...] = ()
+    #: Levels of topology.py within which all of it must lie, or shall if it can be had; sorted.
+    require: tuple[str, ...] = ()
+    prefer: tuple[str, ...] = ()
+    #: Policy of packing that it wants ("": its pool's): "pack" or "spread".
+    packing: str = ""
+    #: Further units of another kind, placed with these or not at all. Theirs alone: nodes, amounts, GPUs, selector.
+    also: tuple["Request", ...] = ()
+
+    @property
+    def kinds(self) -> tuple["Request", ...]:
+        """Each kind of unit, in the order of the ranks."""
+        return (self, *self.also)
 
     @property
     def gpu_milli_total(self) -> int:
-        """milli-GPU over all nodes."""
-        return self.nodes * self.gpu_milli
+        """milli-GPU of all units."""
+        return sum(kind.nodes * kind.gpu_milli for kind in self.kinds)
+
+    @property
+    def cpu_milli_total(self) -> int:
+        """milli-CPU of all units."""
+        return sum(kind.nodes * kind.cpu_milli for kind in self.kinds)
+
+    @property
+    def memory_mib_total(self) -> int:
+        """MiB of all units."""
+        return sum(kind.nodes * kind.memory_mib for kind in self.kinds)
+
+    @property
+    def units(self) -> int:
+        """Units of all kinds."""
+        return sum(kind.nodes for kind in self.kinds)
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

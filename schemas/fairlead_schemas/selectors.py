@@ -1,0 +1,135 @@
+"""What a job may require of a node's labels: Kubernetes' label selectors, and versions.
+
+One requirement is one text, so that it can be counted, compared and shown as it was written:
+
+    key=value   key!=value   key in (a,b)   key notin (a,b)   key   !key     as Kubernetes reads them
+    key~word                  the value has the word between dashes, whatever the case: "A100" in NVIDIA-A100-SXM4-80GB
+    key>=550.54   key<13      versions, number by number; a value without a number does not suit
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+KEY_CHARS_MAX = 253
+VALUE_CHARS_MAX = 200
+VALUES_MAX = 32
+
+_KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
+_SET = re.compile(rf"({_KEY})\s+(in|notin)\s+\(([^()]*)\)\Z", re.ASCII)
+_PAIR = re.compile(rf"({_KEY})\s*(!=|==|>=|<=|=|>|<|~)\s*(.*)\Z", re.ASCII | re.DOTALL)
+_BARE = re.compile(rf"(!?)\s*({_KEY})\Z", re.ASCII)
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+_WORDS = re.compile(r"[^A-Za-z0-9.]+", re.ASCII)
+
+
+class SelectorError(ValueError):
+    """A requirement that cannot be read; the message says what was expected and what was found."""
+
+
+class Requirement(NamedTuple):
+    """One requirement, read."""
+
+    key: str
+    operator: str  # = != in notin exists absent ~ >= <= > <
+    values: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As it is written in a request."""
+        match self.operator:
+            case "exists":
+                return self.key
+            case "absent":
+                return f"!{self.key}"
+            case "in" | "notin":
+                return f"{self.key} {self.operator} ({','.join(self.values)})"
+            case _:
+                return f"{self.key}{self.operator}{self.values[0]}"
+
+    def suits(self, labels: dict[str, str]) -> bool:
+        """Whether labels are as required. What forbids a value is met by a label that is not there, as in Kubernetes."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "=" | "in":
+                return value in self.values
+            case "!=" | "notin":
+                return value not in self.values
+            case "exists":
+                return value is not None
+            case "absent":
+                return value is None
+            case "~":
+                return value is not None and has_word(value, self.values[0])
+            case _:
+                return value is not None and _compares(value, self.operator, self.values[0])
+
+
+@lru_cache(4096)
+def parse(text: str) -> Requirement:
+    """Read one requirement. Raises SelectorError."""
+    stripped = text.strip()
+    if found := _SET.match(stripped):
+        values = tuple(sorted({value.strip() for value in found[3].split(",")}))
+        if not all(values) or len(values) > VALUES_MAX:
+            raise SelectorError(f'expected 1 to {VALUES_MAX} values such as "key in (a,b)", found "{text[:80]}"')
+        return _checked(Requirement(found[1], found[2], values), text)
+    if found := _PAIR.match(stripped):
+        return _checked(Requirement(found[1], "=" if found[2] == "==" else found[2], (found[3].strip(),)), text)
+    if found := _BARE.match(stripped):
+        return _checked(Requirement(found[2], "absent" if found[1] else "exists"), text)
+    raise SelectorError(
+        f'expected a requirement such as "key=value", "key in (a,b)" or "key>=1.2", found "{text[:80]}"'
+    )
+
+
+def _checked(found: Requirement, text: str) -> Requirement:
+    if len(found.key) > KEY_CHARS_MAX or any(len(value) > VALUE_CHARS_MAX for value in found.values):
+        raise SelectorError(
+            f"expected a key of at most {KEY_CHARS_MAX} and values of at most {VALUE_CHARS_MAX} characters"
+        )
+    if found.operator in (">", "<", ">=", "<=") and not version(found.values[0]):
+        raise SelectorError(f'expected a version such as 550.54 after "{found.operator}", found "{text[:80]}"')
+    if found.operator == "~" and not found.values[0]:
+        raise SelectorError(f'expected a word after "~", found "{text[:80]}"')
+    return found
+
+
+def suits(labels: dict[str, str], selector: tuple[str, ...]) -> bool:
+    """True when the labels meet every requirement. What cannot be read (it was checked at the door) is met by none."""
+    for text in selector:
+        key, _, value = text.partition("=")
+        if labels.get(key) == value and value:  # the plain kind, by far the most frequent
+            continue
+        try:
+            if not parse(text).suits(labels):
+                return False
+        except SelectorError:
+            return False
+    return True
+
+
+def has_word(value: str, word: str) -> bool:
+    """True when the words of `word` stand in `value` side by side, whatever the case: H100 in NVIDIA-H100-PCIe."""
+    have, want = _words(value), _words(word)
+    return any(have[at : at + len(want)] == want for at in range(len(have) - len(want) + 1)) if want else False
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _WORDS.split(text.upper()) if word]
+
+
+def version(text: str) -> tuple[int, ...]:
+    """The numbers that the text begins with: "550.54.15" is (550, 54, 15); () where there is none."""
+    found = _NUMBERS.match(text.strip().removeprefix("v"))
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def _compares(value: str, operator: str, wanted: str) -> bool:
+    have, want = version(value), version(wanted)
+    if not have:
+        return False
+    length = max(len(have), len(want))
+    have += (0,) * (length - len(have))
+    want += (0,) * (length - len(want))
+    return {">=": have >= want, "<=": have <= want, ">": have > want, "<": have < want}[operator]
