@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_placer.capacity.left import Left
 from fairlead_schemas.events import Part, RunOutcome, Victim
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.resources import Inventory, Request
 
 READY, CORDONED, DRAINING, DRAINED = "ready", "cordoned", "draining", "drained"
 
@@ -15,12 +16,11 @@ class Node:
     """One machine and what it has left."""
 
     __slots__ = (
-        "boot_id", "by", "cause", "cpu_free_milli", "deadline_ns", "duty", "entry", "gpus_free", "held", "holders",
-        "hosts", "incarnation", "inventory", "keeper", "level", "live", "lost", "memory_free_mib", "name", "pool",
-        "reason", "reported", "size", "superseded", "uniform", "uuids",
+        "boot_id", "by", "cause", "deadline_ns", "duty", "held", "hosts", "incarnation", "inventory", "keeper", "left",
+        "live", "lost", "mask", "name", "pool", "reason", "reported", "row", "slot", "superseded",
     )  # fmt: skip
 
-    def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory) -> None:
+    def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory, left: Left) -> None:
         self.name = name
         #: The id of its agent's journal, and those it replaced (newest last, a few).
         self.incarnation = incarnation
@@ -38,8 +38,6 @@ class Node:
         self.deadline_ns = 0
         #: {run key: rank} of every part that is not released yet, dirty ones included.
         self.held: dict[str, int] = {}
-        #: {GPU UUID: run key}.
-        self.holders: dict[str, str] = {}
         #: Held parts whose rank has not ended.
         self.live = 0
         self.inventory = inventory
@@ -48,30 +46,22 @@ class Node:
         #: The job that it is kept for: it takes no other work (derived from the reservations).
         self.keeper = ""
         self.hosts: tuple[str, ...] = (inventory.address,)
-        self.uniform = is_uniform(inventory.gpus)
-        self.uuids = uuids_of(inventory.gpus)
-        self.gpus_free = len(inventory.gpus)
-        self.cpu_free_milli = inventory.cpu_milli
-        self.memory_free_mib = inventory.memory_mib
-        #: Where the index has it: (CPU free, name, node), bucket, GPUs in all; None while it takes no work.
-        self.entry: tuple[int, str, Node] | None = None
-        self.level = 0
-        self.size = 0
+        #: What nobody holds (derived).
+        self.left = left
+        #: Where its pool's index has it: its number there, its row and the mask there; -1 while it takes no work.
+        self.slot = -1
+        self.row = -1
+        self.mask = 0
 
     @property
     def open(self) -> bool:
         """True when it may be given new work."""
         return not self.lost and self.duty == READY
 
-
-def is_uniform(gpus: tuple[Gpu, ...]) -> bool:
-    """True when every GPU is as good as any other of the node."""
-    return len({(gpu.model, gpu.memory_mib, gpu.compute_capability) for gpu in gpus}) <= 1
-
-
-def uuids_of(gpus: tuple[Gpu, ...]) -> frozenset[str]:
-    """Those that are there; of what is held, some may have left since."""
-    return frozenset(gpu.uuid for gpu in gpus)
+    @property
+    def gpus_free(self) -> int:
+        """GPUs that nobody uses any part of."""
+        return self.left.free.bit_count()
 
 
 def pool_of_node(inventory: Inventory) -> str:

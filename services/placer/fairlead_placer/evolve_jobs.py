@@ -36,6 +36,8 @@ def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOf
         state.close_offer(event.job)
     if state.recalls:
         state.drop(state.recalls, event.job)
+    if event.attempt == 1:
+        state.arrive(request)
     state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request))
 
 

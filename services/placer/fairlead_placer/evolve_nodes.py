@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node, is_uniform, uuids_of
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node
 from fairlead_placer.evolve_runs import stop
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -15,7 +16,8 @@ SUPERSEDED_MAX = 8
 def _node_joined(state: State, seq: int, index: int, at_ns: int, event: ev.NodeJoined) -> None:
     node = state.nodes.get(event.node)
     if node is None:
-        state.add_node(Node(event.node, event.incarnation, event.boot_id, event.inventory))
+        left = left_of(state, event.inventory)
+        state.add_node(Node(event.node, event.incarnation, event.boot_id, event.inventory, left))
     else:
         state.set(node, "superseded", (*node.superseded, node.incarnation)[-SUPERSEDED_MAX:])
         state.set(node, "incarnation", event.incarnation)
@@ -32,13 +34,15 @@ def _node_changed(state: State, seq: int, index: int, at_ns: int, event: ev.Node
 
 def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory) -> None:
     """Another inventory under what is held: what is held and gone is nobody's until it is released."""
-    used = [state.runs[key].parts[rank] for key, rank in node.held.items()]
-    state.change(
-        node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), uniform=is_uniform(inventory.gpus), uuids=uuids_of(inventory.gpus),
-        gpus_free=sum(gpu.uuid not in node.holders for gpu in inventory.gpus),
-        cpu_free_milli=inventory.cpu_milli - sum(part.cpu_milli for part in used),
-        memory_free_mib=inventory.memory_mib - sum(part.memory_mib for part in used),
-    )  # fmt: skip
+    left = left_of(state, inventory)
+    for key, rank in node.held.items():
+        left.take(state.runs[key].parts[rank])
+    state.change(node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), left=left)
+
+
+def left_of(state: State, inventory: ev.Inventory) -> Left:
+    """What a node of this inventory has left as long as nothing is on it."""
+    return Left(state.pools.builds.of(inventory, inventory.taints), tuple(gpu.uuid for gpu in inventory.gpus))
 
 
 def _node_lost(state: State, seq: int, index: int, at_ns: int, event: ev.NodeLost) -> None:

@@ -8,11 +8,29 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 from bisect import bisect_left, insort
 from typing import Any
 
-from fairlead_placer.entities import Claim, Job, Node, Offer, OfferClass, Plea, Recall, Reservation, Run, pool_of_node
-from fairlead_placer.pools import Pools
+from fairlead_placer.capacity.pools import Pools
+from fairlead_placer.entities import (
+    Claim,
+    Job,
+    Node,
+    Offer,
+    OfferClass,
+    Plea,
+    Recall,
+    Reservation,
+    Run,
+    pool_of,
+    pool_of_node,
+)
+from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.resources import Request
+
+
+#: Pools whose work is remembered.
+POOLS_MAX = 1024
+NOTHING_YET: Arrivals[Request] = Arrivals()
 
 
 class State:
@@ -33,6 +51,8 @@ class State:
         self.unanswered: dict[str, int] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
+        #: {pool: the work that has arrived there}: what packing takes for typical.
+        self.arrivals: dict[str, Arrivals[Request]] = {}
         #: What is left where (derived).
         self.pools = Pools()
         #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
@@ -48,6 +68,20 @@ class State:
         """What a kept job, or an element of a kept array, asks for."""
         kept = self.jobs.get(array_of(job) or job)
         return None if kept is None else kept.request
+
+    def work_of(self, request: Request) -> Arrivals[Request]:
+        """The work that has arrived in the request's pool."""
+        return self.arrivals.get(pool_of(request), NOTHING_YET)
+
+    def arrive(self, request: Request) -> None:
+        """One more attempt of a new job wants a place. Only folded, never tried."""
+        pool = pool_of(request)
+        arrivals = self.arrivals.get(pool)
+        if arrivals is None:
+            if len(self.arrivals) >= POOLS_MAX:
+                return
+            arrivals = self.arrivals[pool] = Arrivals()
+        arrivals.observe(request)
 
     # -- one change each, with its inverse
 
@@ -80,7 +114,7 @@ class State:
         self._restore(node, fields)
 
     def _restore(self, node: Node, fields: dict[str, object]) -> None:
-        anew = "inventory" in fields
+        anew = "left" in fields
         if anew:
             self.pools.leave(node)
         for name, value in fields.items():
@@ -109,13 +143,7 @@ class State:
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
         """Give a part of a node to a run."""
         node.held[key] = rank
-        if part.gpus:
-            holders = node.holders
-            for uuid in part.gpus:
-                holders[uuid] = key
-            node.gpus_free -= len(part.gpus)
-        node.cpu_free_milli -= part.cpu_milli
-        node.memory_free_mib -= part.memory_mib
+        node.left.take(part)
         node.live += 1
         self.pools.put(node)
         if self.journal is not None:
@@ -129,29 +157,19 @@ class State:
         """A part of an ended rank is free again."""
         rank = node.held[key]
         self._give(node, key, part)
+        self.pools.gained(node)
         if self.journal is not None:
             self.journal.append((self.hold, node, key, rank, part))
 
     def _give(self, node: Node, key: str, part: Part) -> None:
         del node.held[key]
-        for uuid in part.gpus:
-            del node.holders[uuid]
-            # A GPU may have left the inventory while it was held: then it does not become free.
-            node.gpus_free += uuid in node.uuids
-        node.cpu_free_milli += part.cpu_milli
-        node.memory_free_mib += part.memory_mib
+        node.left.give(part)
         self.pools.put(node)
-        self.pools.gained(node)
 
     def hold(self, node: Node, key: str, rank: int, part: Part) -> None:
         """A part is held, whatever the inventory says by now: of GPUs that have left it none become fewer."""
         node.held[key] = rank
-        for uuid in part.gpus:
-            node.holders[uuid] = key
-        if part.gpus:
-            node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
-        node.cpu_free_milli -= part.cpu_milli
-        node.memory_free_mib -= part.memory_mib
+        node.left.take(part)
         self.pools.put(node)
 
     def open_offer(self, offer: Offer) -> None:

@@ -1,0 +1,114 @@
+"""What a node has left: amounts, each GPU's rest, CPUs that nobody is pinned to. Parts are taken and given back."""
+
+from functools import lru_cache
+
+from fairlead_placer.capacity.builds import MILLI, Build
+from fairlead_placer.topology.cpulists import format_cpus, parse_cpus
+from fairlead_placer.topology.masks import mask_of, members_of
+from fairlead_schemas.events import Part
+
+
+class Left:
+    """Mutable, for speed. Amounts may fall below 0 where an inventory shrank under what is held: nothing fits then."""
+
+    __slots__ = ("at", "build", "caps", "cpu_milli", "cpus", "free", "memory_mib", "milli", "shared", "uuids")
+
+    def __init__(self, build: Build, uuids: tuple[str, ...]) -> None:
+        self.build = build
+        #: The GPUs in the node's order, and {UUID: its place}. One that has left is in no place, and never comes free.
+        self.uuids = uuids
+        self.at = {uuid: place for place, uuid in enumerate(uuids)}
+        self.cpu_milli = build.cpu_milli
+        self.memory_mib = build.memory_mib
+        #: [GPU]: thousandths left; a faulted one has a whole GPU less.
+        self.milli = [MILLI] * len(build.gpus)
+        #: [GPU]: MiB that no share was promised.
+        self.caps = [gpu.memory_mib for gpu in build.gpus]
+        #: Masks: GPUs that are free as a whole, those that shares are on, CPUs that nobody is pinned to.
+        self.free = build.all_gpus
+        self.shared = 0
+        self.cpus = build.inside.all_cpus
+
+    def copy(self) -> "Left":
+        """The same, to try something on."""
+        other = object.__new__(Left)
+        other.build, other.uuids, other.at = self.build, self.uuids, self.at
+        other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
+        other.milli, other.caps = self.milli.copy(), self.caps.copy()
+        other.free, other.shared, other.cpus = self.free, self.shared, self.cpus
+        return other
+
+    def take(self, part: Part) -> None:
+        """The part is somebody's."""
+        self.cpu_milli -= part.cpu_milli
+        self.memory_mib -= part.memory_mib
+        if part.gpus:
+            if part.gpu_milli:
+                self._share(part, -1)
+            else:
+                at, milli = self.at, self.milli
+                for uuid in part.gpus:
+                    place = at.get(uuid)
+                    if place is not None:
+                        milli[place] -= MILLI
+                        self.free &= ~(1 << place)
+        if part.cpus:
+            self.cpus &= ~cpu_mask(part.cpus)
+
+    def give(self, part: Part) -> None:
+        """The part is nobody's again."""
+        self.cpu_milli += part.cpu_milli
+        self.memory_mib += part.memory_mib
+        if part.gpus:
+            if part.gpu_milli:
+                self._share(part, 1)
+            else:
+                at, milli = self.at, self.milli
+                for uuid in part.gpus:
+                    place = at.get(uuid)
+                    if place is not None:
+                        milli[place] += MILLI
+                        if milli[place] == MILLI:
+                            self.free |= 1 << place
+        if part.cpus:
+            self.cpus |= cpu_mask(part.cpus) & self.build.inside.all_cpus
+
+    def _share(self, part: Part, sign: int) -> None:
+        for uuid in part.gpus:
+            place = self.at.get(uuid)
+            if place is None:
+                continue
+            self.milli[place] += sign * part.gpu_milli
+            self.caps[place] += sign * part.gpu_memory_mib
+            bit = 1 << place
+            whole = self.milli[place] == MILLI
+            self.free = self.free | bit if whole else self.free & ~bit
+            self.shared = self.shared & ~bit if whole else self.shared | bit
+
+    def fault(self, place: int, sign: int) -> None:
+        """The GPU is not to be used (-1), or is again (1); what is on it stays."""
+        self.milli[place] += sign * MILLI
+        bit = 1 << place
+        self.free = self.free | bit if self.milli[place] == MILLI else self.free & ~bit
+
+    @property
+    def gpus_free(self) -> int:
+        """GPUs that nobody uses."""
+        return self.free.bit_count()
+
+    @property
+    def free_milli(self) -> int:
+        """What is left of all GPUs, in thousandths of one."""
+        return sum(milli for milli in self.milli if milli > 0)
+
+
+@lru_cache(1 << 16)
+def cpu_mask(cpus: str) -> int:
+    """The CPUs of a list, as a mask."""
+    return mask_of(parse_cpus(cpus))
+
+
+@lru_cache(1 << 16)
+def cpu_list(mask: int) -> str:
+    """A mask of CPUs, as Linux lists them."""
+    return format_cpus(members_of(mask))
