@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.allocation import descriptions
-from fairlead_placer.topology.cpulists import format_cpus, parse_cpus
-from fairlead_placer.topology.description import Description, NumaNode, TopologyError, checked
+from fairlead_placer.topology.description import TopologyError, checked
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of, members_of, subsets
+from fairlead_schemas.cpulists import format_cpus, parse_cpus
+from fairlead_schemas.inside import Description, NumaNode
 from tests.placer.topology.nodes import NAMES, any_description
 
 
