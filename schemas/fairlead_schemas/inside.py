@@ -20,6 +20,8 @@ NICS_MAX = 128
 NUMA_NODES_MAX = 64
 NVLINKS_MAX = 64
 NIC_CHARS_MAX = 63
+#: Of a description's JSON.
+INSIDE_BYTES_MAX = 32 * 1024
 
 
 class NumaNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
