@@ -96,10 +96,12 @@ def test_an_inside_that_is_too_large_is_not_told(tmp_path: Path) -> None:
     """Better to join without it than not at all."""
     assert bounded(Description(numa=(0,) * 33)) is UNKNOWN
     assert bounded(Description()) is UNKNOWN
-    board: Level = "SAME_BOARD"
-    rows = ((board,) * 32,) * 32
+    board: tuple[Level, ...] = ("SAME_BOARD",)
     cards = tuple(f"{number:063}" for number in range(128))
-    assert bounded(Description(numa=(0,) * 32, pcie=rows, nics=cards, nic_levels=((board,) * 128,) * 32)) is UNKNOWN
+    assert (
+        bounded(Description(numa=(0,) * 32, pcie=(board * 32,) * 32, nics=cards, nic_levels=(board * 128,) * 32))
+        is UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(
