@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from fairlead_bus.core import Input
-from fairlead_placer.fit import choose, part_on
+from fairlead_placer.capacity.gangs import Shortfall
+from fairlead_placer.placing import find
 from fairlead_placer.parking import master_port
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Gpu, Inventory, Request
@@ -12,8 +13,8 @@ from tests.placer.world import World, cluster, inventory, names, placed, request
 
 
 def chosen(world: World, wanted: Request) -> list[str] | None:
-    nodes = choose(world.core.state.pools.of(wanted), wanted)
-    return None if nodes is None else [node.name for node in nodes]
+    found = find(world.core.state, wanted)
+    return None if isinstance(found, Shortfall) else [node.name for node in found.nodes]
 
 
 def with_free(**free: int) -> World:

@@ -27,6 +27,8 @@ class PlacerCore:
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit."""
         fold(self.state, seq, commit)
+        if commit.writer == self.writer:
+            self.state.pools.tidy()
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """What to commit now; the state is as it was."""

@@ -7,11 +7,11 @@ bounded by `is_news`: a full cluster where jobs come and go stays silent.
 from heapq import heapify, heappop, heapreplace
 from zlib import crc32
 
-from fairlead_placer.capacity import gpus_of
+from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.draft import EVENT_BYTES, Draft
-from fairlead_placer.entities import Node, Offer, OfferClass
+from fairlead_placer.entities import Offer, OfferClass
 from fairlead_placer.evolve_runs import NEWS_INTERVAL_NS
-from fairlead_placer.fit import choose, choose_kept, part_on, score_of
+from fairlead_placer.placing import Found, find, find_kept
 from fairlead_placer.reasons import Refusal, refusal
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -40,12 +40,12 @@ def place(draft: Draft) -> bool:
                 return False
             continue
         if offer is not None:  # else it has its place, on nodes that were kept for it
-            chosen = choose(state.pools.of(group.request), group.request)
-            if chosen is None:
-                _park(draft, group, offer)
+            found = find(state, group.request)
+            if isinstance(found, Shortfall):
+                _park(draft, group, offer, found)
                 heappop(heads)
                 continue
-            if not _placed(draft, offer, chosen):
+            if not _placed(draft, offer, found):
                 return False
         if group.offers:
             heapreplace(heads, (*group.offers[0], _CLASS, group))
@@ -62,29 +62,32 @@ def _place_kept(draft: Draft, offer: Offer) -> bool:
     """Place a job on nodes that are kept for it, if they have room by now. False as for `_placed`."""
     state = draft.state
     nodes = [state.nodes[name] for name in state.reservations[offer.job].nodes]
-    chosen = choose_kept(state.pools.of(offer.request), nodes, offer.request)
-    return chosen is None or _placed(draft, offer, chosen)
+    found = find_kept(state, offer.request, nodes)
+    return found is None or _placed(draft, offer, found)
 
 
 def _may_fit(draft: Draft, group: OfferClass) -> bool:
-    return group.failed_at < 0 or draft.state.pools.gained_since(group.request, group.failed_at)
+    if group.failed_at < 0:
+        return True
+    state = draft.state
+    if state.pools.gained_since(group.request, state.work_of(group.request), group.failed_at):
+        return True
+    group.failed_at = state.pools.version  # as in `_park`: a memory of work done
+    return False
 
 
-def _placed(draft: Draft, offer: Offer, chosen: list[Node]) -> bool:
+def _placed(draft: Draft, offer: Offer, found: Found) -> bool:
     """Place the offer. False when its event has no room left: a gang of thousands of GPUs fills a commit alone."""
-    request = offer.request
-    size = EVENT_BYTES + request.nodes * (PART_BYTES + GPU_BYTES * gpus_of(request))
+    parts = found.parts
+    size = EVENT_BYTES + PART_BYTES * len(parts) + GPU_BYTES * len(parts[0].gpus) * len(parts)
     if not draft.has_room(size):
         return False
-    score = score_of(chosen, request)
     address, port = "", 0
-    if request.nodes > 1:
-        chosen = sorted(chosen, key=lambda node: node.name)
-        address, port = chosen[0].inventory.address, master_port(offer.job, offer.attempt)
-    parts = tuple(part_on(node, request) for node in chosen)
+    if len(parts) > 1:
+        address, port = found.nodes[0].inventory.address, master_port(offer.job, offer.attempt)
     event = ev.JobPlaced(
         cause=offer.cause, job=offer.job, attempt=offer.attempt, parts=parts, master_address=address,
-        master_port=port, score=score,
+        master_port=port, score=found.score,
     )  # fmt: skip
     draft.emit(event, size)
     return True
@@ -95,8 +98,8 @@ def master_port(job: str, attempt: int) -> int:
     return MASTER_PORT_FIRST + crc32(f"{job}.{attempt}".encode()) % MASTER_PORTS
 
 
-def _park(draft: Draft, group: OfferClass, offer: Offer) -> None:
-    found = refusal(draft.state, group.request, offer.job)
+def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall) -> None:
+    found = refusal(draft.state, group.request, offer.job, short)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
         group.failed_at = draft.state.pools.version

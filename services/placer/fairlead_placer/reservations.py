@@ -6,10 +6,9 @@ Kept nodes take no other work; as what runs there ends, the job gets its place. 
 
 from heapq import nsmallest
 
-from fairlead_placer.capacity import gpus_of, node_suits
+from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node, Offer, pool_of
-from fairlead_placer.fit import suitable_gpus_free
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Request
@@ -83,24 +82,21 @@ def nodes_for(state: State, request: Request, job: str) -> list[str] | None:
 
 
 def serves(node: Node, request: Request, job: str) -> bool:
-    """True when the node, empty, would take a part of the job, and is kept for nobody else."""
-    inventory = node.inventory
-    return (
-        node.open
-        and node.keeper in ("", job)
-        and node.pool == pool_of(request)
-        and inventory.cpu_milli >= request.cpu_milli
-        and inventory.memory_mib >= request.memory_mib
-        and node_suits(node, request)
-    )
+    """True when the node, empty, would take a unit of the job, and is kept for nobody else."""
+    if not node.open or node.keeper not in ("", job) or node.pool != pool_of(request):
+        return False
+    return not asks_of(request)[0].verdict(node.left.build).cause
 
 
 def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:
     """What must still come free on the node (GPUs, milli-CPU, MiB), how many ranks live there, its name."""
+    ask, left = asks_of(request)[0], node.left
+    suits = ask.verdict(left.build).suits
+    free = (left.free & suits).bit_count() if ask.whole else sum(milli >= ask.milli for milli in left.milli)
     return (
-        max(0, gpus_of(request) - suitable_gpus_free(node, request)),
-        max(0, request.cpu_milli - node.cpu_free_milli),
-        max(0, request.memory_mib - node.memory_free_mib),
+        max(0, ask.gpus - free),
+        max(0, request.cpu_milli - left.cpu_milli),
+        max(0, request.memory_mib - left.memory_mib),
         node.live,
         node.name,
     )

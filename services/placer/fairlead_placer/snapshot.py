@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 
 from fairlead_placer.entities import Claim, Job, Node, Offer, Outcome, Plea, Recall, Reservation, Run, Verdict
+from fairlead_placer.evolve_nodes import left_of
+from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Inventory, Request
@@ -67,6 +69,14 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     verdict: Verdict | None
 
 
+class WorkShot(_Strict, frozen=True, kw_only=True):
+    """The work that has arrived in a pool, in the order in which kinds of it came first."""
+
+    pool: str
+    arrived: int
+    weights: tuple[tuple[Request, int], ...]
+
+
 class Shot(_Strict, frozen=True, kw_only=True):
     """Everything."""
 
@@ -82,6 +92,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     pleas: list[Plea]
     reservations: list[Reservation]
     runs: list[RunShot]
+    work: list[WorkShot]
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -104,6 +115,10 @@ def dump(state: State) -> bytes:
             pleas=[state.pleas[job] for job in sorted(state.pleas)],
             reservations=[state.reservations[job] for job in sorted(state.reservations)],
             runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
+            work=[
+                WorkShot(pool=pool, arrived=work.arrived, weights=tuple(work.weights.items()))
+                for pool, work in sorted(state.arrivals.items())
+            ],
         )
     )
 
@@ -131,7 +146,7 @@ def load(data: bytes) -> State:
     state = State()
     state.sequence, state.cursors = shot.sequence, shot.cursors
     for item in shot.nodes:
-        state.add_node(_node(item))
+        state.add_node(_node(state, item))
     for item in shot.jobs:
         request = state.intern(item.request)
         state.jobs[item.job] = Job(item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy())
@@ -147,11 +162,14 @@ def load(data: bytes) -> State:
     state.pleas = {plea.job: plea for plea in shot.pleas}
     for kept in shot.reservations:
         state.reserve(kept)
+    for work in shot.work:
+        weights = {state.intern(request): weight for request, weight in work.weights}
+        state.arrivals[work.pool] = Arrivals(weights, work.arrived)
     return state
 
 
-def _node(shot: NodeShot) -> Node:
-    node = Node(shot.name, shot.incarnation, shot.boot_id, shot.inventory)
+def _node(state: State, shot: NodeShot) -> Node:
+    node = Node(shot.name, shot.incarnation, shot.boot_id, shot.inventory, left_of(state, shot.inventory))
     for name in NodeShot.__struct_fields__:
         setattr(node, name, getattr(shot, name))
     return node

@@ -27,7 +27,6 @@ from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.resources import Request
 
-
 #: Pools whose work is remembered.
 POOLS_MAX = 1024
 NOTHING_YET: Arrivals[Request] = Arrivals()

@@ -1,5 +1,6 @@
 """A node as placement sees it when nothing runs on it; nodes that are alike share one `Build`."""
 
+from itertools import count
 from weakref import WeakValueDictionary
 
 from fairlead_placer.topology.inside import Inside, Insides
@@ -18,6 +19,8 @@ REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
 
 MILLI = 1000
+#: No two builds of a process have the same number, or an ask would take one cluster's for another's.
+_numbers = count(1)
 
 
 class Build:
@@ -61,7 +64,6 @@ class Builds:
     def __init__(self) -> None:
         self._known: WeakValueDictionary[object, Build] = WeakValueDictionary()
         self._insides: dict[int, Insides] = {}
-        self._next = 0
 
     def of(self, inventory: Inventory, taints: tuple[str, ...] = ()) -> Build:
         """The build of a node of this inventory. Raises topology.TopologyError for an inside that makes no sense."""
@@ -70,8 +72,7 @@ class Builds:
         key = (gpus, labels, inventory.cpu_milli, inventory.memory_mib, taints, inventory.inside)
         build = self._known.get(key)
         if build is None:
-            self._next += 1
-            build = Build(self._next, inventory, self._inside(inventory), taints)
+            build = Build(next(_numbers), inventory, self._inside(inventory), taints)
             self._known[key] = build
         return build
 

@@ -91,4 +91,3 @@ def ranked(index: Index, row: int, ask: Ask) -> list[tuple[int, list[str]]]:
         if isinstance(chosen, int):
             found.append((-choices.facts(chosen)[0], names))
     return sorted(found, key=lambda each: (each[0], each[1][0]))
-

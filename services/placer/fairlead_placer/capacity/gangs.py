@@ -15,7 +15,7 @@ from fairlead_placer.capacity.choosing import NOBODY, Choice, ranked
 from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat
-from fairlead_placer.packing.costs import NEVER, Costs, Line
+from fairlead_placer.packing.costs import NEVER, Line
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
@@ -101,7 +101,6 @@ def _domain(index: Index, kinds: Sequence[Kind]) -> Ints | Shortfall:
     """Numbers of the nodes of the domain to take: with as many units as can be, smallest level first, filled best."""
     level = kinds[0].ask.level
     levels = _levels(index, level, kinds[0].ask.request.tasks)
-    total = sum(kind.room for kind in kinds)
     for wanted in ("most", "least"):
         for each in levels:
             numbers = _fullest(index, kinds, each, [getattr(kind, wanted) for kind in kinds])
@@ -110,8 +109,13 @@ def _domain(index: Index, kinds: Sequence[Kind]) -> Ints | Shortfall:
         if all(kind.most == kind.least for kind in kinds):
             break
     units = sum(min(int(kind.room.sum()), kind.most) for kind in kinds)
-    held = _held(index, level, total) if level else np.zeros(0, np.int64)
+    held = _held(index, level, _together(kinds)) if level else np.zeros(0, np.int64)
     return Shortfall(units, level, int(held.max(initial=0)))
+
+
+def _together(kinds: Sequence[Kind]) -> Ints:
+    """[node]: units of any kind."""
+    return np.sum([kind.room for kind in kinds], axis=0)
 
 
 def _levels(index: Index, required: str, tasks: bool) -> list[str]:
@@ -137,7 +141,7 @@ def _fullest(index: Index, kinds: Sequence[Kind], level: str, wanted: list[int])
     """Nodes of the domain of the level that the units fill best; None where none takes them."""
     if not level:
         enough = all(int(kind.room.sum()) >= units for kind, units in zip(kinds, wanted, strict=True))
-        return np.flatnonzero(sum(kind.room for kind in kinds)) if enough else None
+        return np.flatnonzero(_together(kinds)) if enough else None
     left: Ints | None = None
     for kind, units in zip(kinds, wanted, strict=True):
         held = _held(index, level, kind.room)
@@ -169,7 +173,9 @@ def _fill(index: Index, kinds: Sequence[Kind], numbers: Ints) -> list[Choice] | 
     for kind in kinds:
         able = [int(number) for number in numbers if kind.room[number] and int(number) not in taken]
         found: list[Choice] = []
-        for number, units in _spread(index, kind, able, min(kind.most, sum(int(kind.room[each]) for each in able)), LEVELS[::-1]):
+        for number, units in _spread(
+            index, kind, able, min(kind.most, sum(int(kind.room[each]) for each in able)), LEVELS[::-1]
+        ):
             seated = _seat(index, kind, number, units)
             if seated is None:
                 return kind, number, units - 1
@@ -201,7 +207,11 @@ def _spread(index: Index, kind: Kind, able: list[int], units: int, levels: tuple
         domain = int(of[number])
         groups.setdefault(domain if domain >= 0 else -2 - number, []).append(number)
     if len(groups) == 1:
-        return _cheapest(index, kind, able, units) if level == LEVELS[0] else _spread(index, kind, able, units, levels[levels.index(level) + 1 :])
+        return (
+            _cheapest(index, kind, able, units)
+            if level == LEVELS[0]
+            else _spread(index, kind, able, units, levels[levels.index(level) + 1 :])
+        )
     rooms = {domain: sum(int(kind.room[each]) for each in members) for domain, members in groups.items()}
     found: list[tuple[int, int]] = []
     order = sorted(groups, key=lambda domain: (-rooms[domain], index.domains.names[groups[domain][0]]))
@@ -232,5 +242,3 @@ def _cheapest(index: Index, kind: Kind, able: list[int], units: int) -> list[tup
         found.append((number, part))
         units -= part
     return found
-
-

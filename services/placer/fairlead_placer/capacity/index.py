@@ -176,4 +176,3 @@ def key_of(left: Left) -> Key:
     if left.shared:
         rests = tuple(sorted(milli for milli in left.milli if 0 < milli < 1000))
     return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
-

@@ -3,8 +3,8 @@
 from functools import lru_cache
 
 from fairlead_placer.capacity.builds import MILLI, Build
-from fairlead_placer.topology.cpulists import format_cpus, parse_cpus
 from fairlead_placer.topology.masks import mask_of, members_of
+from fairlead_schemas.cpulists import format_cpus, parse_cpus
 from fairlead_schemas.events import Part
 
 

@@ -51,6 +51,21 @@ def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
     return short or _whole(left, ask, free)
 
 
+def short_of(left: Left, ask: Ask) -> str | None:
+    """The cause why nodes of the same row and free GPUs have no seat, "" where they have one; None where each must be asked.
+    The build must suit."""
+    if not ask.whole:
+        short = _amounts(left, ask)
+        return _gpu_cause(left, ask, ask.verdict(left.build).suits) or short or None
+    free = left.free & ask.verdict(left.build).suits
+    if free.bit_count() < ask.gpus:
+        return "free_gpus"
+    short = _amounts(left, ask)
+    if short or not left.build.inside.telling:
+        return short
+    return None if ask.inside.require else ""
+
+
 def _amounts(left: Left, ask: Ask) -> str:
     request, build = ask.request, left.build
     if left.cpu_milli < request.cpu_milli:
@@ -122,7 +137,7 @@ def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
     return "free_gpus" if sum(left.milli[at] >= milli for at in members_of(suits)) < ask.gpus else ""
 
 
-def part_of(name: str, left: Left, ask: Ask, found: Seat) -> Part:
+def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
     """The part of the node that the seat is."""
     request, build = ask.request, left.build
     gpus = build.gpus
@@ -133,5 +148,5 @@ def part_of(name: str, left: Left, ask: Ask, found: Seat) -> Part:
         cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
         memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
         gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",
-        nics=tuple([nics[at] for at in found.nics]),
+        nics=tuple([nics[at] for at in found.nics]), tasks=tasks,
     )  # fmt: skip

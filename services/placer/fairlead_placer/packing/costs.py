@@ -157,5 +157,3 @@ def _cheapest(row: Ints, cost: Ints, rests: Ints) -> Ints:
     first = np.ones(len(order), np.bool_)
     first[1:] = row[order][1:] != row[order][:-1]
     return order[first]
-
-

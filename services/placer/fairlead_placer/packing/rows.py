@@ -27,8 +27,7 @@ class Rows:
 
     def __init__(self, gpus_max: int = 8) -> None:
         self._gpus_max = gpus_max
-        #: {model: its bit's place}
-        self.models: dict[str, int] = {}
+        self._models: dict[str, int] = {}
         #: Grows when rows were numbered anew: what was worked out per row is void.
         self.generation = 0
         self._start(64)
@@ -36,8 +35,7 @@ class Rows:
     def _start(self, room: int) -> None:
         self.row_of: dict[Key, int] = {}
         self.keys: list[Key] = []
-        #: Free GPUs of all nodes together, in thousandths.
-        self.free_milli = 0
+        self._free_milli = 0
         self._cpu = np.zeros(room, np.int64)
         self._memory = np.zeros(room, np.int64)
         self._model = np.zeros(room, np.int64)
@@ -51,6 +49,16 @@ class Rows:
     def rows(self) -> int:
         """How many rows there are, with those that are empty."""
         return len(self.keys)
+
+    @property
+    def models(self) -> dict[str, int]:
+        """{model: its bit's place}."""
+        return self._models
+
+    @property
+    def free_milli(self) -> int:
+        """Free GPUs of all nodes together, in thousandths."""
+        return self._free_milli
 
     @property
     def states(self) -> States:
@@ -85,13 +93,13 @@ class Rows:
         if row is None:
             row = self._new(key)
         self._count[row] += 1
-        self.free_milli += self._free[row]
+        self._free_milli += self._free[row]
         return row
 
     def leave(self, row: int) -> None:
         """A node of the row is in it no more."""
         self._count[row] -= 1
-        self.free_milli -= self._free[row]
+        self._free_milli -= self._free[row]
 
     def clear(self) -> None:
         """Forget all rows: whoever is in one enters anew."""
@@ -112,7 +120,7 @@ class Rows:
         self._free.append(sum(gpus))
         self._cpu[row], self._memory[row], self._build[row] = key.cpu_milli, key.memory_mib, key.build
         self._tight[row] = ((key.whole + 1 if key.model else 0) << 42) + min(max(key.cpu_milli, 0), (1 << 42) - 1)
-        self._model[row] = 1 << self.models.setdefault(key.model, min(len(self.models), MODELS_MAX - 1))
+        self._model[row] = 1 << self._models.setdefault(key.model, min(len(self._models), MODELS_MAX - 1))
         if gpus:
             self._gpus[row, -len(gpus) :] = gpus
         return row

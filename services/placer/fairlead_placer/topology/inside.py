@@ -22,6 +22,8 @@ class Inside:
         self.choices = choices
         #: () where no CPU list is known: then nothing is pinned.
         self.numa: tuple[NumaCpus, ...] = numa_cpus(description, reserved)
+        #: True when it matters which GPUs are free, not only how many.
+        self.telling = any(map(any, choices.shape.scores)) or len(choices.shape.numa) > 1
         self.all_gpus = (1 << description.gpus) - 1
         #: What may be given.
         self.all_cpus = sum(node.mask for node in self.numa)
