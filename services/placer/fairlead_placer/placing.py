@@ -70,8 +70,8 @@ def find_kept(state: State, request: Request, kept: Sequence[Node]) -> Found | N
         others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), NOBODY)
         if isinstance(others, Shortfall):
             return None
-        own = sorted(own + others, key=lambda choice: choice.node.name)
-    return found_on(own)
+        own += others
+    return found_on(sorted(own, key=lambda choice: choice.node.name))
 
 
 def found_on(chosen: Sequence[Choice]) -> Found:
