@@ -30,11 +30,11 @@ def joined(draft: Draft, name: str, incarnation: str, report: InventorySeen, cau
         outcome = "exit_unknown" if node.boot_id == report.boot_id else "node_rebooted"
         if not _clear(draft, node, outcome, cause):
             return False
-    draft.emit(
+    _take_stock(
+        draft,
         ev.NodeJoined(
             cause=cause, node=name, incarnation=incarnation, boot_id=report.boot_id, inventory=report.inventory
         ),
-        EVENT_BYTES + len(msgspec.json.encode(report.inventory)),
     )
     return True
 
@@ -44,11 +44,16 @@ def seen_again(draft: Draft, node: Node, report: InventorySeen, cause: str) -> b
     if node.boot_id != report.boot_id and not _clear(draft, node, "node_rebooted", cause):
         return False
     if node.boot_id != report.boot_id or node.inventory != report.inventory:
-        draft.emit(
-            ev.NodeChanged(cause=cause, node=node.name, boot_id=report.boot_id, inventory=report.inventory),
-            EVENT_BYTES + len(msgspec.json.encode(report.inventory)),
+        _take_stock(
+            draft, ev.NodeChanged(cause=cause, node=node.name, boot_id=report.boot_id, inventory=report.inventory)
         )
     return True
+
+
+def _take_stock(draft: Draft, event: ev.NodeJoined | ev.NodeChanged) -> None:
+    """Its bytes are counted, not guessed: a thousand nodes may join at once, with names and insides of any length.
+    EVENT_BYTES is then for the cursor that goes along."""
+    draft.emit(event, EVENT_BYTES + len(msgspec.json.encode(event)))
 
 
 def _clear(draft: Draft, node: Node, outcome: ev.RunOutcome, cause: str) -> bool:

@@ -13,19 +13,16 @@ from fairlead_placer import nodes, runs
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node, Run, Verdict, run_key
 from fairlead_placer.evolve import REPORT_CURSOR
+from fairlead_placer.inventories import fault_of_inventory
 from fairlead_placer.nodes import MESSAGE_CHARS_MAX
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import digest_of
 from fairlead_schemas.ids import is_token
 from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen, encode
-from fairlead_schemas.resources import Inventory
 
 INCARNATION_CHARS_MAX = 80
-#: Bounds of an inventory: its amounts are added up, its names repeated in every placement and order.
-AMOUNT_MAX = 1 << 40
-UUID_CHARS_MAX = 80
-ADDRESS_CHARS_MAX = 255
+BOOT_ID_CHARS_MAX = 80
 
 
 class Refused(NamedTuple):
@@ -48,19 +45,13 @@ def fault_of(node: str, batch: ReportBatch) -> tuple[str, str] | None:
     if any(b.n != a.n + 1 for a, b in zip(batch.reports, batch.reports[1:], strict=False)):
         return "bad_numbers", "expected consecutive numbers"
     for report in batch.reports:
-        if isinstance(report, InventorySeen) and (wrong := _fault_of_inventory(report.inventory)):
+        if not isinstance(report, InventorySeen):
+            continue
+        if len(report.boot_id) > BOOT_ID_CHARS_MAX:
+            return "bad_inventory", f"expected a boot id of at most {BOOT_ID_CHARS_MAX} characters"
+        if wrong := fault_of_inventory(report.inventory):
             return "bad_inventory", wrong
     return None
-
-
-def _fault_of_inventory(inventory: Inventory) -> str:
-    if len({gpu.uuid for gpu in inventory.gpus}) < len(inventory.gpus):
-        return "expected each GPU once"
-    if not 0 <= inventory.cpu_milli <= AMOUNT_MAX or not 0 <= inventory.memory_mib <= AMOUNT_MAX:
-        return f"expected amounts of 0 to {AMOUNT_MAX}"
-    if any(len(gpu.uuid) > UUID_CHARS_MAX for gpu in inventory.gpus) or len(inventory.address) > ADDRESS_CHARS_MAX:
-        return f"expected GPU UUIDs of at most {UUID_CHARS_MAX} characters and an address of {ADDRESS_CHARS_MAX}"
-    return ""
 
 
 def refused(draft: Draft, refusal: Refused) -> None:
