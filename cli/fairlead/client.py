@@ -23,6 +23,7 @@ import msgspec
 from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, from_problem, hint_for
 from fairlead_schemas.api import DryRun, Job, Node, Page, Pool, Problem, Queue, QueuesApplied, SubmitResult
 from fairlead_schemas.cloudevents import CloudEventOut
+from fairlead_schemas.clustermap import ClusterMap
 from fairlead_schemas.ids import TOKEN_CHARS_MAX, is_token
 from fairlead_schemas.lifecycle import END_STATES
 
@@ -229,6 +230,10 @@ class Client:
     def cluster(self, *, at: str = "") -> dict[str, Any]:
         """Totals of the cluster, now or at a sequence or time."""
         return _decode(self._get("/v1/cluster", {"at": at}).content, dict[str, Any])
+
+    def cluster_map(self, *, pool: str = "", rack: str = "", at: str = "") -> ClusterMap:
+        """Every GPU and who holds it, of all nodes or of one pool or rack; now or at a sequence or time."""
+        return _decode(self._get("/v1/map", {"pool": pool, "rack": rack, "at": at}).content, ClusterMap)
 
     def ready(self) -> bool:
         """True when the gateway answers and has caught up with the log."""
