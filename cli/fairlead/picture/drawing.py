@@ -12,7 +12,7 @@ from fairlead.picture import rows
 from fairlead.picture.letters import OTHERS, SEVERAL, By, Group, Groups
 from fairlead.picture.lines import Line, Piece, cut, harmless, line, padded, wrapped
 from fairlead_schemas.clustermap import ClusterMap, GpuState, MapNode, PoolRoom
-from fairlead_schemas.quantities import format_milli
+from fairlead_schemas.queuewords import thousandths_word
 from fairlead_schemas.topology import DOMAIN_LABELS
 
 WIDTH_MIN = 40
@@ -65,7 +65,7 @@ def _sums(room: PoolRoom, width: int) -> Iterator[Line]:
         *(f"{count} {_WORDS.get(state, state)}" for state, count in room.states.items() if count and state != "free"),
     ]  # fmt: skip
     if room.shares_free_milli:
-        parts.append(f"{format_milli(room.shares_free_milli)} free in shared ones")
+        parts.append(f"{_gpus(room.shares_free_milli)} free in shared ones")
     yield from wrapped(parts, width, "  ")
     yield from wrapped(["could start now:", *_largest(room)], width, "  ")
 
@@ -128,16 +128,16 @@ def _legend(groups: Groups, by: By, width: int) -> Iterator[Line]:
     columns = 2 if width >= TWO_COLUMNS else 1
     size = (width - 2 * (columns - 1)) // columns
     key = min(max(len(group.key) for group in lettered), size // 3)
-    amount = max(len(format_milli(group.gpu_milli)) for group in lettered)
+    amount = max(len(_gpus(group.gpu_milli)) for group in lettered)
     yield line(cut(f"by {by}, GPUs held{'; an array is one job' if by is By.job else ''}", width))
     for some in batched(lettered, columns):
         pieces: list[Piece] = []
         for group in some:
-            text = f" {padded(group.key, key)} {format_milli(group.gpu_milli):>{amount}}  {_about(group, by)}"
+            text = f" {padded(group.key, key)} {_gpus(group.gpu_milli):>{amount}}  {_about(group, by)}"
             pieces += [Piece(group.letter, group.colour), Piece(padded(text, size - 1)), Piece("  ")]
         yield line(*pieces)
     if others := [group for group in groups.all if group.letter == OTHERS]:
-        held = format_milli(sum(group.gpu_milli for group in others))
+        held = _gpus(sum(group.gpu_milli for group in others))
         yield line(cut(f"{OTHERS} {_count(len(others), f'other {by}')}, {held} GPUs", width))
 
 
@@ -162,3 +162,7 @@ def _signs_of(nodes: Iterable[MapNode], groups: Groups) -> Iterator[str]:
 
 def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _gpus(milli: int) -> str:
+    return str(thousandths_word(milli))
