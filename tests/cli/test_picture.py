@@ -40,9 +40,9 @@ def test_three_nodes() -> None:
         "  n2  AABBB%..\n"
         "  n3 =C=======  drained: new driver\n"
         "\n"
-        "by job, GPUs held; an array is one job\n"
-        "A 812 10.5  train-llm (ada, research)    B 813  3.5  sweep (bob, research)\n"
-        "C 814    1  eval (ada, research)\n"
+        "by job (an array is one job)\n"
+        "A 812  10.5 GPUs  train-llm (ada, res..  B 813   3.5 GPUs  sweep (bob, research)\n"
+        "C 814     1 GPU   eval (ada, research)\n"
         ". free  = draining or drained  % shared by several\n"
     )
 
@@ -50,12 +50,12 @@ def test_three_nodes() -> None:
 def test_other_groups() -> None:
     """Users, queues and states have their initial where it is left; who shares a GPU with himself is one."""
     assert [one for one in text(THREE, By.user).splitlines() if one.startswith(("  n2", "by", "A", "B"))] == [
-        "  n2  AABBB%..", "by user, GPUs held", "A ada 11.5  2 jobs                       B bob  3.5  2 jobs",
+        "  n2  AABBB%..", "by user", "A ada  11.5 GPUs  2 jobs                 B bob   3.5 GPUs  2 jobs",
     ]  # fmt: skip
     assert "  n2  RRRRRR..\n" in text(THREE, By.queue)
     states = text(THREE, By.state)
     assert "  n2  RRRRPR..\n" in states
-    assert "R running 14  3 jobs                     P placed   1  1 job\n" in states
+    assert "R running  14 GPUs  3 jobs               P placed    1 GPU   1 job\n" in states
 
 
 def test_racks_blocks_and_pools() -> None:

@@ -11,7 +11,7 @@ from itertools import batched
 from fairlead.picture import rows
 from fairlead.picture.letters import OTHERS, SEVERAL, By, Group, Groups
 from fairlead.picture.lines import Line, Piece, cut, harmless, line, padded, wrapped
-from fairlead_schemas.clustermap import ClusterMap, GpuState, MapNode, PoolRoom
+from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, MapNode, PoolRoom
 from fairlead_schemas.queuewords import thousandths_word
 from fairlead_schemas.topology import DOMAIN_LABELS
 
@@ -129,11 +129,12 @@ def _legend(groups: Groups, by: By, width: int) -> Iterator[Line]:
     size = (width - 2 * (columns - 1)) // columns
     key = min(max(len(group.key) for group in lettered), size // 3)
     amount = max(len(_gpus(group.gpu_milli)) for group in lettered)
-    yield line(cut(f"by {by}, GPUs held{'; an array is one job' if by is By.job else ''}", width))
+    yield line(cut(f"by {by}{' (an array is one job)' if by is By.job else ''}", width))
     for some in batched(lettered, columns):
         pieces: list[Piece] = []
         for group in some:
-            text = f" {padded(group.key, key)} {_gpus(group.gpu_milli):>{amount}}  {_about(group, by)}"
+            unit = "GPU " if group.gpu_milli == WHOLE_MILLI else "GPUs"
+            text = f" {padded(group.key, key)}  {_gpus(group.gpu_milli):>{amount}} {unit}  {_about(group, by)}"
             pieces += [Piece(group.letter, group.colour), Piece(padded(text, size - 1)), Piece("  ")]
         yield line(*pieces)
     if others := [group for group in groups.all if group.letter == OTHERS]:
