@@ -7,7 +7,8 @@ import msgspec
 
 from fairlead_schemas import ask, commands, desired, events, queues, reports, samples
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
 
 REQUEST = Request(
     nodes=2,
@@ -63,6 +64,9 @@ INVENTORY = Inventory(
             memory_mib=81920,
             compute_capability=80,
             numa=1,
+            ecc="on",
+            mig=True,
+            instances=(MigInstance(uuid="MIG-sim-1-0-3", profile="3g.40gb", start=4),),
         ),
     ),
     cpu_milli=64000,
@@ -72,6 +76,15 @@ INVENTORY = Inventory(
     simulated=True,
     address="10.0.0.7",
     hostname="sim-1.example.org",
+    inside=Description(
+        numa=(1,),
+        nvlinks=((0,),),
+        pcie=(("X",),),
+        numa_nodes=(NumaNode(node=1, cpus="32,96,33,97", socket=1),),
+        nics=("mlx5_0",),
+        nic_levels=(("PXB",),),
+    ),
+    taints=("team=vision:NoSchedule",),
 )
 PART = events.Part(
     node="sim-1",

@@ -2,9 +2,10 @@
 
 from fairlead_placer.topology.choices import Choices
 from fairlead_placer.topology.cpus import NumaCpus, numa_cpus
-from fairlead_placer.topology.description import Description, checked
+from fairlead_placer.topology.description import checked
 from fairlead_placer.topology.nics import GpuNic, nearest
 from fairlead_placer.topology.shapes import Shape, shape_of
+from fairlead_schemas.inside import Description
 
 #: So many different insides, and shapes, are remembered; what was asked for longest ago goes. Who holds it keeps it.
 INSIDES_MAX = 1024
