@@ -4,6 +4,7 @@ A GPU is in one state:
 
 free       nobody holds any of it, and it may be given now
 kept       as free, but its node takes the work of one waiting job only (`MapNode.reserved_for`)
+cut        as free, but in MIG mode: only its instances can be given, not all of it
 closed     nobody holds any of it, but its node takes no work: it is cordoned, draining, drained or lost
 held       runs hold it, or parts of it
 cleaning   the runs that held it have ended; it waits for evidence that nothing is left on it
@@ -14,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
-type GpuState = Literal["free", "kept", "closed", "held", "cleaning", "unhealthy"]
-GPU_STATES: tuple[GpuState, ...] = ("free", "kept", "closed", "held", "cleaning", "unhealthy")
+type GpuState = Literal["free", "kept", "cut", "closed", "held", "cleaning", "unhealthy"]
+GPU_STATES: tuple[GpuState, ...] = ("free", "kept", "cut", "closed", "held", "cleaning", "unhealthy")
 
 #: A whole GPU.
 WHOLE_MILLI = 1000
@@ -32,7 +33,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instance: str = ""
 
 
-class MapGpu(msgspec.Struct, frozen=True, kw_only=True):
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A MIG instance on a GPU; whoever holds it names it (`Holder.instance`)."""
+
+    uuid: str
+    profile: str  # "3g.20gb"
+
+
+class MapGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One GPU."""
 
     uuid: str
@@ -40,6 +48,8 @@ class MapGpu(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     state: GpuState
     holders: list[Holder]
+    #: Of a GPU in MIG mode.
+    instances: list[Instance] = []
 
 
 class MapNode(msgspec.Struct, frozen=True, kw_only=True):

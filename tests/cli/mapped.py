@@ -6,7 +6,7 @@ from typing import Any
 from fairlead_gateway.views.poolroom import pool_rooms
 from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, MapGpu, MapJob, MapNode
 
-SIGNS: dict[str, GpuState] = {".": "free", ":": "kept", "-": "closed", "~": "cleaning", "*": "unhealthy"}
+SIGNS: dict[str, GpuState] = {".": "free", ":": "kept", "/": "cut", "-": "closed", "~": "cleaning", "*": "unhealthy"}
 
 
 def node(name: str, gpus: str, holders: dict[str, tuple[str, ...]] | None = None, **fields: Any) -> MapNode:

@@ -62,10 +62,10 @@ def test_racks_blocks_and_pools() -> None:
     """Nodes stand with their rack; each pool has its own sums."""
     found = facts([
         node("a1", "....", block="b1", rack="r1"), node("a2", "....", block="b1", rack="r1"),
-        node("a3", "~*::", block="b1", rack="r2", reserved_for="31"), node("b1", "..", pool="side"), node("cpu", "", pool="side"),
+        node("a3", "~*::", block="b1", rack="r2", reserved_for="31"), node("b1", "../", pool="side"), node("cpu", "", pool="side"),
     ])  # fmt: skip
     assert text(found) == (
-        "5 nodes  14 GPUs  as of sequence 40, 2026-01-01T00:00:03.000Z\n"
+        "5 nodes  15 GPUs  as of sequence 40, 2026-01-01T00:00:03.000Z\n"
         "\n"
         "pool default  3 nodes  12 GPUs  8 free (0 fragmented)  2 kept for waiting jobs\n"
         "  1 being cleaned  1 unhealthy\n"
@@ -77,12 +77,13 @@ def test_racks_blocks_and_pools() -> None:
         "block b1  rack r2\n"
         "  a3 :~*::  kept for job 31\n"
         "\n"
-        "pool side  2 nodes  2 GPUs  2 free (0 fragmented)\n"
-        "could start now:  2 GPUs on one node (b1)  1 x 2 GPUs in the pool\n"
-        "  b1   ..\n"
-        "  cpu      no GPUs\n"
+        "pool side  2 nodes  3 GPUs  2 free (2 fragmented)  1 cut by MIG and idle\n"
+        "could start now:  2 GPUs on one node (b1)  no whole node in the pool\n"
+        "  b1   ../\n"
+        "  cpu       no GPUs\n"
         "\n"
-        ". free  : kept for a waiting job  ~ being cleaned  * unhealthy\n"
+        ". free  : kept for a waiting job  / MIG instances, none in use  ~ being cleaned\n"
+        "* unhealthy\n"
     )
 
 
@@ -142,7 +143,7 @@ def clusters(draw_: st.DrawFn) -> ClusterMap:
         state = draw_(st.sampled_from(("ready", "ready", "cordoned", "drained", "lost", "quarantined")))
         keeper = draw_(st.sampled_from(("", "9" * 18)))
         unheld = "-" if state != "ready" else ":" if keeper else "."
-        gpus = draw_(st.text([unheld, "~", "*", *holders], max_size=draw_(st.sampled_from((8, 8, 130)))))
+        gpus = draw_(st.text([unheld, "/", "~", "*", *holders], max_size=draw_(st.sampled_from((8, 8, 130)))))
         domains = {level: draw_(NAMES) for level in ("rack", "block", "spine") if draw_(st.booleans())}
         nodes.append(node(name, gpus, holders, state=state, reason=draw_(WORDS), reserved_for=keeper, pool=draw_(st.sampled_from("pq")), **domains))  # fmt: skip
     return facts(nodes, *jobs)
@@ -166,7 +167,7 @@ def test_each_gpu_is_drawn_once(data: st.DataObject, width: int, single: bool, b
     for index in range(data.draw(st.integers(1, 30))):
         # A line of its own also says in words what is the matter: of such nodes the other kind of row is tested.
         state = "ready" if single else data.draw(st.sampled_from(("ready", "cordoned", "lost")))
-        gpus = data.draw(st.text(["-" if state != "ready" else ".", "~", "*", *holders], min_size=1, max_size=20))
+        gpus = data.draw(st.text(["-" if state != "ready" else ".", "/", "~", "*", *holders], min_size=1, max_size=20))
         domains = {"rack": str(data.draw(st.integers(0, 3)))} if data.draw(st.booleans()) else {}
         nodes.append(node(str(index), gpus, holders, state=state, **domains))
     found = facts(nodes, job("100", user="x", queue="y"), job("101", user="z", queue="w", state="placed"))

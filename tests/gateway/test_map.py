@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from fairlead_gateway.views.clustermap import cluster_map
 from fairlead_gateway.views.poolroom import free_gpus, is_whole, pool_rooms
 from fairlead_schemas import events as ev
-from fairlead_schemas.clustermap import ClusterMap, Gang, Holder, MapGpu, MapNode, OneNode
+from fairlead_schemas.clustermap import ClusterMap, Gang, Holder, Instance, MapGpu, MapNode, OneNode
 from fairlead_schemas.queues import POOL_LABEL
+from fairlead_schemas.resources import Gpu, Inventory, MigInstance
 from tests.gateway.logbook import Logbook, joined, offered, placed, requeued, started, submitted
 from tests.gateway.world import World, gpus
 
@@ -62,6 +63,24 @@ def test_shares_and_instances_are_several_holders_of_one_gpu() -> None:
     assert states(cluster_map(book.views)) == {"n1": "hefr"}, "the other run still holds it"
 
 
+def test_a_gpu_in_mig_mode_is_not_free_as_a_whole() -> None:
+    """Its instances are named; its node is no whole node, and the rest of it is fragmented."""
+    book = Logbook()
+    cut = MigInstance(uuid="MIG-1", profile="3g.20gb")
+    devices = [
+        Gpu(uuid=f"G{i}", index=i, model="A100", memory_mib=1, mig=not i, instances=() if i else (cut,)) for i in (0, 1)
+    ]
+    inventory = Inventory(gpus=tuple(devices), cpu_milli=1, memory_mib=1)
+    book.write(ev.NodeJoined(cause="r", node="n1", incarnation="i", boot_id="b", inventory=inventory))
+    found = cluster_map(book.views)
+    assert states(found) == {"n1": "cufr"}
+    assert found.nodes[0].gpus[0].instances == [Instance(uuid="MIG-1", profile="3g.20gb")]
+    room = found.pools[0]
+    assert (room.gpus_fragmented, room.largest_of_whole_nodes) == (1, {"pool": None})
+    book.write(ev.NodeCordoned(cause="cmd:1", node="n1"))
+    assert states(cluster_map(book.views)) == {"n1": "clcl"}
+
+
 def test_what_an_ended_run_still_holds_is_being_cleaned() -> None:
     """Until the evidence comes, also when the job goes on with another attempt or is not known any more."""
     book = Logbook()
@@ -97,7 +116,7 @@ def test_closed_and_kept_nodes_give_nothing() -> None:
         ("ready", "", "2"),
     ]
     room = found.pools[0]
-    assert room.states == {"free": 2, "kept": 2, "closed": 3, "held": 1, "cleaning": 0, "unhealthy": 0}
+    assert room.states == {"free": 2, "kept": 2, "cut": 0, "closed": 3, "held": 1, "cleaning": 0, "unhealthy": 0}
     assert (room.gpus, room.gpus_fragmented, room.largest_on_one_node) == (8, 0, OneNode(node="n4", gpus=2))
     book.write(placed("2", "n3"))
     assert states(cluster_map(book.views))["n3"] == "hefr", "a place ends what was kept for it"
@@ -136,9 +155,6 @@ def test_filters_count_what_they_show() -> None:
     assert cluster_map(book.views, pool="x", rack="r1").pools == []
 
 
-STATES = ("free", "kept", "closed", "held", "cleaning", "unhealthy")
-
-
 @st.composite
 def nodes(draw: st.DrawFn) -> list[MapNode]:
     """Any nodes at all, as consistent as the gateway makes them."""
@@ -148,7 +164,7 @@ def nodes(draw: st.DrawFn) -> list[MapNode]:
         keeper = draw(st.sampled_from(("", "", "9")))
         unheld = "closed" if state != "ready" else "kept" if keeper else "free"
         devices = [
-            MapGpu(uuid=f"{index}-{i}", index=i, model="A", state=draw(st.sampled_from((unheld, "held", "cleaning", "unhealthy"))), holders=[])  # type: ignore[arg-type] -- one of STATES
+            MapGpu(uuid=f"{index}-{i}", index=i, model="A", state=draw(st.sampled_from((unheld, "cut" if unheld == "free" else unheld, "held", "cleaning", "unhealthy"))), holders=[])  # type: ignore[arg-type] -- one of GpuState
             for i in range(draw(st.integers(0, 4)))
         ]  # fmt: skip
         domains = {

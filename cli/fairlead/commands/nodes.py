@@ -37,7 +37,7 @@ def nodes(
 
     fairlead nodes --map -o wide     (a line for each node, however many; -o json has the same facts)
 
-    What --map counts: a GPU is free when nobody holds any of it and its node takes anybody's work. A free GPU is
+    What --map counts: a GPU is free when nobody holds any of it, MIG does not cut it, and its node takes anybody's work. A free GPU is
     fragmented when others of its node are not free: work that needs whole nodes cannot have it. "Could start now" is the
     largest job by GPUs alone, on one node, and of whole nodes within one rack, block, spine and the pool (node labels
     fairlead/rack, fairlead/block, fairlead/spine); whether CPUs and memory suffice too, submit --dry-run says.

@@ -25,11 +25,12 @@ TWO_COLUMNS = 76
 
 _WORDS: dict[GpuState, str] = {
     "kept": "kept for waiting jobs",
+    "cut": "cut by MIG and idle",
     "closed": "idle on closed nodes",
     "cleaning": "being cleaned",
 }
 _SIGNS = {
-    rows.FREE: "free", rows.KEPT: "kept for a waiting job", "-": "cordoned", "=": "draining or drained",
+    rows.FREE: "free", rows.KEPT: "kept for a waiting job", rows.CUT: "MIG instances, none in use", "-": "cordoned", "=": "draining or drained",
     "!": "lost", rows.CLEANING: "being cleaned", rows.UNHEALTHY: "unhealthy", SEVERAL: "shared by several",
 }  # fmt: skip
 

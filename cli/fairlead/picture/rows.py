@@ -9,7 +9,7 @@ from fairlead.picture.lines import Line, Piece, cut_left, harmless, line, padded
 from fairlead_schemas.clustermap import MapGpu, MapNode
 
 #: Cells of GPUs that nobody holds, and of those that are more than held.
-FREE, KEPT, CLEANING, UNHEALTHY = ".", ":", "~", "*"
+FREE, KEPT, CUT, CLEANING, UNHEALTHY = ".", ":", "/", "~", "*"
 #: Before a node, and in its GPUs that nobody holds, where it takes no work; what is not named here is "-".
 CLOSED = {"cordoned": "-", "draining": "=", "drained": "=", "lost": "!"}
 _COLOURS = {"-": "yellow", "=": "yellow", "!": "red", UNHEALTHY: "red", CLEANING: "bright_black", KEPT: "bright_black"}
@@ -23,7 +23,7 @@ def cell(node: MapNode, gpu: MapGpu, groups: Groups) -> Piece:
     if gpu.state == "held":
         group = groups.of(gpu.holders)
         return Piece(SEVERAL) if group is None else Piece(group.letter, "" if group.letter == OTHERS else group.colour)
-    signs = {"free": FREE, "kept": KEPT, "cleaning": CLEANING, "unhealthy": UNHEALTHY, "closed": mark(node)}
+    signs = {"free": FREE, "kept": KEPT, "cut": CUT, "cleaning": CLEANING, "unhealthy": UNHEALTHY, "closed": mark(node)}
     return _signed(signs[gpu.state])
 
 

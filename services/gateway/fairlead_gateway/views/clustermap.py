@@ -9,7 +9,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.nodes import run_name
 from fairlead_gateway.views.poolroom import pool_rooms
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, MapGpu, MapJob, MapNode
+from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, Instance, MapGpu, MapJob, MapNode
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
@@ -43,7 +43,9 @@ def _node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     gpus = [
         MapGpu(
             uuid=gpu.uuid, index=gpu.index, model=gpu.model, holders=holders.get(gpu.uuid, []),
-            state="held" if gpu.uuid in living else "cleaning" if gpu.uuid in holders else unheld,
+            state="held" if gpu.uuid in living else "cleaning" if gpu.uuid in holders
+            else "cut" if gpu.mig and unheld == "free" else unheld,
+            instances=[Instance(uuid=one.uuid, profile=one.profile) for one in gpu.instances],
         )
         for gpu in sorted(row.inventory.gpus, key=lambda gpu: gpu.index)
     ]  # fmt: skip
