@@ -55,3 +55,5 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Where other ranks of a gang reach this node.
     address: str = "127.0.0.1"
     hostname: str = ""
+    #: Taints that the node's own settings ask for ("key=value:Effect").
+    taints: tuple[str, ...] = ()

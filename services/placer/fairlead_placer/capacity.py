@@ -79,7 +79,7 @@ class Index:
         """Bring the node to where it belongs now."""
         if node.entry is not None:
             self._lift(node)
-        if node.lost or node.keeper or node.duty != READY:
+        if node.lost or node.keeper or node.duty != READY or (node.marked and (node.taints or not node.open)):
             self.aside[node.name] = node
             return
         if self.aside:

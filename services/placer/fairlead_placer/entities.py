@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.events import Part, RunOutcome, Victim
+from fairlead_schemas.events import Part, RunOutcome, Setter, Victim
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
@@ -15,9 +15,10 @@ class Node:
     """One machine and what it has left."""
 
     __slots__ = (
-        "boot_id", "by", "cause", "cpu_free_milli", "deadline_ns", "duty", "entry", "gpus_free", "held", "holders",
-        "hosts", "incarnation", "inventory", "keeper", "level", "live", "lost", "memory_free_mib", "name", "pool",
-        "reason", "reported", "size", "superseded", "uniform", "uuids",
+        "boot_id", "by", "cause", "cpu_free_milli", "deadline_ns", "duty", "entry", "faulted", "gpus_free", "held",
+        "holders", "hosts", "incarnation", "inventory", "keeper", "level", "live", "lost", "lost_ns", "marked",
+        "memory_free_mib", "name", "pool", "quarantined", "reason", "reported", "setter", "size", "superseded",
+        "suspect", "tainted", "taints", "uniform", "uuids",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory) -> None:
@@ -29,13 +30,27 @@ class Node:
         #: Number of the last report that a commit consumed.
         self.reported = 0
         self.lost = False
-        #: ready | cordoned | draining | drained, who set it and why; it outlives the agent.
+        #: When it was lost last (0: never).
+        self.lost_ns = 0
+        #: ready | cordoned | draining | drained, which class set it, who and why; it outlives the agent.
         self.duty = READY
+        self.setter: Setter = "person"
         self.by = ""
         self.reason = ""
         #: Cause of the drain ("cmd:<id>"), and when its runs are stopped (0: never, or done).
         self.cause = ""
         self.deadline_ns = 0
+        #: Gets no work until a person releases it; why stands in its event.
+        self.quarantined = False
+        #: Jobs failed fast here: it gets one run at a time until one does well.
+        self.suspect = False
+        #: (taint, setter) of those that were set, sorted; all that hold, those of the inventory included (derived).
+        self.tainted: tuple[tuple[str, Setter], ...] = ()
+        self.taints: tuple[str, ...] = inventory.taints
+        #: True where taints, quarantine or suspicion ask for a closer look (derived).
+        self.marked = bool(inventory.taints)
+        #: {GPU UUID: code}: neither free nor usable. One that has left the inventory may come back.
+        self.faulted: dict[str, str] = {}
         #: {run key: rank} of every part that is not released yet, dirty ones included.
         self.held: dict[str, int] = {}
         #: {GPU UUID: run key}.
@@ -60,13 +75,44 @@ class Node:
 
     @property
     def open(self) -> bool:
-        """True when it may be given new work."""
-        return not self.lost and self.duty == READY
+        """True when it may be given new work now."""
+        return self.serving and not (self.suspect and self.held)
+
+    @property
+    def serving(self) -> bool:
+        """The same, whether or not a suspect node has its one run already."""
+        return not self.lost and self.duty == READY and not self.quarantined
+
+    @property
+    def on_duty(self) -> bool:
+        """True when nobody has cordoned or drained it."""
+        return self.duty == READY
+
+    @property
+    def ailing(self) -> bool:
+        """True when it has faulted GPUs, or a taint that health has set."""
+        return bool(self.faulted) or any(setter == "health" for _, setter in self.tainted)
+
+    def count_free(self, inventory: Inventory, faulted: dict[str, str]) -> int:
+        """GPUs of the inventory that nobody holds and that are not faulted."""
+        return sum(gpu.uuid not in self.holders and gpu.uuid not in faulted for gpu in inventory.gpus)
+
+    def derive(self) -> None:
+        """What follows from the fields that were just set."""
+        self.taints = effective_taints(self.tainted, self.inventory)
+        self.marked = bool(self.taints) or self.quarantined or self.suspect
 
 
 def is_uniform(gpus: tuple[Gpu, ...]) -> bool:
     """True when every GPU is as good as any other of the node."""
     return len({(gpu.model, gpu.memory_mib, gpu.compute_capability) for gpu in gpus}) <= 1
+
+
+def effective_taints(tainted: tuple[tuple[str, Setter], ...], inventory: Inventory) -> tuple[str, ...]:
+    """Every taint that holds, each once, sorted."""
+    if not tainted and not inventory.taints:
+        return ()
+    return tuple(sorted({*(taint for taint, _ in tainted), *inventory.taints}))
 
 
 def uuids_of(gpus: tuple[Gpu, ...]) -> frozenset[str]:
@@ -87,13 +133,17 @@ def pool_of(request: Request) -> str:
 class Job:
     """What an order needs of a job; kept from its submission to its end (an array: to the whole array's end)."""
 
-    __slots__ = ("grace_ns", "name", "queue", "request", "spec", "user")
+    __slots__ = ("grace_ns", "name", "queue", "request", "spec", "total_ns", "user")
 
-    def __init__(self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw) -> None:
+    def __init__(
+        self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw, total_ns: int = 0
+    ) -> None:
         self.name = name
         self.queue = queue
         self.user = user
         self.grace_ns = grace_ns
+        #: Longest run time of one attempt; 0: none is known.
+        self.total_ns = total_ns
         self.request = request
         self.spec = spec
 
@@ -156,6 +206,21 @@ class Reservation(NamedTuple):
     hole: bool
 
 
+class FastFail(NamedTuple):
+    """A run that failed within two minutes; an array's elements count as one job."""
+
+    at_ns: int
+    job: str
+    user: str
+
+
+class Well(NamedTuple):
+    """Where and when a user's run did well last."""
+
+    node: str
+    at_ns: int
+
+
 class Outcome(NamedTuple):
     """What was said about a parked class, as far as it decides whether to say it again."""
 
@@ -195,7 +260,7 @@ class Run:
     """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
 
     __slots__ = (
-        "attempt", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "released",
+        "attempt", "began_ns", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "released",
         "started", "stop", "verdict",
     )  # fmt: skip
 
@@ -209,6 +274,8 @@ class Run:
         self.hosts = hosts
         self.master_address = ""
         self.master_port = 0
+        #: When its first rank was seen running (0: not yet).
+        self.began_ns = 0
         self.started = 0
         self.ended = 0
         self.released = 0

@@ -6,12 +6,13 @@ to those with the fewest free. A gang takes its nodes in the same order, all or 
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
 from fairlead_placer.capacity import Index, gpu_suits, gpus_of, level_of
 from fairlead_placer.entities import Node
+from fairlead_placer.nodes.taints import is_last_choice, tolerates, tolerations_of
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
 
@@ -19,9 +20,12 @@ from fairlead_schemas.resources import Request
 FEW_NODES = 64
 
 
-def choose(index: Index, request: Request) -> list[Node] | None:
-    """The nodes of its pool for the request, in order of fit; None when it does not fit now."""
+def choose(index: Index, request: Request, avoided: frozenset[str] = frozenset()) -> list[Node] | None:
+    """The nodes of its pool for the request, in order of fit, without those to be avoided; None when it does not fit
+    now."""
     nodes = fitting(index, request)
+    if avoided:
+        nodes = (node for node in nodes if node.name not in avoided)
     if request.nodes == 1:
         node = next(nodes, None)
         return None if node is None else [node]
@@ -29,13 +33,15 @@ def choose(index: Index, request: Request) -> list[Node] | None:
     return chosen if len(chosen) == request.nodes else None
 
 
-def choose_kept(index: Index, kept: list[Node], request: Request) -> list[Node] | None:
+def choose_kept(
+    index: Index, kept: list[Node], request: Request, avoided: frozenset[str] = frozenset()
+) -> list[Node] | None:
     """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
     too, where they have none at all: then its turn is that of its class."""
     own = sorted((node for node in kept if has_room(node, request)), key=_tightness)[: request.nodes]
     if len(own) == request.nodes or not own:
         return own or None
-    others = choose(index, msgspec.structs.replace(request, nodes=request.nodes - len(own)))
+    others = choose(index, msgspec.structs.replace(request, nodes=request.nodes - len(own)), avoided)
     return None if others is None else own + others
 
 
@@ -44,8 +50,19 @@ def fitting(index: Index, request: Request) -> Iterator[Node]:
     matching = index.matching(request)
     if matching is not None and len(matching) <= FEW_NODES:
         nodes = (index.members[name] for name in matching)
-        return iter(sorted((node for node in nodes if fits(node, request)), key=_tightness))
-    return _walk(index, request, matching)
+        found = iter(sorted((node for node in nodes if fits(node, request)), key=_tightness))
+    else:
+        found = _walk(index, request, matching)
+    return chain(found, _tainted(index, request, matching)) if index.aside else found
+
+
+def _tainted(index: Index, request: Request, matching: set[str] | None) -> Iterator[Node]:
+    """Nodes whose taints the request tolerates, or that are its last choice only."""
+    tolerations = tolerations_of(request)
+    nodes = (node for node in index.aside.values() if node.taints and node.open and not node.keeper)
+    willing = (node for node in nodes if tolerates(node.taints, tolerations) and has_room(node, request))
+    suiting = [node for node in willing if matching is None or node.name in matching]
+    yield from sorted(suiting, key=lambda node: (is_last_choice(node.taints, tolerations), _tightness(node)))
 
 
 def _walk(index: Index, request: Request, matching: set[str] | None) -> Iterator[Node]:
@@ -88,7 +105,10 @@ def _enough_gpus(node: Node, request: Request) -> bool:
 
 def suitable_gpus_free(node: Node, request: Request) -> int:
     """Free GPUs of the node that are large and new enough."""
-    return sum(gpu.uuid not in node.holders and gpu_suits(gpu, request) for gpu in node.inventory.gpus)
+    return sum(
+        gpu.uuid not in node.holders and gpu.uuid not in node.faulted and gpu_suits(gpu, request)
+        for gpu in node.inventory.gpus
+    )
 
 
 def part_on(node: Node, request: Request) -> Part:
@@ -96,11 +116,11 @@ def part_on(node: Node, request: Request) -> Part:
     wanted = gpus_of(request)
     gpus: tuple[str, ...] = ()
     if wanted:
-        holders = node.holders
+        taken = {**node.holders, **node.faulted} if node.faulted else node.holders
         if node.uniform:
-            free = (gpu.uuid for gpu in node.inventory.gpus if gpu.uuid not in holders)
+            free = (gpu.uuid for gpu in node.inventory.gpus if gpu.uuid not in taken)
         else:
-            free = (gpu.uuid for gpu in node.inventory.gpus if gpu.uuid not in holders and gpu_suits(gpu, request))
+            free = (gpu.uuid for gpu in node.inventory.gpus if gpu.uuid not in taken and gpu_suits(gpu, request))
         gpus = tuple(islice(free, wanted))
     return Part(node=node.name, gpus=gpus, cpu_milli=request.cpu_milli, memory_mib=request.memory_mib)
 

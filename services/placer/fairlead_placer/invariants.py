@@ -3,6 +3,7 @@ the placer owns it). Used by tests and simulation."""
 
 from fairlead_placer.entities import Node, pool_of_node
 from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
+from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
 from fairlead_placer.state import State
 
 
@@ -19,6 +20,7 @@ def check(state: State) -> None:
     _check_offers(state)
     _check_reservations(state)
     _check_index(state)
+    _check_plans(state)
 
 
 def _expect(ok: bool, message: str) -> None:
@@ -33,9 +35,10 @@ def _check_node(state: State, node: Node) -> None:
     _expect(dict(held) == node.holders, f"I1: holders of {node.name}: expected {dict(held)}, found {node.holders}")
     inventory = {gpu.uuid for gpu in node.inventory.gpus}
     taken = len(inventory & node.holders.keys())
+    faulted = len((inventory & node.faulted.keys()) - node.holders.keys())
     _expect(
-        node.gpus_free + taken == len(inventory),
-        f"I2: {node.name} has {len(inventory)} GPUs, found {node.gpus_free} free and {taken} held",
+        node.gpus_free + taken + faulted == len(inventory),
+        f"I2: {node.name} has {len(inventory)} GPUs: {node.gpus_free} free, {taken} held, {faulted} faulted besides",
     )
     cpu = sum(part.cpu_milli for part in parts.values())
     memory = sum(part.memory_mib for part in parts.values())
@@ -107,11 +110,29 @@ def _check_index(state: State) -> None:
                 _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
         _expect(sorted(names) == sorted(index.members), f"index of {pool} holds {sorted(names)}")
         members += [name for name, node in index.members.items() if _belongs(node, pool)]
-        aside = sorted(name for name, node in index.members.items() if not node.open or node.keeper)
+        aside = sorted(name for name, node in index.members.items() if not node.open or node.keeper or node.taints)
         _expect(sorted(index.aside) == aside, f"pool {pool}: expected {aside} aside, found {sorted(index.aside)}")
     _expect(sorted(members) == sorted(state.nodes), f"pools hold {sorted(members)}")
     closed = {name for name, node in state.nodes.items() if not node.open}
     _expect(state.closed == closed, f"expected {sorted(closed)} closed, found {sorted(state.closed)}")
+    suspects = {name for name, node in state.nodes.items() if node.suspect}
+    _expect(state.suspects == suspects, f"expected {sorted(suspects)} suspect, found {sorted(state.suspects)}")
+    ailing = {name for name, node in state.nodes.items() if node.ailing}
+    _expect(state.ailing == ailing, f"expected {sorted(ailing)} ailing, found {sorted(state.ailing)}")
+
+
+def _check_plans(state: State) -> None:
+    """Rollouts have each node once; what is remembered of nodes and jobs is bounded."""
+    for rollout in state.rollouts.values():
+        names = [*rollout.pending, *(each.node for each in rollout.in_hand)]
+        _expect(len(set(names)) == len(names), f"rollout {rollout.name} has a node twice: {names}")
+        _expect(set(names) <= set(rollout.nodes), f"rollout {rollout.name} has nodes that are not its own: {names}")
+    known = state.nodes.keys()
+    _expect(state.failing.keys() <= known and state.acts.keys() <= known, "failures are kept of nodes that are unknown")
+    longest = max(map(len, [*state.failing.values(), *state.failed_on.values()]), default=0)
+    _expect(longest <= max(FAILS_MAX, FAILED_ON_MAX), f"{longest} failures are kept of one node or job")
+    without = [job for job in state.failed_on if state.request_of(job) is None]
+    _expect(not without, f"failures are kept of jobs that have ended: {without}")
 
 
 def _belongs(node: Node, pool: str) -> bool:

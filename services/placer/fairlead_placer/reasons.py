@@ -8,8 +8,10 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from fairlead_placer.capacity import Index, gpu_suits, gpus_of, level_of, selector_suits
-from fairlead_placer.entities import CORDONED, Node
+from fairlead_placer.entities import CORDONED, Node, pool_of
 from fairlead_placer.fit import suitable_gpus_free
+from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.nodes.taints import tolerates, tolerations_of
 from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
 
@@ -17,10 +19,15 @@ CAUSES: dict[str, str] = {
     "lost": "the node is lost",
     "cordoned": "the node is cordoned",
     "draining": "the node is draining or drained",
+    "quarantined": "the node is in quarantine",
+    "suspect": "the node is suspect and has the one run that it may have",
+    "taint": "the node has a taint that the job does not tolerate",
     "selector": "the node lacks a label of the selector",
     "gpu_memory": "too few of the node's GPUs have the memory",
     "compute_capability": "too few of the node's GPUs have the compute capability",
     "gpus": "the node has too few GPUs in all",
+    "gpu_faulted": "too many of the node's GPUs are faulted",
+    "avoided": "the node is one that the job has failed on",
     "reserved": "the node is kept for another job",
     "free_gpus": "too few GPUs are free",
     "free_cpu": "too little CPU is free",
@@ -42,6 +49,8 @@ def cause_of(node: Node, request: Request, job: str) -> str:
     """What keeps the node from taking a part of the job, "" when nothing does."""
     if not node.open:
         return _closed(node)
+    if node.taints and not tolerates(node.taints, tolerations_of(request)):
+        return "taint"
     inventory, gpus = node.inventory, gpus_of(request)
     if not selector_suits(inventory.labels, request.selector):
         return "selector"
@@ -52,6 +61,8 @@ def cause_of(node: Node, request: Request, job: str) -> str:
             return "compute_capability"
     if len(inventory.gpus) < gpus:
         return "gpus"
+    if node.faulted and sum(gpu.uuid not in node.faulted and gpu_suits(gpu, request) for gpu in inventory.gpus) < gpus:
+        return "gpu_faulted"
     if node.keeper not in ("", job):
         return "reserved"
     if node.gpus_free < gpus or (not node.uniform and suitable_gpus_free(node, request) < gpus):
@@ -62,7 +73,9 @@ def cause_of(node: Node, request: Request, job: str) -> str:
 def _closed(node: Node) -> str:
     if node.lost:
         return "lost"
-    return "cordoned" if node.duty == CORDONED else "draining"
+    if not node.on_duty:
+        return "cordoned" if node.duty == CORDONED else "draining"
+    return "quarantined" if node.quarantined else "suspect"
 
 
 def _amounts(node: Node, request: Request) -> str:
@@ -76,18 +89,35 @@ def refusal(state: State, request: Request, job: str) -> Refusal:
     index = state.pools.of(request)
     plain = index.matching(request) is None
     counts = _count_plain(index, request, job) if plain else _count_each(index, request, job)
+    if plain:
+        _recount_faulted(counts, state, request, job)
+    for name in avoided(state, job):
+        node = state.nodes[name]
+        if node.pool == pool_of(request) and not cause_of(node, request, job):
+            counts[""] -= 1
+            counts["avoided"] = counts.get("avoided", 0) + 1
     fitting = counts.pop("", 0)
     return Refusal(
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members), fitting=fitting,
-        gpu_milli_free=1000 * _gpus_free(index, job),
+        gpu_milli_free=1000 * _gpus_free(index, request, job),
         gpu_milli_total=1000 * _gpus_total(index),
     )  # fmt: skip
 
 
-def _gpus_free(index: Index, job: str) -> int:
-    kept = sum(node.gpus_free for node in index.aside.values() if node.open and node.keeper == job)
-    return kept + sum((level - 1) * len(bucket) for level, bucket in enumerate(index.buckets) if level)
+def _recount_faulted(counts: dict[str, int], state: State, request: Request, job: str) -> None:
+    """By buckets alone, faulted GPUs count as used ones."""
+    for node in map(state.nodes.__getitem__, state.ailing):
+        if node.entry is not None and node.pool == pool_of(request) and cause_of(node, request, job) == "gpu_faulted":
+            counts["free_gpus"] -= 1
+            counts["gpu_faulted"] = counts.get("gpu_faulted", 0) + 1
+
+
+def _gpus_free(index: Index, request: Request, job: str) -> int:
+    tolerations = tolerations_of(request)
+    aside = [node for node in index.aside.values() if node.open and node.keeper in ("", job)]
+    willing = sum(node.gpus_free for node in aside if tolerates(node.taints, tolerations))
+    return willing + sum((level - 1) * len(bucket) for level, bucket in enumerate(index.buckets) if level)
 
 
 def _gpus_total(index: Index) -> int:

@@ -9,16 +9,27 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from fairlead_bus.core import NOTHING, Decision, Input
-from fairlead_placer import nodes, runs
+from fairlead_placer import runs
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node, Run, Verdict, run_key
 from fairlead_placer.evolve import REPORT_CURSOR
-from fairlead_placer.nodes import MESSAGE_CHARS_MAX
+from fairlead_placer.nodes import coming, health
+from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX
+from fairlead_placer.nodes.taints import TAINTS_MAX, BadTaint, parsed
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import digest_of
 from fairlead_schemas.ids import is_token
-from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen, encode
+from fairlead_schemas.reports import (
+    CleanSeen,
+    ExitSeen,
+    HealthSeen,
+    InventorySeen,
+    Report,
+    ReportBatch,
+    StartSeen,
+    encode,
+)
 from fairlead_schemas.resources import Inventory
 
 INCARNATION_CHARS_MAX = 80
@@ -60,7 +71,17 @@ def _fault_of_inventory(inventory: Inventory) -> str:
         return f"expected amounts of 0 to {AMOUNT_MAX}"
     if any(len(gpu.uuid) > UUID_CHARS_MAX for gpu in inventory.gpus) or len(inventory.address) > ADDRESS_CHARS_MAX:
         return f"expected GPU UUIDs of at most {UUID_CHARS_MAX} characters and an address of {ADDRESS_CHARS_MAX}"
-    return ""
+    return _fault_of_taints(inventory.taints)
+
+
+def _fault_of_taints(taints: tuple[str, ...]) -> str:
+    if len(taints) > TAINTS_MAX:
+        return f"expected at most {TAINTS_MAX} taints"
+    try:
+        as_written = tuple(str(parsed(taint)) for taint in taints)
+    except BadTaint as error:
+        return str(error)
+    return "" if as_written == taints else "expected taints without an empty value"
 
 
 def refused(draft: Draft, refusal: Refused) -> None:
@@ -105,15 +126,15 @@ def _take(draft: Draft, body: ReportBatch, report: Report) -> bool:
     if node is None or node.incarnation != body.incarnation:
         if report.n != 1 or not isinstance(report, InventorySeen) or (node and body.incarnation in node.superseded):
             return False
-        if not nodes.joined(draft, body.node, body.incarnation, report, cause):
+        if not coming.joined(draft, body.node, body.incarnation, report, cause):
             return False
         draft.consume(draft.state.nodes[body.node], 1)
         return True
     if report.n <= node.reported:
         return True
-    if report.n != node.reported + 1 or (node.lost and node.live):
+    if report.n != node.reported + 1 or (node.lost and not coming.may_return(draft, node)):
         return False
-    nodes.heard(draft, node.name, cause)
+    coming.heard(draft, node.name, cause)
     if not _meaning(draft, node, report, cause):
         return False
     draft.consume(node, report.n)
@@ -124,7 +145,7 @@ def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
     """False when the report must come again."""
     match report:
         case InventorySeen():
-            return nodes.seen_again(draft, node, report, cause)
+            return coming.seen_again(draft, node, report, cause)
         case StartSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
@@ -141,6 +162,10 @@ def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
                 runs.released(draft, run, report.rank, cause)
             elif run is not None:
                 _disbelieved(draft, node, report, "not_ended", "expected the rank's end first", cause)
+        case HealthSeen():
+            refusal = health.seen(draft, node, report, cause)
+            if refusal is not None:
+                _disbelieved(draft, node, report, *refusal, cause)
         case _:
             assert_never(report)
     return True

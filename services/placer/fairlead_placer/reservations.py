@@ -6,10 +6,12 @@ Kept nodes take no other work; as what runs there ends, the job gets its place. 
 
 from heapq import nsmallest
 
-from fairlead_placer.capacity import gpus_of, node_suits
+from fairlead_placer.capacity import gpu_suits, gpus_of, node_suits
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node, Offer, pool_of
 from fairlead_placer.fit import suitable_gpus_free
+from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.nodes.taints import tolerates, tolerations_of
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Request
@@ -75,8 +77,8 @@ def make(draft: Draft, offer: Offer, nodes: list[str], cause: str) -> None:
 def nodes_for(state: State, request: Request, job: str) -> list[str] | None:
     """The nodes to keep: those that lack least (GPUs before CPU before memory), then with the fewest living ranks,
     then by name. None when too few could ever take a part."""
-    nodes = state.pools.of(request).members.values()
-    serving = [node for node in nodes if serves(node, request, job)]
+    nodes, beside = state.pools.of(request).members.values(), avoided(state, job)
+    serving = [node for node in nodes if node.name not in beside and serves(node, request, job)]
     if len(serving) < request.nodes:
         return None
     return [node.name for node in nsmallest(request.nodes, serving, key=lambda node: lack(node, request))]
@@ -86,13 +88,19 @@ def serves(node: Node, request: Request, job: str) -> bool:
     """True when the node, empty, would take a part of the job, and is kept for nobody else."""
     inventory = node.inventory
     return (
-        node.open
+        node.serving
         and node.keeper in ("", job)
         and node.pool == pool_of(request)
         and inventory.cpu_milli >= request.cpu_milli
         and inventory.memory_mib >= request.memory_mib
         and node_suits(node, request)
+        and tolerates(node.taints, tolerations_of(request))
+        and (not node.faulted or _usable_gpus(node, request) >= gpus_of(request))
     )
+
+
+def _usable_gpus(node: Node, request: Request) -> int:
+    return sum(gpu.uuid not in node.faulted and gpu_suits(gpu, request) for gpu in node.inventory.gpus)
 
 
 def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:

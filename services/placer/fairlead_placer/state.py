@@ -8,7 +8,21 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 from bisect import bisect_left, insort
 from typing import Any
 
-from fairlead_placer.entities import Claim, Job, Node, Offer, OfferClass, Plea, Recall, Reservation, Run, pool_of_node
+from fairlead_placer.entities import (
+    Claim,
+    FastFail,
+    Job,
+    Node,
+    Offer,
+    OfferClass,
+    Plea,
+    Recall,
+    Reservation,
+    Run,
+    Well,
+    pool_of_node,
+)
+from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.pools import Pools
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
@@ -31,12 +45,27 @@ class State:
         self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}
+        #: {job: nodes that it has failed on}, newest last; until the job ends.
+        self.failed_on: dict[str, tuple[str, ...]] = {}
+        #: {node: fast failures since a run did well there}; {user: where one did well last}.
+        self.failing: dict[str, tuple[FastFail, ...]] = {}
+        self.well: dict[str, Well] = {}
+        #: {node: when it was taken out of work by itself}, for a while; what has tripped the breaker, and when; when
+        #: a person has reset it.
+        self.acts: dict[str, int] = {}
+        self.tripped: dict[str, int] = {}
+        self.reset_ns = 0
+        self.windows: dict[str, Window] = {}
+        self.rollouts: dict[str, Rollout] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
         #: What is left where (derived).
         self.pools = Pools()
         #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
         self.closed: set[str] = set()
+        #: Names of nodes that are suspect, and of those that are not well (derived).
+        self.suspects: set[str] = set()
+        self.ailing: set[str] = set()
         #: Inverses of what was tried, newest last; None while folding.
         self.journal: list[tuple[Any, ...]] | None = None
         #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it.
@@ -85,25 +114,32 @@ class State:
             self.pools.leave(node)
         for name, value in fields.items():
             setattr(node, name, value)
-        (self.closed.discard if node.open else self.closed.add)(node.name)
+        node.derive()
+        self._sort(node)
         if anew:  # its labels may say another pool
             node.pool = pool_of_node(node.inventory)
             self.pools.enter(node)
         else:
             self.pools.changed(node)
 
+    def _sort(self, node: Node) -> None:
+        """Into the few that need a look."""
+        (self.closed.discard if node.open else self.closed.add)(node.name)
+        (self.suspects.add if node.suspect else self.suspects.discard)(node.name)
+        (self.ailing.add if node.ailing else self.ailing.discard)(node.name)
+
     def add_node(self, node: Node) -> None:
         """A node that was not known."""
         self.nodes[node.name] = node
         if self.journal is not None:
             self.journal.append((self._remove_node, node))
-        if not node.open:
-            self.closed.add(node.name)
+        self._sort(node)
         self.pools.enter(node)
 
     def _remove_node(self, node: Node) -> None:
         del self.nodes[node.name]
-        self.closed.discard(node.name)
+        for few in (self.closed, self.suspects, self.ailing):
+            few.discard(node.name)
         self.pools.leave(node)
 
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
@@ -117,6 +153,8 @@ class State:
         node.cpu_free_milli -= part.cpu_milli
         node.memory_free_mib -= part.memory_mib
         node.live += 1
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
         if self.journal is not None:
             self.journal.append((self._untake, node, key, part))
@@ -136,10 +174,12 @@ class State:
         del node.held[key]
         for uuid in part.gpus:
             del node.holders[uuid]
-            # A GPU may have left the inventory while it was held: then it does not become free.
-            node.gpus_free += uuid in node.uuids
+            # A GPU may have left the inventory, or faulted, while it was held: then it does not become free.
+            node.gpus_free += uuid in node.uuids and uuid not in node.faulted
         node.cpu_free_milli += part.cpu_milli
         node.memory_free_mib += part.memory_mib
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
         self.pools.gained(node)
 
@@ -149,9 +189,11 @@ class State:
         for uuid in part.gpus:
             node.holders[uuid] = key
         if part.gpus:
-            node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
+            node.gpus_free = node.count_free(node.inventory, node.faulted)
         node.cpu_free_milli -= part.cpu_milli
         node.memory_free_mib -= part.memory_mib
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
 
     def open_offer(self, offer: Offer) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity import gpu_suits, gpus_of
 from fairlead_placer.entities import Node, Offer, Run, run_key
 from fairlead_placer.fit import fitting
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.reservations import lack, serves
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part, Victim
@@ -26,7 +27,7 @@ class Room:
     def __init__(self, node: Node, request: Request) -> None:
         self.node = node
         self.request = request
-        self._suitable = {gpu.uuid for gpu in node.inventory.gpus if gpu_suits(gpu, request)}
+        self._suitable = {gpu.uuid for gpu in node.inventory.gpus if gpu_suits(gpu, request)} - node.faulted.keys()
         self.gpus = len(self._suitable - node.holders.keys())
         self.cpu_milli = node.cpu_free_milli
         self.memory_mib = node.memory_free_mib
@@ -88,7 +89,7 @@ def rooms_for(state: State, offer: Offer, victims: Sequence[Victim]) -> dict[str
     names = {part.node for run in runs for part in living_parts(run)}
     if offer.job in state.reservations:
         names.update(state.reservations[offer.job].nodes)
-    nodes = [state.nodes[name] for name in sorted(names)]
+    nodes = [state.nodes[name] for name in sorted(names - avoided(state, offer.job))]
     return {node.name: _room(state, node, offer) for node in nodes if serves(node, offer.request, offer.job)}
 
 
@@ -105,7 +106,8 @@ def find(state: State, offer: Offer, victims: Sequence[Victim]) -> Hole | None:
     """Who must yield to an offer that fits nowhere; None when all of them together would not make room."""
     rooms, candidates = rooms_for(state, offer, victims), may_yield(state, victims)
     request = offer.request
-    others = (node.name for node in fitting(state.pools.of(request), request) if node.name not in rooms)
+    beside = rooms.keys() | avoided(state, offer.job)
+    others = (node.name for node in fitting(state.pools.of(request), request) if node.name not in beside)
     free = list(islice(others, request.nodes))
     if request.nodes == 1:
         candidates = _cheapest(rooms, candidates)
