@@ -233,7 +233,7 @@ class Outcome(NamedTuple):
 class OfferClass:
     """Open offers with equal requests: they fit or do not fit together."""
 
-    __slots__ = ("failed_at", "offers", "outcome", "request")
+    __slots__ = ("failed_at", "offers", "outcome", "picky", "request")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -244,6 +244,8 @@ class OfferClass:
         #: again places nothing either. What a fresh look may do, after a restart, is name causes that have changed
         #: since the last look.
         self.failed_at = -1
+        #: True when that was said of jobs that do not go everywhere: one that does may fit. As little state as that.
+        self.picky = False
 
 
 class Verdict(NamedTuple):

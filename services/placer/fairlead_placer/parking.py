@@ -45,6 +45,7 @@ def place(draft: Draft) -> bool:
             continue
         if offer is not None and job in picky:  # all of its class had their own turns
             _park(draft, group, offer)
+            group.picky = True
             heappop(heads)
             continue
         if offer is not None:  # else it has its place from a turn of its own

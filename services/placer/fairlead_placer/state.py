@@ -230,6 +230,8 @@ class State:
         group = self.classes.get(offer.request)
         if group is None:
             group = self.classes[offer.request] = OfferClass(offer.request)
+        elif group.picky:
+            group.failed_at, group.picky = -1, False
         insort(group.offers, (offer.rank, offer.job))
         self.pools.stir_offers()
 
