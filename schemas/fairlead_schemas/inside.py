@@ -15,7 +15,7 @@ Level = Literal["SAME_BOARD", "PIX", "PXB", "PHB", "NODE", "SYS", "X", ""]
 LEVELS: tuple[str, ...] = get_args(Level)
 
 #: A node has no more of each: an agent that says otherwise is not believed.
-GPUS_MAX = 32
+GPUS_MAX = 64
 NICS_MAX = 128
 NUMA_NODES_MAX = 64
 NVLINKS_MAX = 64

@@ -75,7 +75,7 @@ def test_reasons_are_counted_over_nodes_one_cause_each() -> None:
     assert isinstance(refused, ev.JobUnplaceable)
     assert sum(refused.reasons.values()) == refused.nodes == 7
     assert refused.reasons == {
-        "lost": 1, "cordoned": 1, "draining": 1, "gpus": 1, "free_gpus": 1, "free_cpu": 1, "free_memory": 1,
+        "lost": 1, "cordoned": 1, "draining": 1, "gpus": 1, "free_gpus": 1, "cpu": 1, "memory": 1,
     }  # fmt: skip
     assert refused.gpu_milli_total == 50_000
     assert refused.gpu_milli_free == (2 + 8 + 8 + 3) * 1000
@@ -100,7 +100,7 @@ def test_constraints_have_causes_of_their_own(constraint: dict[str, Any], cause:
 
 def test_causes_are_closed_and_explained() -> None:
     """Every cause has a sentence."""
-    assert all(text.startswith(("the node", "too")) for text in CAUSES.values())
+    assert all(text.startswith(("the node", "too", "others", "GPUs")) for text in CAUSES.values())
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,6 +6,7 @@ from fairlead_placer.capacity.index import key_of
 from fairlead_placer.capacity.left import Left, cpu_mask
 from fairlead_placer.entities import Node, pool_of_node
 from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
+from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 
@@ -23,6 +24,7 @@ def check(state: State) -> None:
     _check_offers(state)
     _check_reservations(state)
     _check_index(state)
+    _check_plans(state)
 
 
 def _expect(ok: bool, message: str) -> None:
@@ -36,9 +38,11 @@ def _check_node(state: State, node: Node) -> None:
     cpus = [cpu_mask(part.cpus) for part in parts.values() if part.cpus]
     _expect(sum(cpus) == _union(cpus), f"I1: a CPU of {node.name} is in two allocations: {sorted(parts)}")
     fresh = Left(node.left.build, node.left.uuids)
+    for uuid in node.faulted:
+        fresh.fault(uuid)
     for part in parts.values():
         fresh.take(part)
-    for name in ("cpu_milli", "memory_mib", "milli", "caps", "free", "shared", "cpus"):
+    for name in ("cpu_milli", "memory_mib", "milli", "caps", "free", "shared", "faulted", "cpus"):
         found, expected = getattr(node.left, name), getattr(fresh, name)
         _expect(found == expected, f"I2: {name} of {node.name}: expected {expected} left, found {found}")
     live = sum(not state.runs[key].ended >> rank & 1 for key, rank in node.held.items())
@@ -131,6 +135,24 @@ def _check_index(state: State) -> None:
     _expect(sorted(members) == sorted(state.nodes), f"pools hold {sorted(members)}")
     closed = {name for name, node in state.nodes.items() if not node.open}
     _expect(state.closed == closed, f"expected {sorted(closed)} closed, found {sorted(state.closed)}")
+    suspects = {name for name, node in state.nodes.items() if node.suspect}
+    _expect(state.suspects == suspects, f"expected {sorted(suspects)} suspect, found {sorted(state.suspects)}")
+    ailing = {name for name, node in state.nodes.items() if node.ailing}
+    _expect(state.ailing == ailing, f"expected {sorted(ailing)} ailing, found {sorted(state.ailing)}")
+
+
+def _check_plans(state: State) -> None:
+    """Rollouts have each node once; what is remembered of nodes and jobs is bounded."""
+    for rollout in state.rollouts.values():
+        names = [*rollout.pending, *(each.node for each in rollout.in_hand)]
+        _expect(len(set(names)) == len(names), f"rollout {rollout.name} has a node twice: {names}")
+        _expect(set(names) <= set(rollout.nodes), f"rollout {rollout.name} has nodes that are not its own: {names}")
+    known = state.nodes.keys()
+    _expect(state.failing.keys() <= known and state.acts.keys() <= known, "failures are kept of nodes that are unknown")
+    longest = max(map(len, [*state.failing.values(), *state.failed_on.values()]), default=0)
+    _expect(longest <= max(FAILS_MAX, FAILED_ON_MAX), f"{longest} failures are kept of one node or job")
+    without = [job for job in state.failed_on if state.request_of(job) is None]
+    _expect(not without, f"failures are kept of jobs that have ended: {without}")
 
 
 def _belongs(node: Node, pool: str) -> bool:

@@ -11,6 +11,7 @@ from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Offer, OfferClass
 from fairlead_placer.evolve_runs import NEWS_INTERVAL_NS
+from fairlead_placer.nodes.avoiding import NOWHERE, avoided
 from fairlead_placer.placing import Found, find, find_kept
 from fairlead_placer.reasons import Refusal, refusal
 from fairlead_placer.state import State
@@ -18,28 +19,36 @@ from fairlead_schemas import events as ev
 
 MASTER_PORT_FIRST, MASTER_PORTS = 20000, 10000
 GPU_BYTES, PART_BYTES = 44, 90
-_KEPT, _CLASS = 0, 1
+#: Whose turn: a job's that nodes are kept for, or that goes not everywhere where its class does; its class's.
+_OWN, _CLASS = 0, 1
 
 
 def place(draft: Draft) -> bool:
     """Place what fits, in order. False when the commit was full before the end."""
     state = draft.state
-    # Heads of the classes that may fit, and each job that nodes are kept for, which goes before its class: no two
-    # entries agree in rank, job and turn, so the comparison never reaches the class.
-    heads = [(*group.offers[0], _CLASS, group) for group in state.classes.values() if _may_fit(draft, group)]
-    heads += [(offer.rank, offer.job, _KEPT, state.classes[offer.request]) for offer in _kept(state)]
+    picky = _picky(state)
+    # Heads of the classes that may fit, and each job that has a turn of its own, which comes before its class's: no
+    # two entries agree in rank, job and turn, so the comparison never reaches the class.
+    heads = [(*_head(group, picky), _CLASS, group) for group in state.classes.values() if _may_fit(draft, group)]
+    own = [*_kept(state), *(state.offers[job] for job in sorted(picky.keys() - state.reservations.keys()))]
+    heads += [(offer.rank, offer.job, _OWN, state.classes[offer.request]) for offer in own]
     heapify(heads)
     while heads:
         if draft.full:
             return False
         _, job, turn, group = heads[0]
         offer = state.offers.get(job)
-        if turn == _KEPT:
+        if turn == _OWN:
             heappop(heads)
-            if offer is not None and not _place_kept(draft, offer):
+            if offer is not None and not _place_own(draft, offer, picky.get(job, NOWHERE)):
                 return False
             continue
-        if offer is not None:  # else it has its place, on nodes that were kept for it
+        if offer is not None and job in picky:  # all of its class had their own turns
+            _park(draft, group, offer, None)
+            group.picky = True
+            heappop(heads)
+            continue
+        if offer is not None:  # else it has its place from a turn of its own
             found = find(state, group.request)
             if isinstance(found, Shortfall):
                 _park(draft, group, offer, found)
@@ -48,7 +57,7 @@ def place(draft: Draft) -> bool:
             if not _placed(draft, offer, found):
                 return False
         if group.offers:
-            heapreplace(heads, (*group.offers[0], _CLASS, group))
+            heapreplace(heads, (*_head(group, picky), _CLASS, group))
         else:
             heappop(heads)
     return True
@@ -58,12 +67,31 @@ def _kept(state: State) -> list[Offer]:
     return [offer for offer in map(state.offers.get, state.reservations) if offer is not None]
 
 
-def _place_kept(draft: Draft, offer: Offer) -> bool:
-    """Place a job on nodes that are kept for it, if they have room by now. False as for `_placed`."""
-    state = draft.state
-    nodes = [state.nodes[name] for name in state.reservations[offer.job].nodes]
-    found = find_kept(state, offer.request, nodes)
-    return found is None or _placed(draft, offer, found)
+def _picky(state: State) -> dict[str, frozenset[str]]:
+    """{job with an open offer: nodes that it has failed on and goes to no more}."""
+    found = {job: avoided(state, job) for job in state.failed_on if job in state.offers}
+    return {job: names for job, names in found.items() if names}
+
+
+def _head(group: OfferClass, picky: dict[str, frozenset[str]]) -> tuple[int, str]:
+    """The first of the class that goes wherever its class goes; the first of all when there is none."""
+    if not picky:
+        return group.offers[0]
+    return next((head for head in group.offers if head[1] not in picky), group.offers[0])
+
+
+def _place_own(draft: Draft, offer: Offer, beside: frozenset[str]) -> bool:
+    """Place a job on nodes that are kept for it, or beside those that it avoids, if there is room by now. False as for
+    `_placed`."""
+    state, request = draft.state, offer.request
+    kept = state.reservations.get(offer.job)
+    if kept is not None:
+        found = find_kept(state, request, [state.nodes[name] for name in kept.nodes], beside)
+    elif _may_fit(draft, state.classes[request]):
+        found = find(state, request, beside)
+    else:
+        found = None
+    return not isinstance(found, Found) or _placed(draft, offer, found)
 
 
 def _may_fit(draft: Draft, group: OfferClass) -> bool:
@@ -98,7 +126,7 @@ def master_port(job: str, attempt: int) -> int:
     return MASTER_PORT_FIRST + crc32(f"{job}.{attempt}".encode()) % MASTER_PORTS
 
 
-def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall) -> None:
+def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall | None) -> None:
     found = refusal(draft.state, group.request, offer.job, short)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).

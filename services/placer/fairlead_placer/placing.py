@@ -40,10 +40,8 @@ class Found(NamedTuple):
 
 
 def find(state: State, request: Request, avoided: Collection[str] = NOBODY) -> Found | Shortfall:
-    """A place for the request in its pool now, on none of the avoided nodes where there is another; or what is short."""
+    """A place for the request in its pool now, on none of the avoided nodes; or what is short."""
     chosen = _choose(state, request, avoided)
-    if isinstance(chosen, Shortfall) and avoided:
-        chosen = _choose(state, request, NOBODY)
     return chosen if isinstance(chosen, Shortfall) else found_on(chosen)
 
 
@@ -55,7 +53,7 @@ def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Ch
     return choose(index, request, work, avoided)
 
 
-def find_kept(state: State, request: Request, kept: Sequence[Node]) -> Found | None:
+def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
     """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
     too, where they have none at all: then its turn is that of its class."""
     if request.also or request.tasks:
@@ -67,7 +65,7 @@ def find_kept(state: State, request: Request, kept: Sequence[Node]) -> Found | N
     if not own:
         return None
     if len(own) < request.nodes:
-        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), NOBODY)
+        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), avoided)
         if isinstance(others, Shortfall):
             return None
         own += others

@@ -6,11 +6,14 @@ it can. Nodes that would take a unit are counted as fitting (a gang wants more o
 
 from typing import NamedTuple
 
+import numpy as np
+
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seats import Seat, seat, short_of
-from fairlead_placer.entities import CORDONED, Node
+from fairlead_placer.capacity.seats import Seat, is_faulted, seat, short_of
+from fairlead_placer.entities import CORDONED, Node, pool_of
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
 
@@ -18,6 +21,8 @@ CAUSES: dict[str, str] = {
     "lost": "the node is lost",
     "cordoned": "the node is cordoned",
     "draining": "the node is draining or drained",
+    "quarantined": "the node is in quarantine",
+    "suspect": "the node is suspect and has the one run that it may have",
     "taint": "the node has a taint that the job does not tolerate",
     "gpu_model": "the node has another GPU model",
     "selector": "the node lacks a label of the selector",
@@ -29,6 +34,8 @@ CAUSES: dict[str, str] = {
     "nics": "the node has too few network devices",
     "cpu": "the node has too little CPU in all",
     "memory": "the node has too little memory in all",
+    "gpu_faulted": "too many of the node's GPUs are faulted",
+    "avoided": "the node is one that the job has failed on",
     "reserved": "the node is kept for another job",
     "free_gpus": "too few GPUs are free",
     "free_gpu_memory": "too little memory is left of shared GPUs",
@@ -60,6 +67,8 @@ def cause_of(node: Node, ask: Ask, job: str) -> str:
     ever = ask.verdict(node.left.build).cause
     if ever:
         return ever
+    if is_faulted(node.left, ask):
+        return "gpu_faulted"
     if node.keeper not in ("", job):
         return "reserved"
     found = seat(node.left, ask)
@@ -69,26 +78,39 @@ def cause_of(node: Node, ask: Ask, job: str) -> str:
 def _closed(node: Node) -> str:
     if node.lost:
         return "lost"
-    return "cordoned" if node.duty == CORDONED else "draining"
+    if not node.on_duty:
+        return "cordoned" if node.duty == CORDONED else "draining"
+    return "quarantined" if node.quarantined else "suspect"
 
 
 def refusal(state: State, request: Request, job: str, short: Shortfall | None = None) -> Refusal:
     """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job. Of
     several kinds of units, for the one that the fewest nodes take."""
     index = state.pools.of(request)
-    counts, fitting = min((_count(index, ask, job) for ask in asks_of(request)), key=lambda each: each[1])
+    asks = asks_of(request)
+    counts, fitting = min((_count(index, ask, job) for ask in asks), key=lambda each: each[1])
+    for name in avoided(state, job):
+        node = state.nodes[name]
+        if node.pool == pool_of(request) and not any(cause_of(node, ask, job) for ask in asks):
+            fitting -= 1
+            counts["avoided"] = counts.get("avoided", 0) + 1
     return Refusal(
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members), fitting=fitting,
-        gpu_milli_free=_free_milli(index, job),
+        gpu_milli_free=_free_milli(index, asks[0], job),
         gpu_milli_total=1000 * sum(len(node.inventory.gpus) for node in index.members.values()),
         level=short.level if short else "", best=short.best if short else 0,
     )  # fmt: skip
 
 
-def _free_milli(index: Index, job: str) -> int:
+def _free_milli(index: Index, ask: Ask, job: str) -> int:
+    """On nodes that take work of the job, as far as taints and reservations go."""
     kept = sum(node.left.free_milli for node in index.aside.values() if node.open and node.keeper == job)
-    return kept + index.rows.free_milli
+    barred = [build.number for build in index.builds.values() if ask.verdict(build).cause == "taint"]
+    if not barred:
+        return kept + index.rows.free_milli
+    free, rows = index.rows.states.free_milli * index.rows.counts, index.rows.builds
+    return kept + int(free[~np.isin(rows, barred)].sum())
 
 
 def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:

@@ -7,8 +7,10 @@ Kept nodes take no other work; as what runs there ends, the job gets its place. 
 from heapq import nsmallest
 
 from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.seats import is_faulted
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node, Offer, pool_of
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Request
@@ -74,8 +76,8 @@ def make(draft: Draft, offer: Offer, nodes: list[str], cause: str) -> None:
 def nodes_for(state: State, request: Request, job: str) -> list[str] | None:
     """The nodes to keep: those that lack least (GPUs before CPU before memory), then with the fewest living ranks,
     then by name. None when too few could ever take a part."""
-    nodes = state.pools.of(request).members.values()
-    serving = [node for node in nodes if serves(node, request, job)]
+    nodes, beside = state.pools.of(request).members.values(), avoided(state, job)
+    serving = [node for node in nodes if node.name not in beside and serves(node, request, job)]
     if len(serving) < request.nodes:
         return None
     return [node.name for node in nsmallest(request.nodes, serving, key=lambda node: lack(node, request))]
@@ -83,9 +85,10 @@ def nodes_for(state: State, request: Request, job: str) -> list[str] | None:
 
 def serves(node: Node, request: Request, job: str) -> bool:
     """True when the node, empty, would take a unit of the job, and is kept for nobody else."""
-    if not node.open or node.keeper not in ("", job) or node.pool != pool_of(request):
+    if not node.serving or node.keeper not in ("", job) or node.pool != pool_of(request):
         return False
-    return not asks_of(request)[0].verdict(node.left.build).cause
+    ask = asks_of(request)[0]
+    return not ask.verdict(node.left.build).cause and not is_faulted(node.left, ask)
 
 
 def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:

@@ -8,9 +8,11 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 from bisect import bisect_left, insort
 from typing import Any
 
+from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.pools import Pools
 from fairlead_placer.entities import (
     Claim,
+    FastFail,
     Job,
     Node,
     Offer,
@@ -19,9 +21,11 @@ from fairlead_placer.entities import (
     Recall,
     Reservation,
     Run,
+    Well,
     pool_of,
     pool_of_node,
 )
+from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
@@ -48,6 +52,18 @@ class State:
         self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}
+        #: {job: nodes that it has failed on}, newest last; until the job ends.
+        self.failed_on: dict[str, tuple[str, ...]] = {}
+        #: {node: fast failures since a run did well there}; {user: where one did well last}.
+        self.failing: dict[str, tuple[FastFail, ...]] = {}
+        self.well: dict[str, Well] = {}
+        #: {node: when it was taken out of work by itself}, for a while; what has tripped the breaker, and when; when
+        #: a person has reset it.
+        self.acts: dict[str, int] = {}
+        self.tripped: dict[str, int] = {}
+        self.reset_ns = 0
+        self.windows: dict[str, Window] = {}
+        self.rollouts: dict[str, Rollout] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
         #: {pool: the work that has arrived there}: what packing takes for typical.
@@ -56,6 +72,9 @@ class State:
         self.pools = Pools()
         #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
         self.closed: set[str] = set()
+        #: Names of nodes that are suspect, and of those that are not well (derived).
+        self.suspects: set[str] = set()
+        self.ailing: set[str] = set()
         #: Inverses of what was tried, newest last; None while folding.
         self.journal: list[tuple[Any, ...]] | None = None
         #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it.
@@ -73,7 +92,7 @@ class State:
         return self.arrivals.get(pool_of(request), NOTHING_YET)
 
     def arrive(self, request: Request) -> None:
-        """One more attempt of a new job wants a place. Only folded, never tried."""
+        """A new job wants a place. Only folded, never tried."""
         pool = pool_of(request)
         arrivals = self.arrivals.get(pool)
         if arrivals is None:
@@ -113,30 +132,48 @@ class State:
         self._restore(node, fields)
 
     def _restore(self, node: Node, fields: dict[str, object]) -> None:
-        anew = "left" in fields
-        if anew:
-            self.pools.leave(node)
         for name, value in fields.items():
             setattr(node, name, value)
-        (self.closed.discard if node.open else self.closed.add)(node.name)
-        if anew:  # its labels may say another pool
+        node.derive()
+        self._sort(node)
+        if "inventory" in fields or node.left.build.taints != node.taints:  # its labels may say another pool
+            self.pools.leave(node)
             node.pool = pool_of_node(node.inventory)
+            node.left = self._left(node)
             self.pools.enter(node)
         else:
+            if "faulted" in fields:
+                node.left = self._left(node)
             self.pools.changed(node)
+
+    def _left(self, node: Node) -> Left:
+        """What nobody holds of the node, from its inventory, taints, faults and what is held."""
+        left = Left(self.pools.builds.of(node.inventory, node.taints), tuple(gpu.uuid for gpu in node.inventory.gpus))
+        for uuid in node.faulted:
+            left.fault(uuid)
+        for key, rank in node.held.items():
+            left.take(self.runs[key].parts[rank])
+        return left
+
+    def _sort(self, node: Node) -> None:
+        """Into the few that need a look."""
+        (self.closed.discard if node.open else self.closed.add)(node.name)
+        (self.suspects.add if node.suspect else self.suspects.discard)(node.name)
+        (self.ailing.add if node.ailing else self.ailing.discard)(node.name)
 
     def add_node(self, node: Node) -> None:
         """A node that was not known."""
         self.nodes[node.name] = node
+        node.left = self._left(node)
         if self.journal is not None:
             self.journal.append((self._remove_node, node))
-        if not node.open:
-            self.closed.add(node.name)
+        self._sort(node)
         self.pools.enter(node)
 
     def _remove_node(self, node: Node) -> None:
         del self.nodes[node.name]
-        self.closed.discard(node.name)
+        for few in (self.closed, self.suspects, self.ailing):
+            few.discard(node.name)
         self.pools.leave(node)
 
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
@@ -144,6 +181,8 @@ class State:
         node.held[key] = rank
         node.left.take(part)
         node.live += 1
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
         if self.journal is not None:
             self.journal.append((self._untake, node, key, part))
@@ -156,19 +195,23 @@ class State:
         """A part of an ended rank is free again."""
         rank = node.held[key]
         self._give(node, key, part)
-        self.pools.gained(node)
         if self.journal is not None:
             self.journal.append((self.hold, node, key, rank, part))
 
     def _give(self, node: Node, key: str, part: Part) -> None:
         del node.held[key]
         node.left.give(part)
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
+        self.pools.gained(node)
 
     def hold(self, node: Node, key: str, rank: int, part: Part) -> None:
         """A part is held, whatever the inventory says by now: of GPUs that have left it none become fewer."""
         node.held[key] = rank
         node.left.take(part)
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
 
     def open_offer(self, offer: Offer) -> None:
@@ -205,6 +248,8 @@ class State:
         group = self.classes.get(offer.request)
         if group is None:
             group = self.classes[offer.request] = OfferClass(offer.request)
+        elif group.picky:
+            group.failed_at, group.picky = -1, False
         insort(group.offers, (offer.rank, offer.job))
         self.pools.stir_offers()
 

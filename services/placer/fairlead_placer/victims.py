@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node, Offer, Run, run_key
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.placing import fitting
 from fairlead_placer.reservations import lack, serves
 from fairlead_placer.state import State
@@ -84,7 +85,7 @@ def rooms_for(state: State, offer: Offer, victims: Sequence[Victim]) -> dict[str
     names = {part.node for run in runs for part in living_parts(run)}
     if offer.job in state.reservations:
         names.update(state.reservations[offer.job].nodes)
-    nodes = [state.nodes[name] for name in sorted(names)]
+    nodes = [state.nodes[name] for name in sorted(names - avoided(state, offer.job))]
     return {node.name: _room(state, node, offer) for node in nodes if serves(node, offer.request, offer.job)}
 
 
@@ -101,7 +102,8 @@ def find(state: State, offer: Offer, victims: Sequence[Victim]) -> Hole | None:
     """Who must yield to an offer that fits nowhere; None when all of them together would not make room."""
     rooms, candidates = rooms_for(state, offer, victims), may_yield(state, victims)
     request = offer.request
-    free = list(islice((name for name in fitting(state, request) if name not in rooms), request.nodes))
+    beside = rooms.keys() | avoided(state, offer.job)
+    free = list(islice((name for name in fitting(state, request) if name not in beside), request.nodes))
     if request.nodes == 1:
         candidates = _cheapest(rooms, candidates)
     chosen = least(candidates, rooms, request.nodes - len(free))

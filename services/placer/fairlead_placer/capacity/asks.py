@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_placer.capacity.builds import MILLI, Build
+from fairlead_placer.nodes.taints import tolerates
 from fairlead_placer.packing.shapes import Shape
-from fairlead_placer.taints import tolerates
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.domains import WORDS
 from fairlead_placer.topology.placing import Ask as InsideAsk

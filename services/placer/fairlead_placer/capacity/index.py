@@ -16,6 +16,7 @@ from fairlead_placer.packing.costs import NEVER, Costs, Line
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.rows import Key, Rows
 from fairlead_placer.packing.typical import Arrivals
+from fairlead_schemas.inside import GPUS_MAX
 from fairlead_schemas.resources import Request
 
 #: Rows for each node, and more, beyond which those that nobody is in are forgotten.
@@ -75,6 +76,8 @@ class Index:
         if row == len(self.inhabitants):
             self.inhabitants.append({})
         mask = left.free if left.build.inside.telling else 0
+        if left.faulted:
+            mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
         masks = self.inhabitants[row]
         names = masks.get(mask)
         if names is None:

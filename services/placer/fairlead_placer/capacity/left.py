@@ -11,7 +11,19 @@ from fairlead_schemas.events import Part
 class Left:
     """Mutable, for speed. Amounts may fall below 0 where an inventory shrank under what is held: nothing fits then."""
 
-    __slots__ = ("at", "build", "caps", "cpu_milli", "cpus", "free", "memory_mib", "milli", "shared", "uuids")
+    __slots__ = (
+        "at",
+        "build",
+        "caps",
+        "cpu_milli",
+        "cpus",
+        "faulted",
+        "free",
+        "memory_mib",
+        "milli",
+        "shared",
+        "uuids",
+    )
 
     def __init__(self, build: Build, uuids: tuple[str, ...]) -> None:
         self.build = build
@@ -24,9 +36,10 @@ class Left:
         self.milli = [MILLI] * len(build.gpus)
         #: [GPU]: MiB that no share was promised.
         self.caps = [gpu.memory_mib for gpu in build.gpus]
-        #: Masks: GPUs that are free as a whole, those that shares are on, CPUs that nobody is pinned to.
+        #: Masks: GPUs that are free as a whole, those that shares are on, faulted ones, CPUs that nobody is pinned to.
         self.free = build.all_gpus
         self.shared = 0
+        self.faulted = 0
         self.cpus = build.inside.all_cpus
 
     def copy(self) -> "Left":
@@ -35,7 +48,7 @@ class Left:
         other.build, other.uuids, other.at = self.build, self.uuids, self.at
         other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
         other.milli, other.caps = self.milli.copy(), self.caps.copy()
-        other.free, other.shared, other.cpus = self.free, self.shared, self.cpus
+        other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
         return other
 
     def take(self, part: Part) -> None:
@@ -85,11 +98,13 @@ class Left:
             self.free = self.free | bit if whole else self.free & ~bit
             self.shared = self.shared & ~bit if whole else self.shared | bit
 
-    def fault(self, place: int, sign: int) -> None:
-        """The GPU is not to be used (-1), or is again (1); what is on it stays."""
-        self.milli[place] += sign * MILLI
-        bit = 1 << place
-        self.free = self.free | bit if self.milli[place] == MILLI else self.free & ~bit
+    def fault(self, uuid: str) -> None:
+        """The GPU is not to be used; what is on it stays."""
+        place = self.at.get(uuid)
+        if place is not None:
+            self.milli[place] -= MILLI
+            self.free &= ~(1 << place)
+            self.faulted |= 1 << place
 
     @property
     def gpus_free(self) -> int:

@@ -67,6 +67,8 @@ class Pools:
         self.version += 1
         if node.row >= 0:
             self._indices[node.pool].gained(node, self.version)
+        elif node.taints:  # it stands aside, and may take work all the same
+            self._indices[node.pool].stirred = self.version
 
     def stir_offers(self) -> None:
         """There is something more to decide; capacity is what it was."""

@@ -34,12 +34,19 @@ class Seat(NamedTuple):
     held: int = 0
 
 
+def is_faulted(left: Left, ask: Ask) -> bool:
+    """True when so many of the node's GPUs are faulted that the unit does not fit, whatever comes free."""
+    return bool(left.faulted) and (ask.verdict(left.build).suits & ~left.faulted).bit_count() < ask.gpus
+
+
 def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
     """Where the unit fits now, or the cause why not. `rest`: a share goes to a GPU that has so much left (0: to the one
     with the least that does)."""
     verdict = ask.verdict(left.build)
     if verdict.cause:
         return verdict.cause
+    if left.faulted and is_faulted(left, ask):
+        return "gpu_faulted"
     short = _amounts(left, ask)
     if not ask.gpus and not short and not left.build.inside.numa:
         return Seat(())
@@ -54,6 +61,8 @@ def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
 def short_of(left: Left, ask: Ask) -> str | None:
     """The cause why nodes of the same row and free GPUs have no seat, "" where they have one; None where each must be asked.
     The build must suit."""
+    if left.faulted and is_faulted(left, ask):
+        return "gpu_faulted"
     if not ask.whole:
         short = _amounts(left, ask)
         return _gpu_cause(left, ask, ask.verdict(left.build).suits) or short or None
