@@ -1,9 +1,11 @@
 """Whether what an agent says of its node is within bounds and makes sense. Pure."""
 
+from functools import lru_cache
+
 import msgspec
 
 from fairlead_placer.topology.description import TopologyError, checked
-from fairlead_schemas.inside import INSIDE_BYTES_MAX, UNKNOWN
+from fairlead_schemas.inside import INSIDE_BYTES_MAX, UNKNOWN, Description
 from fairlead_schemas.nodelabels import TAINTS_MAX, NodeLabelError, parse_taint
 from fairlead_schemas.resources import Gpu, Inventory
 from fairlead_schemas.selectors import KEY_CHARS_MAX, VALUE_CHARS_MAX
@@ -15,6 +17,8 @@ ADDRESS_CHARS_MAX = 255
 LABELS_MAX = 256
 INSTANCES_MAX = 16  # of a GPU
 PROFILE_CHARS_MAX = 32
+#: Different insides whose check is remembered.
+INSIDES_KEPT_MAX = 64
 #: Of the whole as JSON: one more inventory fits into a commit that is just not full (draft.py), and into a message.
 INVENTORY_BYTES_MAX = 48 * 1024
 
@@ -67,6 +71,12 @@ def _fault_of_inside(inventory: Inventory) -> str:
         return ""
     if inside.gpus != gpus:
         return f"inside: numa: expected a NUMA node, or -1, of each of the {gpus} GPUs, found {inside.gpus}"
+    return _fault_of_description(inside)
+
+
+@lru_cache(INSIDES_KEPT_MAX)
+def _fault_of_description(inside: Description) -> str:
+    """Nodes of a kind are alike, and looking through one takes a millisecond."""
     if (size := len(msgspec.json.encode(inside))) > INSIDE_BYTES_MAX:
         return f"inside: expected at most {INSIDE_BYTES_MAX} bytes, found {size}"
     try:

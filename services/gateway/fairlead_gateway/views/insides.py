@@ -1,8 +1,14 @@
 """A node's inside in one line, for people who look at many nodes."""
 
+from functools import lru_cache
+
 from fairlead_schemas.inside import UNKNOWN, Description
 
+#: Different insides whose line is remembered: lists of nodes say it of each.
+LINES_KEPT_MAX = 256
 
+
+@lru_cache(LINES_KEPT_MAX)
 def summary(inside: Description) -> str:
     """ "12 NVLinks between all 8 GPUs, on 4 of 8 NUMA nodes, 12 NICs"; "" where nothing is known."""
     if inside == UNKNOWN:
