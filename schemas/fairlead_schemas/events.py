@@ -699,6 +699,9 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     fitting: int = 0
     gpu_milli_free: int = 0  # on the pool's nodes that take this work
     gpu_milli_total: int = 0  # of the pool, busy or not
+    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
+    level: str = ""
+    best: int = 0
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):

@@ -136,6 +136,7 @@ def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall | None
             ev.JobUnplaceable(
                 cause=offer.cause, job=offer.job, attempt=offer.attempt, reasons=found.reasons, nodes=found.nodes,
                 fitting=found.fitting, gpu_milli_free=found.gpu_milli_free, gpu_milli_total=found.gpu_milli_total,
+                level=found.level, best=found.best,
             ),
             2 * EVENT_BYTES,
         )  # fmt: skip
