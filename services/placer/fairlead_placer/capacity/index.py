@@ -16,6 +16,7 @@ from fairlead_placer.packing.costs import NEVER, Costs, Line
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.rows import Key, Rows
 from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.inside import GPUS_MAX
 from fairlead_schemas.resources import Request
 
@@ -31,6 +32,9 @@ class Index:
     def __init__(self) -> None:
         self.members: dict[str, Node] = {}
         self.aside: dict[str, Node] = {}
+        self._unsettled: dict[str, Node] = {}
+        #: GPUs of all members.
+        self.gpus = 0
         self.rows = Rows()
         #: [row]: {mask of free GPUs: names, rising}. Where nothing is known of a node's inside, masks are all 0.
         self.inhabitants: list[dict[int, list[str]]] = []
@@ -38,7 +42,7 @@ class Index:
         self.domains = Domains()
         #: The version at which a node last came, went or changed; {row: version} of what was gained since.
         self.stirred = 0
-        self._gains: list[tuple[int, int]] = []
+        self._gains: list[tuple[int, Node]] = []
         self._forgotten = 0
         self._costs: dict[str, Costs] = {}
         self._wanted: dict[Ask, Wanted] = {}
@@ -48,6 +52,7 @@ class Index:
     def add(self, node: Node) -> None:
         """A node that is new here."""
         self.members[node.name] = node
+        self.gpus += len(node.left.uuids)
         build = node.left.build
         if build.number not in self.builds:
             self._meet(build)
@@ -56,28 +61,51 @@ class Index:
 
     def discard(self, node: Node) -> None:
         """The node belongs elsewhere."""
+        self._unsettled.pop(node.name, None)
         if node.row >= 0:
             self._lift(node)
+        self.gpus -= len(node.left.uuids)
         self.aside.pop(node.name, None)
         self.domains.discard(node.slot)
         del self.members[node.name]
 
     def put(self, node: Node) -> None:
-        """Bring the node to where it belongs now."""
-        if node.row >= 0:
-            self._lift(node)
+        """The node is to be brought to where it belongs, before anybody looks (`settled`): a decision that is tried,
+        undone and folded moves it once."""
+        self._unsettled[node.name] = node
+
+    def settled(self) -> "Index":
+        """The same, with every node where it belongs."""
+        if self._unsettled:
+            for node in self._unsettled.values():
+                self._settle(node)
+            self._unsettled.clear()
+        return self
+
+    def _settle(self, node: Node) -> None:
         if node.keeper or not node.open:
+            if node.row >= 0:
+                self._lift(node)
             self.aside[node.name] = node
             return
         if self.aside:
             self.aside.pop(node.name, None)
         left = node.left
-        row = self.rows.enter(key_of(left))
-        if row == len(self.inhabitants):
-            self.inhabitants.append({})
-        mask = left.free if left.build.inside.telling else 0
+        build = left.build
+        mask = left.free if build.inside.telling else 0
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
+        rests = rests_of(left) if left.shared else ()
+        row = self.rows.enter(
+            (build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+        )
+        if node.row >= 0:
+            if row == node.row and mask == node.mask:
+                self.rows.leave(row)
+                return
+            self._lift(node)
+        if row == len(self.inhabitants):
+            self.inhabitants.append({})
         masks = self.inhabitants[row]
         names = masks.get(mask)
         if names is None:
@@ -108,6 +136,7 @@ class Index:
 
     def tidy(self, version: int) -> None:
         """Forget the rows that nobody is in, once they are many."""
+        self.settled()
         if self.rows.rows <= ROWS_PER_NODE * len(self.members) + ROWS_SPARE:
             return
         nodes = [node for node in self.members.values() if node.row >= 0]
@@ -117,7 +146,7 @@ class Index:
         self._forgotten = version
         for node in nodes:
             node.row = -1
-            self.put(node)
+            self._settle(node)
 
     # -- what was gained
 
@@ -126,7 +155,7 @@ class Index:
         if len(self._gains) >= GAINS_MAX:
             self._forgotten = self._gains[GAINS_MAX // 2 - 1][0]
             del self._gains[: GAINS_MAX // 2]
-        self._gains.append((version, node.row))
+        self._gains.append((version, node))
 
     def gained_since(self, asks: tuple[Ask, ...], work: Arrivals[Request], version: int) -> bool:
         """True when a node that would take a unit of one of the asks, by its amounts, has gained since `version`."""
@@ -135,7 +164,12 @@ class Index:
         gains = self._gains
         if not gains or gains[-1][0] <= version:
             return False
-        since = {row for at, row in gains[bisect_left(gains, (version + 1, -1)) :] if at > version}
+        since: set[int] = set()
+        for at, node in reversed(gains):
+            if at <= version:
+                break
+            if node.row >= 0:
+                since.add(node.row)
         costs = self.costs("", work)
         lines = [costs.line(self.wanted(ask)) for ask in asks]
         return any(line.cost[row] != NEVER for row in since for line in lines)
@@ -172,10 +206,12 @@ WANTED_MAX = 4096
 POLICY_WORDS = {"pack": "most_allocated", "spread": "spread"}
 
 
+def rests_of(left: Left) -> tuple[int, ...]:
+    """What is left of the GPUs that shares are on, ascending."""
+    return tuple(sorted(left.milli[at] for at in members_of(left.shared)))
+
+
 def key_of(left: Left) -> Key:
     """The row that a node with so much left is in."""
     build = left.build
-    rests: tuple[int, ...] = ()
-    if left.shared:
-        rests = tuple(sorted(milli for milli in left.milli if 0 < milli < 1000))
-    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests_of(left))

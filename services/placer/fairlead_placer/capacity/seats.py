@@ -124,11 +124,11 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     able = [
         at
         for at in members_of(suits)
-        if left.milli[at] >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.milli[at])
+        if left.rest(at) >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.rest(at))
     ]
     if len(able) < ask.gpus:
         return _gpu_cause(left, ask, suits) or ("free_gpus" if rest else "free_gpu_memory")
-    able.sort(key=lambda at: (left.milli[at], at))
+    able.sort(key=lambda at: (left.rest(at), at))
     gpus = tuple(sorted(able[: ask.gpus]))
     inside, cpus = left.build.inside, 0
     if inside.numa and ask.cpus:
@@ -143,7 +143,7 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
 
 def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
     milli = milli_of(left, ask)
-    return "free_gpus" if sum(left.milli[at] >= milli for at in members_of(suits)) < ask.gpus else ""
+    return "free_gpus" if sum(left.rest(at) >= milli for at in members_of(suits)) < ask.gpus else ""
 
 
 def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
