@@ -6,6 +6,8 @@ order in which nodes are chosen. Nodes that take no work, or are kept for a job,
 
 from bisect import bisect_left, insort
 
+import numpy as np
+
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import Build
 from fairlead_placer.capacity.domains import Domains
@@ -15,6 +17,7 @@ from fairlead_placer.entities import Node
 from fairlead_placer.packing.costs import NEVER, Costs, Line
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.rows import Key, Rows
+from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.inside import GPUS_MAX
@@ -22,8 +25,6 @@ from fairlead_schemas.resources import Request
 
 #: Rows for each node, and more, beyond which those that nobody is in are forgotten.
 ROWS_PER_NODE, ROWS_SPARE = 4, 1024
-#: Gains that are remembered; who asks about older ones looks at everything.
-GAINS_MAX = 4096
 
 
 class Index:
@@ -40,10 +41,12 @@ class Index:
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
         self.domains = Domains()
-        #: The version at which a node last came, went or changed; {row: version} of what was gained since.
+        #: The version at which a node last came, went or changed; nodes that gained, and when.
         self.stirred = 0
-        self._gains: list[tuple[int, Node]] = []
-        self._forgotten = 0
+        self._gained: dict[str, tuple[Node, int]] = {}
+        self._gained_last = 0
+        #: [row]: the version at which a node that is in it gained last.
+        self._gains: Ints = np.zeros(0, np.int64)
         self._costs: dict[str, Costs] = {}
         self._wanted: dict[Ask, Wanted] = {}
 
@@ -142,8 +145,9 @@ class Index:
         nodes = [node for node in self.members.values() if node.row >= 0]
         self.rows.clear()
         self.inhabitants.clear()
-        self._gains.clear()
-        self._forgotten = version
+        self._gained.clear()
+        self._gains = np.zeros(0, np.int64)
+        self.stirred = version  # whoever waits looks again
         for node in nodes:
             node.row = -1
             self._settle(node)
@@ -152,27 +156,28 @@ class Index:
 
     def gained(self, node: Node, version: int) -> None:
         """A node that takes work has more than before."""
-        if len(self._gains) >= GAINS_MAX:
-            self._forgotten = self._gains[GAINS_MAX // 2 - 1][0]
-            del self._gains[: GAINS_MAX // 2]
-        self._gains.append((version, node))
+        self._gained[node.name] = (node, version)
+        self._gained_last = version
 
     def gained_since(self, asks: tuple[Ask, ...], work: Arrivals[Request], version: int) -> bool:
         """True when a node that would take a unit of one of the asks, by its amounts, has gained since `version`."""
-        if self.stirred > version or self._forgotten > version:
+        if self.stirred > version:
             return True
-        gains = self._gains
-        if not gains or gains[-1][0] <= version:
+        if self._gained_last <= version:
             return False
-        since: set[int] = set()
-        for at, node in reversed(gains):
-            if at <= version:
-                break
-            if node.row >= 0:
-                since.add(node.row)
+        if self._gained:
+            self._note_gains()
+        rows = np.flatnonzero(self._gains > version)
         costs = self.costs("", work)
-        lines = [costs.line(self.wanted(ask)) for ask in asks]
-        return any(line.cost[row] != NEVER for row in since for line in lines)
+        return any(bool((costs.line(self.wanted(ask)).cost[rows] != NEVER).any()) for ask in asks)
+
+    def _note_gains(self) -> None:
+        if len(self._gains) < self.rows.rows:
+            self._gains = np.concatenate([self._gains, np.zeros(self.rows.rows, np.int64)])
+        for node, version in self._gained.values():
+            if node.row >= 0:
+                self._gains[node.row] = version
+        self._gained.clear()
 
     # -- what requests cost
 
