@@ -60,7 +60,7 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
     if request.also or request.tasks:
         return None
     ask = asks_of(request)[0]
-    own = [Choice(node, ask, place, {}) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
+    own = [Choice(node, ask, place, (0, 0)) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
     own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
     own = own[: request.nodes]
     if not own:
@@ -92,8 +92,10 @@ def found_on(index: Index, chosen: Sequence[Choice]) -> Found:
 def _score(choice: Choice, part: Part) -> dict[str, int]:
     """The parts of one node's score; higher costs are worse, more links are better."""
     left, place = choice.node.left, choice.seat
+    unusable, scarce = choice.cost
     score = {
-        **choice.cost,
+        "unusable_milli": unusable,
+        "scarce_milli": scarce,
         "cpu_left_milli": left.cpu_milli - part.cpu_milli,
         "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
     }

@@ -29,8 +29,8 @@ class Choice(NamedTuple):
     node: Node
     ask: Ask
     seat: Seat
-    #: Parts of the cost, in thousandths of a GPU.
-    cost: dict[str, int]
+    #: What the choice costs, in thousandths of a GPU: what becomes unusable, and what is scarce of it.
+    cost: tuple[int, int]
     tasks: int = 1
 
 

@@ -99,14 +99,12 @@ class Index:
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()
-        row = self.rows.enter(
-            (build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
-        )
+        key = (build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
         if node.row >= 0:
-            if row == node.row and mask == node.mask:
-                self.rows.leave(row)
+            if self.rows.row_of.get(key) == node.row and mask == node.mask:
                 return
             self._lift(node)
+        row = self.rows.enter(key)
         if row == len(self.inhabitants):
             self.inhabitants.append({})
         masks = self.inhabitants[row]

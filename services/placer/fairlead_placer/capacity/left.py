@@ -83,6 +83,8 @@ class Left:
 
     def _mask(self, gpus: tuple[str, ...]) -> int:
         """Those that are there."""
+        if gpus == self.uuids:
+            return self.build.all_gpus
         at, mask = self.at, 0
         for uuid in gpus:
             place = at.get(uuid, -1)

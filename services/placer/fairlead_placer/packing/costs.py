@@ -39,7 +39,7 @@ class Wish(Protocol):
 class Line:
     """What a wish costs in each row; `NEVER` where it does not fit."""
 
-    __slots__ = ("cost", "fixed", "known", "order", "priced", "rest", "slots")
+    __slots__ = ("cost", "fixed", "known", "order", "parts", "priced", "rest", "slots")
 
     def __init__(self, things: int) -> None:
         self.known = 0
@@ -49,6 +49,7 @@ class Line:
         self.slots: Ints = np.zeros((0, things), np.int64)
         #: (cost, tightness, row) of the rows that it fits, rising.
         self.order: list[tuple[int, int, int]] = []
+        self.parts: dict[int, tuple[int, int]] = {}
         #: What is left of the GPU that a share goes to; 0 where there is nothing to choose.
         self.rest: Ints = np.zeros(0, np.int64)
 
@@ -118,6 +119,7 @@ class Costs:
 
     def _reprice(self, line: Line) -> None:
         line.priced = self._version
+        line.parts.clear()
         line.cost = np.where(line.fixed == NEVER, NEVER, line.fixed + line.slots @ self._prices)
         fits = np.flatnonzero(line.cost != NEVER)
         cost, tight = line.cost[fits], self.rows.tightness[fits]
@@ -158,10 +160,13 @@ class Costs:
         burdens = [wish.burden(int(build)) for build in builds]
         return np.array([NEVER if each is None else each for each in burdens], np.int64)[where]
 
-    def parts(self, line: Line, row: int) -> dict[str, int]:
-        """The cost of the row in its parts, in thousandths of a GPU."""
-        fixed = int(line.fixed[row])
-        return {"left_unusable": fixed // POINTS, "scarce": (int(line.cost[row]) - fixed) // POINTS}
+    def parts(self, line: Line, row: int) -> tuple[int, int]:
+        """The cost of the row in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
+        found = line.parts.get(row)
+        if found is None:
+            fixed = int(line.fixed[row])
+            found = line.parts[row] = (fixed // POINTS, (int(line.cost[row]) - fixed) // POINTS)
+        return found
 
 
 #: So many new rows are put in order one by one.
