@@ -181,14 +181,14 @@ def smaller(job: Job) -> Iterator[Change]:
     """Fewer GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request
-    gpus = request.gpu_milli // 1000
+    gpus = 0 if request.gpu_parts or request.also else request.gpu_milli // 1000
     for fewer in range(gpus - 1, 0, -1):
         asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
         need = klass.pool.need(asked).amounts
         with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
             refused = klass.pool.tree.refusal(leaf.node, need)
         if refused is None and _has_room(klass.pool.tree.root, need, job):
-            each = " on each node" if request.nodes > 1 else ""
+            each = f" {'for each task' if request.tasks else 'on each node'}" if request.nodes > 1 else ""
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"
             yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
             return
@@ -198,8 +198,9 @@ def for_place(job: Job) -> Iterator[Change]:
     """What a job that has its turn waits for."""
     request = job.lane.klass.request
     if request.gpu_milli:
-        nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
-        free = f"{counted('gpu', request.gpu_milli)} {is_are('gpu', request.gpu_milli)} free on {nodes}"
+        unit = "task" if request.tasks else "node"
+        places = f"each of {request.nodes} {unit}s" if request.nodes > 1 else f"one {unit}"
+        free = f"{counted('gpu', request.gpu_milli)} {is_are('gpu', request.gpu_milli)} free {'for' if request.tasks else 'on'} {places}"
         yield Change(kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total)
     yield from smaller(job)
 
