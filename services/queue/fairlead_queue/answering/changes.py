@@ -12,7 +12,8 @@ from itertools import islice
 import msgspec
 
 from fairlead_queue.answering.ahead import AHEAD_MAX
-from fairlead_queue.deciding.admission import spent, unnamed_model
+from fairlead_queue.deciding.admission import spent
+from fairlead_queue.deciding.counting import unnamed_model
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.fairness.tree import Amounts, Node, Refusal
 from fairlead_queue.fairness.users import queue_of, user_of

@@ -1,21 +1,17 @@
 """Whether a submit may enter. A refusal names the field, what was expected and what was found."""
 
 from collections.abc import Collection
-from typing import NamedTuple
-
-import msgspec
 
 from fairlead_queue.budgets import refusing
+from fairlead_queue.deciding.counting import pool_of_queue, unnamed_model, unshared
 from fairlead_queue.deciding.plan import Plan
-from fairlead_queue.fairness.guarantees import pool_name
+from fairlead_queue.deciding.refusals import Refusal
 from fairlead_queue.fairness.users import is_users
 from fairlead_queue.waiting.nodes import Shape
-from fairlead_queue.waiting.pools import model_of
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, PRIORITY_MAX, RETRIES_MAX
-from fairlead_schemas.quantities import MILLI, format_duration, format_memory, format_milli
-from fairlead_schemas.queues import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings, Sharing
-from fairlead_schemas.requestrules import SHARED, faults
+from fairlead_schemas.quantities import format_duration, format_memory, format_milli
+from fairlead_schemas.requestrules import faults
 from fairlead_schemas.resources import Request
 
 #: Queues named in a refusal.
@@ -23,14 +19,6 @@ NAMED_QUEUES_MAX = 20
 #: Characters of their names: four hundred such refusals must fit a commit.
 NAMED_CHARS_MAX = 160
 TIME_MAX_NS = 1 << 62
-
-
-class Refusal(NamedTuple):
-    """Why a submit is refused."""
-
-    code: str
-    message: str
-    field: str
 
 
 def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
@@ -48,7 +36,7 @@ def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
         or unknown_queue(plan, command.queue)
         or _not_allowed(plan, command)
         or unnamed_model(plan, command.queue, command.request)
-        or _unshared(plan, command)
+        or unshared(plan, command)
         or _too_large(plan, command)
         or spent(plan, command.queue)
     )
@@ -136,7 +124,7 @@ def _named(known: list[str]) -> str:
 
 def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
     """A pool may be for some users and projects only."""
-    name = _pool_of(plan, command.queue)
+    name = pool_of_queue(plan, command.queue)
     settings = plan.pool_settings(name)
     if not settings.users and not settings.projects:
         return None
@@ -148,68 +136,6 @@ def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
     return Refusal(
         "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
     )
-
-
-def _pool_of(plan: Plan, path: str) -> str:
-    """The name of the pool that a queue is in."""
-    return pool_name(plan.queues() if plan.outlook is not None else _top(plan, path), path)
-
-
-def _top(plan: Plan, path: str) -> dict[str, QueueSettings]:
-    top = path.partition("/")[0]
-    return {top: plan.state.queues[top].settings} if top in plan.state.queues else {}
-
-
-def unnamed_model(plan: Plan, path: str, request: Request) -> Refusal | None:
-    """Where GPUs are limited by model, a job must say which it means: nobody could count it otherwise."""
-    if all(not (kind.gpu_milli or kind.gpu_parts) or model_of(kind) for kind in request.kinds):
-        return None
-    while path:
-        settings = plan.settings_of(path)
-        if settings is not None:
-            limited = _models(settings)
-            if limited:
-                field = f"nodeSelector.{MODEL_LABEL}"
-                return Refusal(
-                    "model_needed",
-                    f"queue {path[:80]} counts GPUs by model; name one in nodeSelector, such as {MODEL_LABEL}: {limited[0][:60]}",
-                    field,
-                )
-        path = path.rpartition("/")[0]
-    return None
-
-
-def _unshared(plan: Plan, command: SubmitJob) -> Refusal | None:
-    """Replicas of GPUs that are sliced by time: only of a pool that says how it does it."""
-    parts = max((kind.gpu_parts for kind in command.request.kinds if kind.replicas), default=0)
-    if not parts:
-        return None
-    name, field = _pool_of(plan, command.queue), f"resources.{SHARED}"
-    sharing = plan.pool_settings(name).sharing
-    if sharing is None:
-        cure = 'set "sharing: {replicas: 4}" for it in the queue file where its nodes slice their GPUs by time'
-        return Refusal("not_shared", f"the GPUs of pool {name} are not shared by time; {cure}", field)
-    if sharing.one_each and parts > 1:
-        message = f"expected 1, found {parts}: two might lie on one GPU, and pool {name} gives one to each node or task"
-        return Refusal("one_each", message, field)
-    return None
-
-
-def shared(request: Request, sharing: Sharing | None) -> Request:
-    """The same with replicas charged as their pool says: a quarter of a GPU each where one GPU has four."""
-    if sharing is None or not any(kind.replicas for kind in request.kinds):
-        return request
-    kinds = [
-        msgspec.structs.replace(kind, gpu_milli=kind.gpu_parts * (MILLI // sharing.replicas)) if kind.replicas else kind
-        for kind in request.kinds
-    ]
-    return msgspec.structs.replace(kinds[0], also=tuple(kinds[1:]))
-
-
-def _models(settings: QueueSettings) -> list[str]:
-    amounts = (settings.guaranteed, settings.maximum, settings.borrowing, settings.lending, *settings.users.values())
-    prefix = GPU_CLASS_PREFIX
-    return sorted({name.removeprefix(prefix) for each in amounts for name in each if name.startswith(prefix)})
 
 
 def spent(plan: Plan, path: str) -> Refusal | None:
@@ -238,7 +164,7 @@ def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:
 
 def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
     """Per node more than any known node of the pool has. Without any node known, everything is accepted."""
-    shapes = plan.state.nodes.count(_pool_of(plan, command.queue))
+    shapes = plan.state.nodes.count(pool_of_queue(plan, command.queue))
     for at, kind in enumerate(command.request.kinds if shapes else ()):
         if not any(_holds(shape, kind) for shape in shapes):
             message, field = _largest_words(shapes, kind)

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from fairlead_queue.deciding import configuration, problems
-from fairlead_queue.deciding.admission import refusal, shared, unknown_queue, unnamed_model
+from fairlead_queue.deciding.admission import refusal, unknown_queue
+from fairlead_queue.deciding.counting import shared, unnamed_model
 from fairlead_queue.deciding.plan import Fresh, Plan
 from fairlead_queue.fairness.guarantees import pool_name
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
