@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import msgspec
+
 from fairlead_schemas import gpuwords, quantities, selectors, tolerations
 from fairlead_schemas.collecting import Reading, shown
-from fairlead_schemas.jobspec import Group, JobSpec, NodesRange, TolerationWords
+from fairlead_schemas.jobspec import GpuWanted, Group, JobSpec, NodesRange, TolerationWords
 from fairlead_schemas.resources import Request
 from fairlead_schemas.topology import LEVELS
 
@@ -19,6 +21,7 @@ DEFAULT_MEMORY_MIB = 1024
 #: Longer quantities are read each time, so that nobody can fill the memory with them.
 REMEMBERED_CHARS_MAX = 32
 NIC = "rdma/hca"
+ANY_GPU = GpuWanted()
 
 _RANGE = re.compile(r"(\d{1,7})(?:\s*-\s*(\d{1,7}))?\Z", re.ASCII)
 
@@ -26,16 +29,12 @@ _RANGE = re.compile(r"(\d{1,7})(?:\s*-\s*(\d{1,7}))?\Z", re.ASCII)
 def request_of(spec: JobSpec, reading: Reading) -> Request:
     """The request of one attempt. Notes every word that cannot be read."""
     nodes, least = _nodes(spec, reading)
-    per_task = _per_task(spec, reading)
-    first = _unit(spec, nodes, "", reading, per_task)
-    return Request(
-        nodes=nodes, nodes_min=least, tasks=spec.tasks is not None, gpu_milli=first.gpu_milli, cpu_milli=first.cpu_milli,
-        memory_mib=first.memory_mib, shm_mib=first.shm_mib, selector=first.selector, gpu_memory_mib=first.gpu_memory_mib,
-        compute_capability=first.compute_capability, gpu_parts=first.gpu_parts, profile=first.profile,
-        replicas=first.replicas, nics=first.nics, exclusive=spec.exclusive, packing=spec.placement,
-        tolerations=_tolerations(spec.tolerations, reading),
-        require=_levels("topology.require", spec.topology.require, reading),
-        prefer=_levels("topology.prefer", spec.topology.prefer, reading),
+    first = _unit(spec, nodes, "", reading, _per_task(spec, reading))
+    return msgspec.structs.replace(
+        first, nodes_min=least, tasks=spec.tasks is not None, exclusive=spec.exclusive, packing=spec.placement,
+        tolerations=_tolerations(spec.tolerations, reading) if spec.tolerations else (),
+        require=_levels("topology.require", spec.topology.require, reading) if spec.topology.require != "" else (),
+        prefer=_levels("topology.prefer", spec.topology.prefer, reading) if spec.topology.prefer != "" else (),
         also=tuple(_unit(group, group.nodes, f"groups[{at}].", reading) for at, group in enumerate(spec.groups)),
     )  # fmt: skip
 
@@ -148,6 +147,8 @@ def amount(reading: Reading, at: str, parse: Callable[[str | int], int], value: 
 
 def _selector(words: JobSpec | Group, path: str, reading: Reading) -> tuple[str, ...]:
     """Everything that its nodes' labels must say."""
+    if not (words.nodeSelector or words.nodeAffinity) and words.gpu == ANY_GPU:
+        return ()
     found: set[str] = set(gpuwords.requirements(words.gpu, f"{path}gpu", reading))
     for key, value in words.nodeSelector.items():
         found.update(_read(reading, f"{path}nodeSelector", selectors.equal, key, value))
@@ -192,6 +193,6 @@ def _read[**P](reading: Reading, at: str, read: Callable[P, str], *args: P.args,
 
 def _levels(at: str, words: str | list[str], reading: Reading) -> tuple[str, ...]:
     named = [words] if isinstance(words, str) else words
-    for word in (word for word in named if word not in LEVELS and (word or named is words)):
+    for word in (word for word in named if word not in LEVELS):
         reading.wrong(at, f"expected one of {', '.join(LEVELS)}, found {shown(word)}")
     return tuple(sorted({word for word in named if word in LEVELS}))

@@ -5,6 +5,7 @@ from elsewhere as well. Nothing is said about what a cluster has: that is admiss
 """
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from fairlead_schemas import selectors, tolerations
@@ -39,8 +40,13 @@ class Fault(NamedTuple):
     message: str
 
 
-def faults(request: Request) -> Iterator[Fault]:
-    """Everything that is wrong with a request."""
+@lru_cache(1024)
+def faults(request: Request) -> tuple[Fault, ...]:
+    """Everything that is wrong with a request. Remembered: a cluster's jobs ask for the same few things."""
+    return tuple(_faults(request))
+
+
+def _faults(request: Request) -> Iterator[Fault]:
     where = "tasks" if request.tasks else "nodes"
     for at, kind in enumerate(request.kinds):
         path = f"groups[{at - 1}]." if at else ""

@@ -76,8 +76,8 @@ def _invalid(command: SubmitJob) -> Refusal | None:
 
 def _impossible(request: Request) -> Refusal | None:
     """A request that could be placed nowhere, whatever the cluster."""
-    fault = next(faults(request), None)
-    return Refusal("invalid", fault.message, fault.field) if fault is not None else None
+    found = faults(request)
+    return Refusal("invalid", found[0].message, found[0].field) if found else None
 
 
 def _late(plan: Plan, command: SubmitJob) -> Refusal | None:
