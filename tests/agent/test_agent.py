@@ -14,6 +14,7 @@ from fairlead_agent.journal import Journal
 from fairlead_agent.settings import Settings, from_environment
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.settings import BadSetting
+from fairlead_placer.nodes.taints import parsed
 from fairlead_schemas import subjects
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, OutputWanted, StartSeen, encode
@@ -226,6 +227,26 @@ def test_the_pool_is_a_setting() -> None:
     assert from_environment({"FAIRLEAD_NODE": "n1"}).pool == ""
     with pytest.raises(BadSetting, match="FAIRLEAD_POOL"):
         from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_POOL": "Big One"})
+
+
+async def test_a_nodes_taints_are_in_its_inventory(world: World) -> None:
+    """As the setting says; without one there are none."""
+    assert world.placer.of(InventorySeen)[0].inventory.taints == ()
+    await world.stop()
+    await world.start(taints=("fresh:NoSchedule",))
+    await world.placer.until(lambda: len(world.placer.of(InventorySeen)) == 2)
+    assert world.placer.of(InventorySeen)[1].inventory.taints == ("fresh:NoSchedule",)
+
+
+def test_taints_are_a_setting() -> None:
+    """Several, in order; each is text that the placer's own reader takes as it stands."""
+    env = {"FAIRLEAD_NODE": "n1", "FAIRLEAD_TAINTS": "b=1:NoExecute, a/x:PreferNoSchedule,"}
+    found = from_environment(env).taints
+    assert found == ("a/x:PreferNoSchedule", "b=1:NoExecute")
+    assert tuple(str(parsed(taint)) for taint in found) == found
+    for bad in ("a", "a=:NoSchedule", "a:Never", "a b:NoSchedule"):
+        with pytest.raises(BadSetting, match="FAIRLEAD_TAINTS"):
+            from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_TAINTS": bad})
 
 
 def test_bad_settings_are_named() -> None:

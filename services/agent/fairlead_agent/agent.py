@@ -400,7 +400,7 @@ class Agent:
             cpu_milli=played.cpu_milli if played is not None else machine.cpu_milli(),
             memory_mib=played.node_memory_mib if played is not None else machine.memory_mib(),
             labels=labels, runtime=self.runtime.name, simulated=self.devices.simulated,
-            address=self.settings.address, hostname=machine.hostname(),
+            address=self.settings.address, hostname=machine.hostname(), taints=self.settings.taints,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ FAIRLEAD_PROFILE    the machine to play with simulated devices (default dgx-a100
 FAIRLEAD_DATA       directory of the journal and of the runs' files (default ./.fairlead)
 FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0.1)
 FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
+FAIRLEAD_TAINTS     what repels work from this node: key=value:Effect, several joined by commas (default: none)
 FAIRLEAD_BEAT_S     seconds between beats (default 2)
 FAIRLEAD_SAMPLE_S   seconds between samples (default 2)
 FAIRLEAD_SELF_FENCE_S  silence of the placer after which everything here is stopped (default 60)
@@ -28,6 +29,10 @@ from fairlead_schemas.ids import is_token
 RuntimeName = Literal["process", "docker"]
 DevicesName = Literal["simulated", "nvml", "none", "auto"]
 
+_TAINT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?(?:=[A-Za-z0-9._-]{1,63})?:(?:NoSchedule|PreferNoSchedule|NoExecute)"
+)
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the agent process can be told."""
@@ -40,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".fairlead")
     address: str = "127.0.0.1"
     pool: str = ""
+    taints: tuple[str, ...] = ()
     beat_s: float = 2.0
     sample_s: float = 2.0
     desired_s: float = 5.0
@@ -65,7 +71,20 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         data=Path(env.get("FAIRLEAD_DATA") or ".fairlead").absolute(),
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
         pool=token(env, "FAIRLEAD_POOL"),
+        taints=_taints(env),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
         sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 2.0),
         fence_ns=int(seconds(env, "FAIRLEAD_SELF_FENCE_S", 60.0) * SECOND_NS),
     )
+
+
+def _taints(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Sorted, each once. Raises BadSetting: the placer would refuse an inventory with any other text."""
+    found = {word.strip() for word in env.get("FAIRLEAD_TAINTS", "").split(",") if word.strip()}
+    for word in sorted(found):
+        if not _TAINT.fullmatch(word):
+            raise BadSetting(
+                "FAIRLEAD_TAINTS: expected key=value:Effect with NoSchedule, PreferNoSchedule or NoExecute, "
+                f'found "{word[:80]}"'
+            )
+    return tuple(sorted(found))
