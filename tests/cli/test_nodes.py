@@ -40,7 +40,7 @@ def test_a_verb_on_a_node_is_one_request(
 
 def test_a_refused_verb_says_why(gateway: GatewayStub, run: Run) -> None:
     """The gateway's sentence; nothing on stdout."""
-    gateway.on("POST", "/v1/nodes/n1:unquarantine", problem("not_quarantined", "n1 is neither"), 409)
+    gateway.answers[("POST", "/v1/nodes/n1:unquarantine")] = problem(409, "n1 is neither")
     ran = run("unquarantine", "n1")
     assert ran.code != 0 and ran.out == "" and "n1 is neither" in ran.err
 

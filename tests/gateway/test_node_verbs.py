@@ -29,7 +29,7 @@ async def test_a_tainted_node_says_so_and_its_jobs_why() -> None:
         assert (node["state"], node["taints"]) == ("ready", ["team=a:NoSchedule"])
         job = await world.submit(resources=gpus(1))
         await world.in_state(job, "offered")
-        await until(lambda: world.gateway.views.waiting.refusals)
+        await until(lambda: bool(world.gateway.views.waiting.refusals))
         assert "has a taint that the job does not tolerate" in (await world.why(job))["reason"]["message"]
         assert (await ask(world, "/v1/nodes/n1:untaint", {"taint": "team"}))["taints"] == []
         await world.in_state(job, "placed")
@@ -55,7 +55,7 @@ async def test_a_health_report_takes_a_gpu_away_and_a_person_gives_it_back() -> 
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
         await node.sick(gpu, "xid79")
-        await until(lambda: world.gateway.views.nodes.rows["n1"].taints)
+        await until(lambda: bool(world.gateway.views.nodes.rows["n1"].taints))
         shown = await read(world, "/v1/nodes/n1")
         assert (shown["faulted"], shown["gpus_free"]) == ({gpu: "xid79"}, 1)
         assert shown["taints"] == ["fairlead/unhealthy=xid79:NoSchedule"]
@@ -125,13 +125,13 @@ async def test_the_breaker_is_shown_and_reset() -> None:
             node = await world.node(name, 1)
             gpu = world.gateway.views.nodes.rows[name].inventory.gpus[0].uuid
             await node.sick(gpu, "xid79")
-        await until(lambda: world.gateway.views.plans.tripped)
+        await until(lambda: bool(world.gateway.views.plans.tripped))
         [tripped] = (await read(world, "/v1/breaker"))["tripped"]
         assert (tripped["kind"], tripped["found"], tripped["allowed"], tripped["of"]) == ("nodes", 2, 1, 2)
         restored = Views.restore(world.gateway.views.snapshot())
         assert restored is not None and restored.snapshot() == world.gateway.views.snapshot()
         assert (await ask(world, "/v1/breaker:reset"))["tripped"] == []
-        await until(lambda: world.gateway.views.nodes.rows["n2"].taints)
+        await until(lambda: bool(world.gateway.views.nodes.rows["n2"].taints))
 
 
 async def test_a_key_stands_for_one_wish_here_too() -> None:
