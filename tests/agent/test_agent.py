@@ -228,6 +228,15 @@ def test_the_pool_is_a_setting() -> None:
         from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_POOL": "Big One"})
 
 
+async def test_a_nodes_taints_are_in_its_inventory(world: World) -> None:
+    """As the setting says; without one there are none."""
+    assert world.placer.of(InventorySeen)[0].inventory.taints == ()
+    await world.stop()
+    await world.start(taints=("fresh:NoSchedule",))
+    await world.placer.until(lambda: len(world.placer.of(InventorySeen)) == 2)
+    assert world.placer.of(InventorySeen)[1].inventory.taints == ("fresh:NoSchedule",)
+
+
 def test_bad_settings_are_named() -> None:
     """The variable, what was expected, what was found."""
     with pytest.raises(BadSetting, match='FAIRLEAD_RUNTIME: expected one of process, docker, found "vm"'):

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from fairlead_agent.run import RunKey
-from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, StartSeen
+from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, StartSeen
 
 Phase = Literal["accepted", "running", "ended", "clean"]
 OPEN_PHASES: frozenset[Phase] = frozenset({"accepted", "running"})
@@ -154,7 +154,7 @@ class Ledger:
     def _reported(self, report: Report) -> None:
         self.reported = report.n
         self.unconfirmed.append(report)
-        if isinstance(report, InventorySeen):
+        if isinstance(report, InventorySeen | HealthSeen):  # of the node, not of a run
             return
         run = self.runs.get(RunKey(report.job, report.attempt, report.rank))
         if run is None:
