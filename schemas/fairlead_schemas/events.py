@@ -704,9 +704,8 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     fitting: int = 0
     gpu_milli_free: int = 0  # on the pool's nodes that take this work
     gpu_milli_total: int = 0  # of the pool, busy or not
-    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
-    level: str = ""
-    best: int = 0
+    level: str = ""  # of topology.py, where all units must lie in one domain of it
+    best: int = 0  # the most units that one domain of the level takes now
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
