@@ -686,6 +686,11 @@ class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):
     #: The parts of the score that chose these nodes, in whole points.
     score: dict[str, int] = {}
 
+    @property
+    def units(self) -> int:
+        """How many of the units that it asks for it got: fewer than all only where it said how few will do."""
+        return sum(part.tasks for part in self.parts)
+
 
 class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     """An open offer fits nowhere now. It stays open; its whole equivalence class waits for a change."""

@@ -8,7 +8,8 @@ import pytest
 
 from fairlead.main import VERBS
 from fairlead_schemas.events import Event
-from fairlead_schemas.jobspec import decode_job, resolve
+from fairlead_schemas.jobspec import decode_job
+from fairlead_schemas.resolving import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -9,14 +9,15 @@ import msgspec
 
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.choosing import NOBODY, Choice, best
+from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.gangs import Shortfall, choose
+from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, part_of, seat
 from fairlead_placer.entities import Node
 from fairlead_placer.packing.costs import NEVER
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
 
 
 def fitting(state: State, request: Request) -> Iterator[str]:
@@ -42,7 +43,7 @@ class Found(NamedTuple):
 def find(state: State, request: Request, avoided: Collection[str] = NOBODY) -> Found | Shortfall:
     """A place for the request in its pool now, on none of the avoided nodes; or what is short."""
     chosen = _choose(state, request, avoided)
-    return chosen if isinstance(chosen, Shortfall) else found_on(chosen)
+    return chosen if isinstance(chosen, Shortfall) else found_on(state.pools.of(request), chosen)
 
 
 def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Choice] | Shortfall:
@@ -59,7 +60,7 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
     if request.also or request.tasks:
         return None
     ask = asks_of(request)[0]
-    own = [Choice(node, ask, place, {}) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
+    own = [Choice(node, ask, place, (0, 0)) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
     own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
     own = own[: request.nodes]
     if not own:
@@ -69,42 +70,47 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
         if isinstance(others, Shortfall):
             return None
         own += others
-    return found_on(sorted(own, key=lambda choice: choice.node.name))
+    return found_on(state.pools.of(request), sorted(own, key=lambda choice: choice.node.name))
 
 
-def found_on(chosen: Sequence[Choice]) -> Found:
+def found_on(index: Index, chosen: Sequence[Choice]) -> Found:
     """The choices, recorded."""
     if len(chosen) == 1:
-        node, ask, place, cost, tasks = chosen[0]
+        node, ask, place, _, tasks = chosen[0]
         part = part_of(node.name, node.left, ask, place, tasks)
-        left = node.left
-        score = {
-            **cost,
-            "cpu_left_milli": left.cpu_milli - part.cpu_milli,
-            "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
-        }
-        if place.link_score:
-            score["links"], score["numa_nodes"] = place.link_score, place.numa_nodes
-        return Found([node], (part,), score)
+        return Found([node], (part,), _score(chosen[0], part))
     parts = tuple([part_of(each.node.name, each.node.left, each.ask, each.seat, each.tasks) for each in chosen])
     score: dict[str, int] = {}
     for choice, part in zip(chosen, parts, strict=True):
-        own = found_on([choice]).score if choice.seat.link_score else {
-            **choice.cost, "cpu_left_milli": choice.node.left.cpu_milli - part.cpu_milli,
-            "gpus_left": choice.node.gpus_free - (0 if choice.seat.milli else len(choice.seat.gpus)),
-        }  # fmt: skip
-        for name, points in own.items():
+        for name, points in _score(choice, part).items():
             score[name] = score.get(name, 0) + points
     nodes = [choice.node for choice in chosen]
-    score.update(spanned(nodes))
+    score.update(spanned(index, nodes))
     return Found(nodes, parts, score)
 
 
-def spanned(nodes: Sequence[Node]) -> dict[str, int]:
+def _score(choice: Choice, part: Part) -> dict[str, int]:
+    """The parts of one node's score; higher costs are worse, more links are better."""
+    left, place = choice.node.left, choice.seat
+    unusable, scarce = choice.cost
+    score = {
+        "unusable_milli": unusable,
+        "scarce_milli": scarce,
+        "cpu_left_milli": left.cpu_milli - part.cpu_milli,
+        "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
+    }
+    if place.link_score:
+        score["links"], score["numa_nodes"] = place.link_score, place.numa_nodes
+    return score
+
+
+def spanned(index: Index, nodes: Sequence[Node]) -> dict[str, int]:
     """{level: how many of its domains the nodes lie in}, of the levels that all of them name."""
     found: dict[str, int] = {}
-    for level in DOMAIN_LABELS:
-        domains = {domain_of(node.inventory.labels, level) for node in nodes}
-        if "" not in domains:
-            found[f"{level}s"] = len(domains)
+    for level in LEVELS:
+        if index.domains.known(level):
+            of = index.domains.of[level]
+            domains = {int(of[node.slot]) for node in nodes}
+            if -1 not in domains:
+                found[f"{level}s"] = len(domains)
     return found

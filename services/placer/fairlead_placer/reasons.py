@@ -98,7 +98,7 @@ def refusal(state: State, request: Request, job: str, short: Shortfall | None = 
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members), fitting=fitting,
         gpu_milli_free=_free_milli(index, asks[0], job),
-        gpu_milli_total=1000 * sum(len(node.inventory.gpus) for node in index.members.values()),
+        gpu_milli_total=1000 * index.gpus,
         level=short.level if short else "", best=short.best if short else 0,
     )  # fmt: skip
 

@@ -102,9 +102,9 @@ class NodesView:
 
 def held_sum(parts: "dict[str, Part]") -> tuple[int, int, int]:
     """(GPUs, milli-CPU, MiB) of the parts that a node holds."""
-    gpus = cpu_milli = memory_mib = 0
+    gpus = len({gpu for part in parts.values() for gpu in part.gpus})  # several may have parts of one
+    cpu_milli = memory_mib = 0
     for part in parts.values():
-        gpus += len(part.gpus)
         cpu_milli += part.cpu_milli
         memory_mib += part.memory_mib
     return gpus, cpu_milli, memory_mib

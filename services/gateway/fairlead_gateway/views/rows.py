@@ -97,6 +97,8 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     by: str = ""
     not_before_ns: int = 0
     charged: bool = False
+    #: Units of the request that the placement has not, where it said how few will do.
+    missing: int = 0
     run_ended: bool = False
     #: An element's array; "" for others.
     array_id: str = ""
@@ -123,6 +125,11 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     #: Why the queue does not offer it, where it said so of this very job.
     deferral: Deferral | None = None
     room: Room | None = None
+
+    @property
+    def holds(self) -> Request:
+        """What the attempt is charged for: what it asks for, or what it got of it."""
+        return self.request.without(self.missing)
 
 
 class Refusal(msgspec.Struct, frozen=True):

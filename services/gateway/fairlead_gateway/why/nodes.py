@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from fairlead_gateway.views.rows import Refusal
-from fairlead_schemas.queuewords import counted
 from fairlead_schemas.resources import Request
 
 #: What kept a node from taking part, in words: (one node, several nodes).
@@ -49,20 +48,12 @@ def where(request: Request) -> str:
     return f"pool {request.pool}" if request.pool else "the cluster"
 
 
-def needs(request: Request) -> str:
-    """ "8 GPUs on each of 2 nodes"; of a job without GPUs its CPUs and memory."""
-    amount = counted("gpu", request.gpu_milli)
-    if not request.gpu_milli:
-        amount = f"{counted('cpu', request.cpu_milli)} and {counted('memory', request.memory_mib)}"
-    return f"{amount} on each of {request.nodes} nodes" if request.nodes > 1 else f"{amount} on one node"
-
-
 def over_nodes(refusal: Refusal, request: Request) -> str:
     """ "of 4 nodes 3 lack free GPUs, 1 is cordoned"."""
     if not refusal.nodes:
         return f"{where(request)} has no nodes"
     told = kept_back(refusal.reasons)
-    if refusal.fitting and request.nodes > 1:
+    if refusal.fitting and request.units > 1:
         told += f"{', ' if told else ''}{refusal.fitting} could take part"
     of = f"of {refusal.nodes} node{'s' if refusal.nodes != 1 else ''}"
     return f"{of} {told or 'too few fit'}"

@@ -4,7 +4,7 @@ Exact: a unit that fits somewhere finds a place. What a row's columns do not tel
 looked at in the nodes of the row, and where none of them does, in the next row.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +13,12 @@ from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node
-from fairlead_placer.packing.costs import NEVER
-from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.costs import Line
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
+
+#: Rows that are looked at one by one, before the rest is at once.
+WALKED = 48
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -27,41 +29,43 @@ class Choice(NamedTuple):
     node: Node
     ask: Ask
     seat: Seat
-    #: Parts of the cost, in thousandths of a GPU.
-    cost: dict[str, int]
+    #: What the choice costs, in thousandths of a GPU: what becomes unusable, and what is scarce of it.
+    cost: tuple[int, int]
     tasks: int = 1
 
 
 def best(index: Index, ask: Ask, work: Arrivals[Request], avoided: Collection[str] = NOBODY) -> Choice | None:
     """The best node for one unit, none of the avoided ones; None where it fits nowhere now."""
     costs, line = index.line(ask, work)
-    cost = np.where(index.rows.counts > 0, line.cost, NEVER)
-    while True:
-        row = _cheapest(index, cost)
-        if row < 0:
-            return None
+    for row in rows_of(index, line):
         found = _in_row(index, row, ask, int(line.rest[row]), avoided)
         if found is not None:
             return Choice(found[0], ask, found[1], costs.parts(line, row))
-        cost[row] = NEVER
+    return None
 
 
-def _cheapest(index: Index, cost: Ints) -> int:
-    """Of the cheapest rows the tightest, then the one with the first name; -1 where none is left."""
-    if not len(cost):
-        return -1
-    row = int(cost.argmin())
-    least = cost[row]
-    if least == NEVER:
-        return -1
-    ties = (cost == least).nonzero()[0]
-    if len(ties) > 1:
-        tight = index.rows.tightness[ties]
-        ties = ties[tight == tight.min()]
-        row = int(ties[0])
+def rows_of(index: Index, line: Line) -> Iterator[int]:
+    """Rows that nodes are in and that it fits: the cheapest first, of these the tightest, then the first name."""
+    here, order = index.rows.here, line.order
+    at, last = 0, len(order)
+    while at < last:
+        if at == WALKED:  # most are empty: the others at once
+            rows = np.array([row for _, _, row in order[at:]], np.int64)
+            filled = np.flatnonzero(index.rows.counts[rows]).tolist()
+            order, here, at, last = [order[WALKED + each] for each in filled], None, 0, len(filled)
+            continue
+        cost, tight, row = order[at]
+        at += 1
+        if here is not None and not here[row]:
+            continue
+        ties = [row]
+        while at < last and order[at][0] == cost and order[at][1] == tight:
+            if here is None or here[order[at][2]]:
+                ties.append(order[at][2])
+            at += 1
         if len(ties) > 1:
-            row = min(map(int, ties), key=lambda each: min(names[0] for names in index.inhabitants[each].values()))
-    return row
+            ties.sort(key=lambda each: min(names[0] for names in index.inhabitants[each].values()))
+        yield from ties
 
 
 def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str]) -> tuple[Node, Seat] | None:

@@ -6,6 +6,8 @@ order in which nodes are chosen. Nodes that take no work, or are kept for a job,
 
 from bisect import bisect_left, insort
 
+import numpy as np
+
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import Build
 from fairlead_placer.capacity.domains import Domains
@@ -15,14 +17,14 @@ from fairlead_placer.entities import Node
 from fairlead_placer.packing.costs import NEVER, Costs, Line
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.rows import Key, Rows
+from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.inside import GPUS_MAX
 from fairlead_schemas.resources import Request
 
 #: Rows for each node, and more, beyond which those that nobody is in are forgotten.
 ROWS_PER_NODE, ROWS_SPARE = 4, 1024
-#: Gains that are remembered; who asks about older ones looks at everything.
-GAINS_MAX = 4096
 
 
 class Index:
@@ -31,15 +33,20 @@ class Index:
     def __init__(self) -> None:
         self.members: dict[str, Node] = {}
         self.aside: dict[str, Node] = {}
+        self._unsettled: dict[str, Node] = {}
+        #: GPUs of all members.
+        self.gpus = 0
         self.rows = Rows()
         #: [row]: {mask of free GPUs: names, rising}. Where nothing is known of a node's inside, masks are all 0.
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
         self.domains = Domains()
-        #: The version at which a node last came, went or changed; {row: version} of what was gained since.
+        #: The version at which a node last came, went or changed; nodes that gained, and when.
         self.stirred = 0
-        self._gains: list[tuple[int, int]] = []
-        self._forgotten = 0
+        self._gained: dict[str, tuple[Node, int]] = {}
+        self._gained_last = 0
+        #: [row]: the version at which a node that is in it gained last.
+        self._gains: Ints = np.zeros(0, np.int64)
         self._costs: dict[str, Costs] = {}
         self._wanted: dict[Ask, Wanted] = {}
 
@@ -48,6 +55,7 @@ class Index:
     def add(self, node: Node) -> None:
         """A node that is new here."""
         self.members[node.name] = node
+        self.gpus += len(node.left.uuids)
         build = node.left.build
         if build.number not in self.builds:
             self._meet(build)
@@ -56,28 +64,49 @@ class Index:
 
     def discard(self, node: Node) -> None:
         """The node belongs elsewhere."""
+        self._unsettled.pop(node.name, None)
         if node.row >= 0:
             self._lift(node)
+        self.gpus -= len(node.left.uuids)
         self.aside.pop(node.name, None)
         self.domains.discard(node.slot)
         del self.members[node.name]
 
     def put(self, node: Node) -> None:
-        """Bring the node to where it belongs now."""
-        if node.row >= 0:
-            self._lift(node)
+        """The node is to be brought to where it belongs, before anybody looks (`settled`): a decision that is tried,
+        undone and folded moves it once."""
+        self._unsettled[node.name] = node
+
+    def settled(self) -> "Index":
+        """The same, with every node where it belongs."""
+        if self._unsettled:
+            for node in self._unsettled.values():
+                self._settle(node)
+            self._unsettled.clear()
+        return self
+
+    def _settle(self, node: Node) -> None:
         if node.keeper or not node.open:
+            if node.row >= 0:
+                self._lift(node)
             self.aside[node.name] = node
             return
         if self.aside:
             self.aside.pop(node.name, None)
         left = node.left
-        row = self.rows.enter(key_of(left))
-        if row == len(self.inhabitants):
-            self.inhabitants.append({})
-        mask = left.free if left.build.inside.telling else 0
+        build = left.build
+        mask = left.free if build.inside.telling else 0
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
+        rests = rests_of(left) if left.shared else ()
+        key = (build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+        if node.row >= 0:
+            if self.rows.row_of.get(key) == node.row and mask == node.mask:
+                return
+            self._lift(node)
+        row = self.rows.enter(key)
+        if row == len(self.inhabitants):
+            self.inhabitants.append({})
         masks = self.inhabitants[row]
         names = masks.get(mask)
         if names is None:
@@ -108,37 +137,45 @@ class Index:
 
     def tidy(self, version: int) -> None:
         """Forget the rows that nobody is in, once they are many."""
+        self.settled()
         if self.rows.rows <= ROWS_PER_NODE * len(self.members) + ROWS_SPARE:
             return
         nodes = [node for node in self.members.values() if node.row >= 0]
         self.rows.clear()
         self.inhabitants.clear()
-        self._gains.clear()
-        self._forgotten = version
+        self._gained.clear()
+        self._gains = np.zeros(0, np.int64)
+        self.stirred = version  # whoever waits looks again
         for node in nodes:
             node.row = -1
-            self.put(node)
+            self._settle(node)
 
     # -- what was gained
 
     def gained(self, node: Node, version: int) -> None:
         """A node that takes work has more than before."""
-        if len(self._gains) >= GAINS_MAX:
-            self._forgotten = self._gains[GAINS_MAX // 2 - 1][0]
-            del self._gains[: GAINS_MAX // 2]
-        self._gains.append((version, node.row))
+        self._gained[node.name] = (node, version)
+        self._gained_last = version
 
     def gained_since(self, asks: tuple[Ask, ...], work: Arrivals[Request], version: int) -> bool:
         """True when a node that would take a unit of one of the asks, by its amounts, has gained since `version`."""
-        if self.stirred > version or self._forgotten > version:
+        if self.stirred > version:
             return True
-        gains = self._gains
-        if not gains or gains[-1][0] <= version:
+        if self._gained_last <= version:
             return False
-        since = {row for at, row in gains[bisect_left(gains, (version + 1, -1)) :] if at > version}
+        if self._gained:
+            self._note_gains()
+        rows = np.flatnonzero(self._gains > version)
         costs = self.costs("", work)
-        lines = [costs.line(self.wanted(ask)) for ask in asks]
-        return any(line.cost[row] != NEVER for row in since for line in lines)
+        return any(bool((costs.line(self.wanted(ask)).cost[rows] != NEVER).any()) for ask in asks)
+
+    def _note_gains(self) -> None:
+        if len(self._gains) < self.rows.rows:
+            self._gains = np.concatenate([self._gains, np.zeros(self.rows.rows, np.int64)])
+        for node, version in self._gained.values():
+            if node.row >= 0:
+                self._gains[node.row] = version
+        self._gained.clear()
 
     # -- what requests cost
 
@@ -172,10 +209,12 @@ WANTED_MAX = 4096
 POLICY_WORDS = {"pack": "most_allocated", "spread": "spread"}
 
 
+def rests_of(left: Left) -> tuple[int, ...]:
+    """What is left of the GPUs that shares are on, ascending."""
+    return tuple(sorted(left.milli[at] for at in members_of(left.shared)))
+
+
 def key_of(left: Left) -> Key:
     """The row that a node with so much left is in."""
     build = left.build
-    rests: tuple[int, ...] = ()
-    if left.shared:
-        rests = tuple(sorted(milli for milli in left.milli if 0 < milli < 1000))
-    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests_of(left))

@@ -32,7 +32,7 @@ class Left:
         self.at = {uuid: place for place, uuid in enumerate(uuids)}
         self.cpu_milli = build.cpu_milli
         self.memory_mib = build.memory_mib
-        #: [GPU]: thousandths left; a faulted one has a whole GPU less.
+        #: [GPU]: thousandths left of those that shares are on; of others it says nothing (see `rest`).
         self.milli = [MILLI] * len(build.gpus)
         #: [GPU]: MiB that no share was promised.
         self.caps = [gpu.memory_mib for gpu in build.gpus]
@@ -51,6 +51,12 @@ class Left:
         other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
         return other
 
+    def rest(self, place: int) -> int:
+        """Thousandths left of the GPU."""
+        if self.free >> place & 1:
+            return MILLI
+        return self.milli[place] if self.shared >> place & 1 else 0
+
     def take(self, part: Part) -> None:
         """The part is somebody's."""
         self.cpu_milli -= part.cpu_milli
@@ -59,12 +65,7 @@ class Left:
             if part.gpu_milli:
                 self._share(part, -1)
             else:
-                at, milli = self.at, self.milli
-                for uuid in part.gpus:
-                    place = at.get(uuid)
-                    if place is not None:
-                        milli[place] -= MILLI
-                        self.free &= ~(1 << place)
+                self.free &= ~self._mask(part.gpus)
         if part.cpus:
             self.cpus &= ~cpu_mask(part.cpus)
 
@@ -76,15 +77,20 @@ class Left:
             if part.gpu_milli:
                 self._share(part, 1)
             else:
-                at, milli = self.at, self.milli
-                for uuid in part.gpus:
-                    place = at.get(uuid)
-                    if place is not None:
-                        milli[place] += MILLI
-                        if milli[place] == MILLI:
-                            self.free |= 1 << place
+                self.free |= self._mask(part.gpus) & ~self.faulted
         if part.cpus:
             self.cpus |= cpu_mask(part.cpus) & self.build.inside.all_cpus
+
+    def _mask(self, gpus: tuple[str, ...]) -> int:
+        """Those that are there."""
+        if gpus == self.uuids:
+            return self.build.all_gpus
+        at, mask = self.at, 0
+        for uuid in gpus:
+            place = at.get(uuid, -1)
+            if place >= 0:
+                mask |= 1 << place
+        return mask
 
     def _share(self, part: Part, sign: int) -> None:
         for uuid in part.gpus:
@@ -94,15 +100,17 @@ class Left:
             self.milli[place] += sign * part.gpu_milli
             self.caps[place] += sign * part.gpu_memory_mib
             bit = 1 << place
-            whole = self.milli[place] == MILLI
-            self.free = self.free | bit if whole else self.free & ~bit
-            self.shared = self.shared & ~bit if whole else self.shared | bit
+            if self.milli[place] == MILLI:
+                self.shared &= ~bit
+                self.free |= bit & ~self.faulted
+            else:
+                self.shared |= bit & ~self.faulted
+                self.free &= ~bit
 
     def fault(self, uuid: str) -> None:
-        """The GPU is not to be used; what is on it stays."""
+        """The GPU is not to be used; what is on it stays. Before parts are taken."""
         place = self.at.get(uuid)
         if place is not None:
-            self.milli[place] -= MILLI
             self.free &= ~(1 << place)
             self.faulted |= 1 << place
 
@@ -114,7 +122,7 @@ class Left:
     @property
     def free_milli(self) -> int:
         """What is left of all GPUs, in thousandths of one."""
-        return sum(milli for milli in self.milli if milli > 0)
+        return MILLI * self.free.bit_count() + sum(self.milli[at] for at in members_of(self.shared))
 
 
 @lru_cache(1 << 16)

@@ -9,6 +9,7 @@ from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import MILLI
 from fairlead_placer.capacity.left import Left, cpu_list
 from fairlead_placer.topology.choices import Shortage
+from fairlead_placer.topology.inside import Inside
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_placer.topology.placing import Placed, place
 from fairlead_schemas.events import Part
@@ -19,6 +20,10 @@ _CAUSES = {
     "nvlink": "free_links", "switch": "free_links", "numa": "free_numa", "socket": "free_numa",
     "domains": "free_links",
 }  # fmt: skip
+
+
+#: Answers that are remembered for one inside; eight GPUs have 256 sets of nine sizes.
+SEATS_MAX = 8192
 
 
 class Seat(NamedTuple):
@@ -88,18 +93,27 @@ def _amounts(left: Left, ask: Ask) -> str:
 
 def _whole(left: Left, ask: Ask, free: int) -> Seat | str:
     inside = left.build.inside
-    if not inside.numa or not ask.cpus:
-        chosen = inside.choices.choose(free, ask.gpus, ask.inside.require)
-        if isinstance(chosen, Shortage):
-            return _CAUSES[chosen.what]
-        if not ask.inside.prefer:
-            score, nodes = inside.choices.facts(chosen)
-            nics = tuple(each.nic for each in inside.nics(chosen))
-            return Seat(members_of(chosen), 0, 0, nics, score, nodes, ask.inside.require)
+    if (not inside.numa or not ask.cpus) and not ask.inside.prefer:
+        key = (free, ask.gpus, ask.inside.require)
+        known = inside.seats.get(key)
+        if known is None:
+            if len(inside.seats) >= SEATS_MAX:
+                inside.seats.clear()
+            known = inside.seats[key] = _linked(inside, *key)
+        return known
     found = place(inside, free, left.cpus if ask.cpus else 0, ask.inside)
     if isinstance(found, Shortage):
         return _CAUSES[found.what]
     return _seat_of(found)
+
+
+def _linked(inside: Inside, free: int, gpus: int, require: int) -> Seat | str:
+    """GPUs alone, without CPUs to pin to."""
+    chosen = inside.choices.choose(free, gpus, require)
+    if isinstance(chosen, Shortage):
+        return _CAUSES[chosen.what]
+    score, nodes = inside.choices.facts(chosen)
+    return Seat(members_of(chosen), 0, 0, tuple(each.nic for each in inside.nics(chosen)), score, nodes, require)
 
 
 def _seat_of(found: Placed) -> Seat:
@@ -124,11 +138,11 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     able = [
         at
         for at in members_of(suits)
-        if left.milli[at] >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.milli[at])
+        if left.rest(at) >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.rest(at))
     ]
     if len(able) < ask.gpus:
         return _gpu_cause(left, ask, suits) or ("free_gpus" if rest else "free_gpu_memory")
-    able.sort(key=lambda at: (left.milli[at], at))
+    able.sort(key=lambda at: (left.rest(at), at))
     gpus = tuple(sorted(able[: ask.gpus]))
     inside, cpus = left.build.inside, 0
     if inside.numa and ask.cpus:
@@ -143,19 +157,18 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
 
 def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
     milli = milli_of(left, ask)
-    return "free_gpus" if sum(left.milli[at] >= milli for at in members_of(suits)) < ask.gpus else ""
+    return "free_gpus" if sum(left.rest(at) >= milli for at in members_of(suits)) < ask.gpus else ""
 
 
 def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
     """The part of the node that the seat is."""
     request, build = ask.request, left.build
-    gpus = build.gpus
     cap = max((cap_of(left, ask, at) for at in found.gpus), default=0) if found.milli else 0
-    nics = build.inside.description.nics
+    uuids, nics = left.uuids, build.inside.description.nics
     return Part(
-        node=name, gpus=tuple([left.uuids[at] for at in found.gpus]) if gpus else (),
+        node=name, gpus=tuple([uuids[at] for at in found.gpus]),
         cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
         memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
         gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",
-        nics=tuple([nics[at] for at in found.nics]), tasks=tasks,
+        nics=tuple([nics[at] for at in found.nics]) if found.nics else (), tasks=tasks,
     )  # fmt: skip

@@ -4,6 +4,7 @@ Rows are evaluated once per kind of request, when it first meets them. Learning 
 scarce things are, are set more often and cost a multiplication.
 """
 
+from bisect import insort
 from typing import Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ class Wish(Protocol):
 class Line:
     """What a wish costs in each row; `NEVER` where it does not fit."""
 
-    __slots__ = ("cost", "fixed", "known", "priced", "rest", "slots")
+    __slots__ = ("cost", "fixed", "known", "order", "parts", "priced", "rest", "slots")
 
     def __init__(self, things: int) -> None:
         self.known = 0
@@ -46,6 +47,9 @@ class Line:
         self.cost: Ints = np.zeros(0, np.int64)
         self.fixed: Ints = np.zeros(0, np.int64)
         self.slots: Ints = np.zeros((0, things), np.int64)
+        #: (cost, tightness, row) of the rows that it fits, rising.
+        self.order: list[tuple[int, int, int]] = []
+        self.parts: dict[int, tuple[int, int]] = {}
         #: What is left of the GPU that a share goes to; 0 where there is nothing to choose.
         self.rest: Ints = np.zeros(0, np.int64)
 
@@ -110,9 +114,17 @@ class Costs:
         if line.known < self.rows.rows:
             self._meet(line, wish)
         if line.priced != self._version:
-            line.cost = np.where(line.fixed == NEVER, NEVER, line.fixed + line.slots @ self._prices)
-            line.priced = self._version
+            self._reprice(line)
         return line
+
+    def _reprice(self, line: Line) -> None:
+        line.priced = self._version
+        line.parts.clear()
+        line.cost = np.where(line.fixed == NEVER, NEVER, line.fixed + line.slots @ self._prices)
+        fits = np.flatnonzero(line.cost != NEVER)
+        cost, tight = line.cost[fits], self.rows.tightness[fits]
+        order = np.lexsort((fits, tight, cost))
+        line.order = list(zip(cost[order].tolist(), tight[order].tolist(), fits[order].tolist(), strict=True))
 
     def _meet(self, line: Line, wish: Wish) -> None:
         """Evaluate the rows that the wish has not met: the best choice in each."""
@@ -134,19 +146,31 @@ class Costs:
         line.fixed = np.concatenate([line.fixed, fixed])
         line.rest = np.concatenate([line.rest, rest])
         line.slots = np.concatenate([line.slots, slots])
-        line.known, line.priced = last, -1
+        line.known = last
+        if line.priced == self._version and last - first < FEW:
+            cost = np.where(fixed == NEVER, NEVER, fixed + slots @ self._prices)
+            line.cost = np.concatenate([line.cost, cost])
+            for row in np.flatnonzero(cost != NEVER).tolist():
+                insort(line.order, (int(cost[row]), int(self.rows.tightness[first + row]), first + row))
+        else:
+            line.priced = -1
 
     def _burden(self, wish: Wish, first: int) -> Ints:
         builds, where = np.unique(self.rows.builds[first:], return_inverse=True)
         burdens = [wish.burden(int(build)) for build in builds]
         return np.array([NEVER if each is None else each for each in burdens], np.int64)[where]
 
-    def parts(self, line: Line, row: int) -> dict[str, int]:
-        """The cost of the row in its parts, in thousandths of a GPU."""
-        fixed = int(line.fixed[row])
-        return {"left_unusable": fixed // POINTS, "scarce": (int(line.cost[row]) - fixed) // POINTS}
+    def parts(self, line: Line, row: int) -> tuple[int, int]:
+        """The cost of the row in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
+        found = line.parts.get(row)
+        if found is None:
+            fixed = int(line.fixed[row])
+            found = line.parts[row] = (fixed // POINTS, (int(line.cost[row]) - fixed) // POINTS)
+        return found
 
 
+#: So many new rows are put in order one by one.
+FEW = 64
 #: Kinds of requests that costs are kept for.
 LINES_MAX = 1024
 
