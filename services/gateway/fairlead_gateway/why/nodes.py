@@ -26,6 +26,19 @@ _KEPT_BACK: dict[str, tuple[str, str]] = {
     "gpu_faulted": ("has too many faulted GPUs", "have too many faulted GPUs"),
     "avoided": ("is where the job has failed", "are where the job has failed"),
     "reserved": ("is kept for another job", "are kept for other jobs"),
+    "sharing": (
+        "gives its GPUs out otherwise (whole, or as replicas)",
+        "give their GPUs out otherwise (whole, or as replicas)",
+    ),
+    "topology": ("never has GPUs so connected", "never have GPUs so connected"),
+    "nics": ("has too few network devices", "have too few network devices"),
+    "free_gpu_memory": ("lacks free GPU memory", "lack free GPU memory"),
+    "not_empty": ("is not empty", "are not empty"),
+    "free_links": ("has free GPUs enough, but not so connected", "have free GPUs enough, but not so connected"),
+    "free_numa": (
+        "has no NUMA node or socket with both the GPUs and the CPUs free",
+        "have no NUMA node or socket with both the GPUs and the CPUs free",
+    ),
     "pool": ("is in another pool", "are in another pool"),
 }
 
