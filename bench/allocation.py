@@ -12,10 +12,10 @@ import msgspec
 
 from bench.fairshare import Case, named
 from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.description import GPUS_MAX, Description, Level, NumaNode
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_placer.topology.published import best_effort, simple
+from fairlead_schemas.inside import GPUS_MAX, Description, Level, NumaNode
 
 NODES = Path(__file__).parent.parent / "tests" / "data" / "topology" / "node_topologies.json"
 

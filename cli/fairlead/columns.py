@@ -107,7 +107,9 @@ NODES = (
     Column("MEMORY FREE", lambda n: f"{format_memory(n.memory_mib_free)}/{format_memory(n.memory_mib)}", right=True),
     Column("RUNTIME", lambda n: f"{n.runtime}{' simulated' if n.simulated else ''}"),
     Column("ADDRESS", lambda n: n.address, wide=True), Column("HOST", lambda n: n.hostname, wide=True),
-    Column("JOBS", lambda n: ",".join(n.jobs), wide=True), Column("REASON", lambda n: n.reason),
+    Column("RACK", lambda n: n.labels.get("fairlead/rack", ""), wide=True), Column("INSIDE", lambda n: n.inside, wide=True),
+    Column("TAINTS", lambda n: ",".join(n.taints), wide=True), Column("JOBS", lambda n: ",".join(n.jobs), wide=True),
+    Column("REASON", lambda n: n.reason),
 )  # fmt: skip
 
 

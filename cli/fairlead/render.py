@@ -134,6 +134,18 @@ def write(text: str, stream: TextIO | None = None) -> None:
     out.flush()
 
 
+def write_picture(lines: Sequence[Sequence[tuple[str, str]]]) -> None:
+    """Print lines of (text, colour) whole; colours on a colour terminal only."""
+    if not has_colour():
+        sys.stdout.write("".join(f"{''.join(text for text, _ in line)}\n" for line in lines))
+    else:
+        from rich.console import Console
+
+        drawn = Text("\n").join(Text.assemble(*line) for line in lines)
+        Console(file=sys.stdout, highlight=False).print(drawn, soft_wrap=True)
+    sys.stdout.flush()
+
+
 def _coloured(prepared: str) -> Text:
     text = Text(prepared)
     for state, colour in STATE_COLOURS.items():

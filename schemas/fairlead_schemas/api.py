@@ -76,6 +76,10 @@ class Node(msgspec.Struct, kw_only=True):
     labels: dict[str, str]
     jobs: list[str]
     sequence: int
+    #: "key=value:Effect", as its admin says.
+    taints: list[str] = []
+    #: Links, NUMA nodes and NICs in one line; "": not known.
+    inside: str = ""
 
 
 class QueueBudget(msgspec.Struct, kw_only=True):

@@ -115,8 +115,113 @@ class DrainNode(CommandBase, tag=True, frozen=True, kw_only=True):
     deadline_ns: int = 0
 
 
+class TaintNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Keep work from the node that does not tolerate the taint ("key=value:Effect")."""
+
+    node: str
+    taint: str
+    reason: str = ""
+
+
+class UntaintNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Remove the node's taints that match ("key", "key:Effect", "key=value" or "key=value:Effect"), but those that
+    its inventory names."""
+
+    node: str
+    taint: str
+
+
+class QuarantineNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Give the node no work until it is released; what runs there goes on."""
+
+    node: str
+    reason: str = ""
+
+
+class UnquarantineNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End the node's quarantine, or the suspicion against it."""
+
+    node: str
+
+
+class RestoreGpu(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Use a faulted GPU of the node again."""
+
+    node: str
+    gpu: str
+
+
+class ResetBreaker(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let nodes be acted upon automatically again."""
+
+
+class ScheduleMaintenance(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Keep these nodes empty between two Unix times, and give them nothing new for `notice_ns` before. The nodes are
+    those named, and those that have every label ("key=value") of the selector."""
+
+    name: str
+    starts_ns: int
+    ends_ns: int
+    nodes: tuple[str, ...] = ()
+    selector: tuple[str, ...] = ()
+    notice_ns: int = 0
+    reason: str = ""
+
+
+class CancelMaintenance(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Forget the window; the nodes that it drained take work again."""
+
+    name: str
+
+
+class StartRollout(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Drain and return these nodes (named, or by selector as in ScheduleMaintenance, or `every`), as many at a time as
+    the budget allows. What the other fields mean stands at RolloutStarted."""
+
+    name: str
+    budget_gpus: int
+    nodes: tuple[str, ...] = ()
+    selector: tuple[str, ...] = ()
+    every: bool = False
+    nodes_max: int = 0
+    want: tuple[str, ...] = ()
+    deadline_ns: int = 0
+    stop_long: bool = False
+    reason: str = ""
+
+
+class PauseRollout(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Drain no further node of it for now."""
+
+    name: str
+    reason: str = ""
+
+
+class ResumeRollout(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Go on with it."""
+
+    name: str
+
+
+class CancelRollout(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End it; nodes that it has in hand take work again."""
+
+    name: str
+
+
+class FinishRolloutNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """The node is upgraded: the rollout returns it."""
+
+    name: str
+    node: str
+
+
 QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQueues
-PlacerCommand = CordonNode | UncordonNode | DrainNode
+PlacerCommand = (
+    CordonNode | UncordonNode | DrainNode | TaintNode | UntaintNode | QuarantineNode | UnquarantineNode | RestoreGpu
+    | ResetBreaker | ScheduleMaintenance | CancelMaintenance | StartRollout | PauseRollout | ResumeRollout
+    | CancelRollout | FinishRolloutNode
+)  # fmt: skip
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {

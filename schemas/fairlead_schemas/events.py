@@ -54,6 +54,25 @@ YieldRule = Literal[
     "over_guarantee",  # its queue uses what another queue is guaranteed
     "over_share",  # its queue is above its fair share, the other below
 ]
+#: Which class set a node's state. People may undo all; nobody else undoes what another class has set.
+Setter = Literal[
+    "person",  # a command
+    "maintenance",  # a maintenance window
+    "rollout",  # a rolling upgrade
+    "health",  # a report of a device's health, or how runs ended on the node
+]
+#: What made automatic action stop.
+BreakerKind = Literal[
+    "nodes",  # too many nodes were about to be taken out of work in a short time
+    "loss",  # too many nodes fell silent at once: perhaps it is the placer that cannot hear
+]
+#: What became of one node of a rollout.
+RolloutStep = Literal[
+    "draining",  # its turn has come
+    "returned",  # it is done and takes work again
+    "skipped",  # its turn came and it was as wanted already
+    "left",  # another has it in hand: a person has cordoned, drained or returned it meanwhile, or it is gone
+]
 #: When a job that waits for another may go on.
 DependencyState = Literal["succeeded", "failed", "ended"]
 
@@ -99,6 +118,13 @@ FIELDS: dict[str, str] = {
     "nodes": "Ids of nodes.",
     "state": "How the other must have ended.",
     "released": "Whether what it held is free again, on evidence.",
+    "gpu": "UUID of the GPU.",
+    "taint": 'As Kubernetes writes it: "key=value:Effect".',
+    "setter": "Which class set it.",
+    "name": "Its name.",
+    "budget_gpus": "Most GPUs of its nodes that may take no work at once.",
+    "starts_ns": "The Unix time at which the nodes must be empty.",
+    "ends_ns": "The Unix time at which they take work again.",
 }
 
 
@@ -441,13 +467,15 @@ class NodeCordoned(EventBase, tag=True, frozen=True, kw_only=True):
     node: str
     by: str = ""
     reason: str = ""
+    setter: Setter = "person"
 
 
 class NodeUncordoned(EventBase, tag=True, frozen=True, kw_only=True):
-    """The node gets work again (ends a drain, too)."""
+    """The node gets work again (ends a drain, too), as far as nothing else keeps it from work."""
 
     node: str
     by: str = ""
+    setter: Setter = "person"
 
 
 class NodeDraining(EventBase, tag=True, frozen=True, kw_only=True):
@@ -457,12 +485,172 @@ class NodeDraining(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
     reason: str = ""
     deadline_ns: int = 0  # Unix time
+    setter: Setter = "person"
 
 
 class NodeDrained(EventBase, tag=True, frozen=True, kw_only=True):
     """A draining node holds nothing any more."""
 
     node: str
+
+
+class NodeTainted(EventBase, tag=True, frozen=True, kw_only=True):
+    """The node repels work that does not tolerate this. With the effect NoExecute, what runs there and does not
+    tolerate it is stopped and requeued. It takes the place of the setter's own taint of that key and effect."""
+
+    node: str
+    taint: str
+    setter: Setter = "person"
+    by: str = ""
+    reason: str = ""
+
+
+class NodeUntainted(EventBase, tag=True, frozen=True, kw_only=True):
+    """The taint of that setter is gone."""
+
+    node: str
+    taint: str
+    setter: Setter = "person"  # who had set it
+    by: str = ""
+
+
+class NodeSuspected(EventBase, tag=True, frozen=True, kw_only=True):
+    """Different jobs failed fast on the node, and none has done well since: it gets one run at a time until one does."""
+
+    node: str
+    jobs: tuple[str, ...]  # those that failed
+
+
+class NodeCleared(EventBase, tag=True, frozen=True, kw_only=True):
+    """A run did well on a suspected node: it is suspected no more."""
+
+    node: str
+
+
+class NodeQuarantined(EventBase, tag=True, frozen=True, kw_only=True):
+    """The node gets no work until a person releases it; what runs there goes on."""
+
+    node: str
+    setter: Setter = "person"
+    by: str = ""
+    reason: str = ""
+    jobs: tuple[str, ...] = ()  # those that failed fast there
+
+
+class NodeReleased(EventBase, tag=True, frozen=True, kw_only=True):
+    """Quarantine and suspicion are over, and what jobs failed there is forgotten."""
+
+    node: str
+    by: str = ""
+
+
+class GpuFaulted(EventBase, tag=True, frozen=True, kw_only=True):
+    """The GPU is neither free nor usable until it is restored."""
+
+    node: str
+    gpu: str
+    code: str  # as the agent named it: "xid79"
+    reason: str = ""  # what the agent saw
+    stop: bool = False  # the run that holds it is stopped and requeued
+
+
+class GpuRestored(EventBase, tag=True, frozen=True, kw_only=True):
+    """The GPU may be used again: its node says that it is well, or a person does."""
+
+    node: str
+    gpu: str
+    by: str = ""
+
+
+class BreakerTripped(EventBase, tag=True, frozen=True, kw_only=True):
+    """Nothing more is done to nodes by itself until a person resets it: no quarantine, no taint for ill health, no
+    step of a rollout or window; and where nodes were lost (kind loss), what ran on them is not ended either."""
+
+    kind: BreakerKind  # too many nodes taken out of work, or too many that fell silent
+    found: int  # nodes hit within the time that is looked at, the one included that was too many
+    allowed: int  # so many would have been no matter
+    of: int  # nodes in all
+
+
+class BreakerReset(EventBase, tag=True, frozen=True, kw_only=True):
+    """Nodes are acted upon again."""
+
+    by: str = ""
+
+
+class MaintenanceScheduled(EventBase, tag=True, frozen=True, kw_only=True):
+    """These nodes will take no work between the two times. From `notice_ns` before the start they get nothing new; at
+    the start what still runs there is stopped and requeued."""
+
+    name: str
+    nodes: tuple[str, ...]
+    starts_ns: int
+    ends_ns: int
+    notice_ns: int = 0  # how long before the start they get no new work
+    by: str = ""
+    reason: str = ""
+
+
+class MaintenanceStarted(EventBase, tag=True, frozen=True, kw_only=True):
+    """The window's notice has come; its nodes drain, but those that another has in hand."""
+
+    name: str
+
+
+class MaintenanceEnded(EventBase, tag=True, frozen=True, kw_only=True):
+    """The window is over, or was cancelled; the nodes that it drained take work again."""
+
+    name: str
+    by: str = ""
+    cancelled: bool = False  # before its time
+
+
+class RolloutStarted(EventBase, tag=True, frozen=True, kw_only=True):
+    """These nodes will be drained and returned, as many at a time as the budget allows."""
+
+    name: str
+    nodes: tuple[str, ...]
+    budget_gpus: int
+    nodes_max: int = 0  # most nodes that may be in hand at once; 0: the budget alone decides
+    #: Labels ("key=value") that a node has once it is done; none: another boot or journal says so, or a person.
+    want: tuple[str, ...] = ()
+    #: How long a run may go on once its node's turn has come; one without a limit, or with a later one, is long. Nodes
+    #: with long runs have their turn last. 0: every run is.
+    deadline_ns: int = 0
+    stop_long: bool = False  # long runs are stopped at the deadline; else they are left to finish
+    by: str = ""
+    reason: str = ""
+
+
+class RolloutAdvanced(EventBase, tag=True, frozen=True, kw_only=True):
+    """One node of a rollout has gone a step further."""
+
+    name: str
+    node: str
+    step: RolloutStep  # what became of it
+
+
+class RolloutPaused(EventBase, tag=True, frozen=True, kw_only=True):
+    """No further node of it is drained; those in hand are returned when they are done."""
+
+    name: str
+    by: str = ""
+    reason: str = ""
+
+
+class RolloutResumed(EventBase, tag=True, frozen=True, kw_only=True):
+    """The rollout goes on."""
+
+    name: str
+    by: str = ""
+
+
+class RolloutEnded(EventBase, tag=True, frozen=True, kw_only=True):
+    """Every node had its turn, or it was cancelled: nodes still in hand take work again."""
+
+    name: str
+    by: str = ""
+    cancelled: bool = False  # before every node had its turn
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -516,6 +704,9 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     fitting: int = 0
     gpu_milli_free: int = 0  # on the pool's nodes that take this work
     gpu_milli_total: int = 0  # of the pool, busy or not
+    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
+    level: str = ""
+    best: int = 0
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
@@ -641,6 +832,10 @@ QueueEvent = (
 )  # fmt: skip
 PlacerEvent = (
     NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
+    | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeReleased
+    | GpuFaulted | GpuRestored | BreakerTripped | BreakerReset
+    | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
+    | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
     | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted
     | PreemptionDeclined | RankStarted | RunStarted | RankEnded | RunEnded
     | AllocationReleased | ReportRejected | NodeCommandRejected

@@ -62,7 +62,18 @@ class CleanSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     rank: int
 
 
-Report = InventorySeen | StartSeen | ExitSeen | CleanSeen
+class HealthSeen(ReportBase, tag=True, frozen=True, kw_only=True):
+    """What the agent found of a GPU's health: a fault's code ("xid79"; which codes mean what: the placer's
+    nodes/health.py), or "" when it is well again."""
+
+    gpu: str  # its UUID
+    code: str = ""
+    #: What was seen, for people.
+    evidence: str = ""
+    at_ns: int = 0
+
+
+Report = InventorySeen | StartSeen | ExitSeen | CleanSeen | HealthSeen
 
 
 class ReportBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,7 +4,11 @@ milli-GPU (1000 = one whole GPU), milli-CPU, MiB. `Request` is hashable: equal r
 one equivalence class, which is placed, refused and parked together.
 """
 
+from typing import Literal
+
 import msgspec
+
+from fairlead_schemas.inside import UNKNOWN, Description
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -81,6 +85,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
         return sum(kind.nodes for kind in self.kinds)
 
 
+class MigInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One MIG instance that exists on a GPU."""
+
+    uuid: str
+    profile: str  # "3g.20gb"
+    #: Its first memory slice; -1: not known.
+    start: int = -1
+
+
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One device as an agent found it."""
 
@@ -90,6 +103,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     memory_mib: int
     compute_capability: int = 0  # times ten: 9.0 is 90
     numa: int = -1  # -1: not known
+    #: Whether it corrects errors of its memory; "": not known, or it cannot.
+    ecc: Literal["on", "off", ""] = ""
+    #: True in MIG mode: then only its instances can be used.
+    mig: bool = False
+    instances: tuple[MigInstance, ...] = ()
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,3 +124,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Where other ranks of a gang reach this node.
     address: str = "127.0.0.1"
     hostname: str = ""
+    #: Links, NUMA nodes, CPUs and NICs; UNKNOWN, or a place for each GPU.
+    inside: Description = UNKNOWN
+    #: As its admin says, each as nodelabels.py reads it: "key=value:Effect".
+    taints: tuple[str, ...] = ()

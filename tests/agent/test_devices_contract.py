@@ -2,10 +2,13 @@
 
 import pytest
 
+from bench.allocation import descriptions
 from fairlead_agent.devices.none import NoDevices
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.port import Devices, DevicesUnfit
-from fairlead_agent.devices.simulated import SimulatedDevices, profiles
+from fairlead_agent.devices.simulated import SimulatedDevices, played_inside, profiles
+from fairlead_placer.topology.description import checked
+from fairlead_schemas.cpulists import parse_cpus
 
 
 @pytest.fixture(params=["none", "nvml", *sorted(profiles())])
@@ -42,6 +45,14 @@ def test_labels_speak_gpu_feature_discovery(devices: Devices) -> None:
     assert devices.simulated == ("fairlead/simulated" in labels)
 
 
+def test_the_inside_has_a_place_for_each_gpu_and_makes_sense(devices: Devices) -> None:
+    """As a placer checks it; a GPU's own NUMA node is that of the description."""
+    inside, gpus = devices.inside(), devices.gpus()
+    assert checked(inside) is inside
+    assert inside == devices.inside()
+    assert inside.numa == tuple(gpu.numa for gpu in gpus)
+
+
 def test_samples_cover_every_gpu_and_name_the_holder(devices: Devices) -> None:
     """One sample per GPU, in plausible ranges, with the run that holds it."""
     gpus = devices.gpus()
@@ -62,6 +73,34 @@ def test_simulated_gpus_keep_their_uuids_and_differ_between_nodes() -> None:
     assert SimulatedDevices("n1", "dgx-a100").gpus() == SimulatedDevices("n1", "dgx-a100").gpus()
     one, two = ({g.uuid for g in SimulatedDevices(node, "dgx-a100").gpus()} for node in ("n1", "n2"))
     assert one.isdisjoint(two)
+
+
+PUBLISHED = {
+    "dgx-1": "dgx1-v100", "dgx-1-p100": "dgx1-p100", "dgx-2": "dgx2-v100", "dgx-a100": "dgx-a100", "dgx-h100": "dgx-h100",
+    "hgx-h100": "hgx-h100-8nic", "rtx8000x4": "rtx8000x4", "rtx4090x8": "rtx4090x8-pcie",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(profiles()))
+def test_a_profile_has_the_published_inside(name: str) -> None:
+    """Links, levels, NUMA nodes and NICs as they were written down; CPUs the same, if in another order; no CPU more
+    than the node has."""
+    published, played = descriptions()[PUBLISHED[name]], played_inside(name)
+    assert played.numa == published.numa
+    assert (played.nvlinks or ((0,) * played.gpus,) * played.gpus) == published.nvlinks
+    assert played.pcie == published.pcie
+    assert (played.nics, played.nic_levels) == (published.nics, published.nic_levels)
+    cpus = {node.node: parse_cpus(node.cpus) for node in played.numa_nodes}
+    for node in published.numa_nodes:
+        assert sorted(parse_cpus(node.cpus)) in ([], sorted(cpus[node.node]))
+    assert 1000 * sum(map(len, cpus.values())) == profiles()[name].cpu_milli
+
+
+def test_threads_of_a_core_are_listed_side_by_side() -> None:
+    """So that whole pieces of the list share no core."""
+    first = played_inside("dgx-1").numa_nodes[0]
+    assert (first.socket, first.cpus[:16]) == (0, "0,40,1,41,2,42,3")
+    assert played_inside("hgx-h100").numa_nodes[1].cpus == "80-159", "nobody has said which share a core"
 
 
 def test_an_unknown_profile_names_those_that_there_are() -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_agent.devices.simulated import played_inside
+from fairlead_agent.hollow.__main__ import arguments
+from fairlead_agent.hollow.__main__ import shapes as hollow_shapes
 from fairlead_agent.hollow.commands import played
 from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import alike, inventory, read_shapes
@@ -15,6 +18,7 @@ from fairlead_agent.launch import Program
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.inside import UNKNOWN
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
@@ -125,6 +129,23 @@ def test_hollow_nodes_have_a_pool_too() -> None:
     [shape] = alike(1, 8, "hollow")
     assert POOL_LABEL not in inventory(shape).labels
     assert inventory(shape._replace(pool="big")).labels[POOL_LABEL] == "big"
+
+
+def test_hollow_nodes_play_a_profile_in_racks() -> None:
+    """With its GPUs and its inside, one object for all; what the admin says comes last."""
+    args = arguments(
+        ["--nodes", "6", "--profile", "dgx-h100", "--label", "fairlead/spine=s9", "--taint", "drill:NoSchedule"]
+    )
+    played = [inventory(shape) for shape in hollow_shapes(args, {"FAIRLEAD_POOL": "big"})]
+    assert [(each.labels["fairlead/rack"], each.labels["fairlead/spine"]) for each in played] == [("r1", "s9")] * 4 + [("r2", "s9")] * 2  # fmt: skip
+    assert {(len(each.gpus), each.taints, each.labels[POOL_LABEL]) for each in played} == {
+        (8, ("drill:NoSchedule",), "big")
+    }
+    assert all(each.inside is played_inside("dgx-h100") for each in played)
+    assert played[0].gpus != played[1].gpus
+    (plain,) = hollow_shapes(arguments(["--nodes", "1", "--nodes-per-rack", "0"]), {})
+    assert inventory(plain).inside is UNKNOWN
+    assert "fairlead/rack" not in inventory(plain).labels
 
 
 def test_shapes_follow_a_node_list(tmp_path: Path) -> None:

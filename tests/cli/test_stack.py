@@ -62,7 +62,22 @@ def test_hollow_nodes_are_one_process() -> None:
     """`--runtime hollow` plays all nodes in one program."""
     planned = specs(runtime="hollow", nodes=500)
     assert [name for name in planned if name not in SERVICES] == ["hollow"]
-    assert planned["hollow"].argv[2:] == ["fairlead_agent.hollow", "--nodes", "500", "--gpus", "8"]
+    assert planned["hollow"].argv[2:] == [
+        "fairlead_agent.hollow", "--nodes", "500", "--profile", "dgx-a100", "--nodes-per-rack", "4", "--racks-per-block", "4"
+    ]  # fmt: skip
+
+
+def test_simulated_nodes_stand_in_racks() -> None:
+    """Before the labels that all nodes are given, which come later and so count; a real machine stands where its admin
+    says."""
+    options = Options(Path("/data"), nodes=5)
+    base = {"FAIRLEAD_NODE_LABELS": "fairlead/spine=s7"}
+    planned = plan(options, nats_url="nats://t@127.0.0.1:1", port=8080, real_gpus=1, base=base)
+    labels = {spec.name: spec.env.get("FAIRLEAD_NODE_LABELS") for spec in planned if spec.name.startswith("agent-")}
+    assert labels["agent-sim-1"] == "fairlead/rack=r1,fairlead/block=b1,fairlead/spine=s1,fairlead/spine=s7"
+    assert labels["agent-sim-5"] == "fairlead/rack=r2,fairlead/block=b1,fairlead/spine=s1,fairlead/spine=s7"
+    assert labels["agent-gpu-local"] == "fairlead/spine=s7"
+    assert specs(nodes_per_rack=0)["agent-sim-1"].env["FAIRLEAD_NODE_LABELS"] == ""
 
 
 @pytest.fixture

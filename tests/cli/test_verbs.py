@@ -294,6 +294,25 @@ def test_sinfo_shows_the_partitions_that_sbatch_takes(gateway: GatewayStub, run:
     )
 
 
+def test_nodes_in_full_show_rack_inside_and_taints(gateway: GatewayStub, run: Run) -> None:
+    """In the wide table only; a gateway that does not say them yet is understood."""
+    node = {
+        "id": "n1", "state": "ready", "reason": "", "runtime": "process", "simulated": False, "address": "", "hostname": "h",
+        "gpu_model": "A100", "gpus": 8, "gpus_free": 6, "cpu_milli": 1000, "cpu_milli_free": 0, "memory_mib": 1,
+        "memory_mib_free": 0, "labels": {"fairlead/rack": "r7"}, "jobs": ["812"], "sequence": 40,
+    }  # fmt: skip
+    line = "18 NVLinks between all 8 GPUs, 2 NUMA nodes"
+    gateway.on(
+        "GET", "/v1/nodes", page({**node, "inside": line, "taints": ["team=vision:NoSchedule"]}, {**node, "id": "n2"})
+    )
+    head, first, second = run("nodes", "-o", "wide").out.splitlines()
+    at = {name: head.index(name) for name in ("RACK", "INSIDE", "TAINTS", "JOBS")}
+    assert first[at["INSIDE"] :].startswith(line)
+    assert first[at["TAINTS"] :].startswith("team=vision:NoSchedule")
+    assert (second[at["RACK"] : at["INSIDE"]].strip(), second[at["INSIDE"] : at["JOBS"]].split()) == ("r7", ["-", "-"])
+    assert line not in run("nodes").out
+
+
 def test_submit_wait_says_why_a_job_failed(gateway: GatewayStub, run: Run) -> None:
     """The exit code alone would leave a person guessing: the reason and where its output is, on stderr."""
     reason = {"code": "failed", "message": "ended with exit code 3 at noon"}

@@ -85,10 +85,10 @@ def ended(job: str = "1", code: int | None = 0, *released: str, attempt: int = 1
     )  # fmt: skip
 
 
-def joined(node: str = "n1", gpus: int = 8) -> ev.NodeJoined:
+def joined(node: str = "n1", gpus: int = 8, labels: dict[str, str] | None = None) -> ev.NodeJoined:
     """A node with GPUs."""
     devices = tuple(Gpu(uuid=f"GPU-{node}-{i}", index=i, model="A100", memory_mib=81920) for i in range(gpus))
-    inventory = Inventory(gpus=devices, cpu_milli=64_000, memory_mib=512 * 1024)
+    inventory = Inventory(gpus=devices, cpu_milli=64_000, memory_mib=512 * 1024, labels=labels or {})
     return ev.NodeJoined(cause=f"report:{node}:1", node=node, incarnation="i", boot_id="b", inventory=inventory)
 
 

@@ -64,6 +64,7 @@ async def test_answers_match_their_published_schemas() -> None:
         for path, name in (
             ("/v1/jobs", "JobPage"), (f"/v1/jobs/{job}", "Job"), ("/v1/nodes", "NodePage"), ("/v1/nodes/n1", "Node"),
             ("/v1/queues", "QueuePage"), ("/v1/queues/default", "Queue"), (f"/v1/jobs/{job}/why", "Why"),
+            ("/v1/map", "ClusterMap"),
         ):  # fmt: skip
             schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
             Draft202012Validator(schema).validate((await world.http.get(path)).json())

@@ -23,7 +23,16 @@ SHELLS: dict[str, dict[str, str]] = {
 #: {other package: its pure modules, with all below them}
 CORES: dict[str, tuple[str, ...]] = {
     "fairlead_gateway": ("moments", "page", "problems", "submissions", "views", "why"),
-    "fairlead_agent": ("devices.labels", "devices.port", "launch", "reconcile", "records", "reporting", "run"),
+    "fairlead_agent": (
+        "devices.labels",
+        "devices.port",
+        "devices.racks",
+        "launch",
+        "reconcile",
+        "records",
+        "reporting",
+        "run",
+    ),
     "fairlead_telemetry": ("jobdoc", "samples", "schema"),
     "fairlead_replay": (
         "explainer.questions",

@@ -16,9 +16,26 @@ from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.invariants import check
 from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode
+from fairlead_schemas.commands import (
+    CancelMaintenance,
+    CancelRollout,
+    CordonNode,
+    DrainNode,
+    FinishRolloutNode,
+    PauseRollout,
+    QuarantineNode,
+    ResetBreaker,
+    RestoreGpu,
+    ResumeRollout,
+    ScheduleMaintenance,
+    StartRollout,
+    TaintNode,
+    UncordonNode,
+    UnquarantineNode,
+    UntaintNode,
+)
 from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.resources import Inventory
 from tests.placer.world import SECOND, World, inventory, request
 
@@ -245,6 +262,33 @@ class PlacerMachine(RuleBasedStateMachine):
         assert any(event.cause == f"cmd:{command.id}" for event in events)
         self.absorb(events)
 
+    @rule(node=node_names, data=st.data())
+    def operate(self, node: str, data: st.DataObject) -> None:
+        """Taints, quarantine, windows and rollouts, each answered."""
+        starts_ns = self.world.now + data.draw(st.integers(-5, 20)) * SECOND
+        command = data.draw(st.sampled_from([
+            TaintNode(id="5", node=node, taint="a=b:NoSchedule"), TaintNode(id="6", node=node, taint="a=b:NoExecute"),
+            TaintNode(id="7", node=node, taint="c:PreferNoSchedule"), UntaintNode(id="8", node=node, taint="a"),
+            QuarantineNode(id="9", node=node), UnquarantineNode(id="10", node=node), ResetBreaker(id="11"),
+            StartRollout(id="12", name="r", every=True, budget_gpus=8, deadline_ns=5 * SECOND, stop_long=True),
+            FinishRolloutNode(id="13", name="r", node=node), CancelRollout(id="14", name="r"),
+            PauseRollout(id="15", name="r"), ResumeRollout(id="16", name="r"),
+            ScheduleMaintenance(
+                id="17", name="w", nodes=(node,), starts_ns=starts_ns, ends_ns=starts_ns + 9 * SECOND, notice_ns=SECOND
+            ),
+            CancelMaintenance(id="18", name="w"), RestoreGpu(id="19", node=node, gpu=f"{node}-g0"),
+        ]))  # fmt: skip
+        events = self.world.command(command)
+        assert any(event.cause == f"cmd:{command.id}" for event in events)
+        self.absorb(events)
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), gpu=st.integers(0, 2), code=st.sampled_from(["", "thermal", "xid79", "xid13"]))
+    def health(self, data: st.DataObject, gpu: int, code: str) -> None:
+        node = data.draw(st.sampled_from(sorted(self.agents)))
+        self.agents[node].add(HealthSeen(n=0, gpu=f"{node}-g{gpu}", code=code))
+        self.send(node)
+
     @rule(seconds=st.integers(1, 30))
     def pass_time(self, seconds: int) -> None:
         self.world.now += seconds * SECOND
@@ -269,9 +313,15 @@ class PlacerMachine(RuleBasedStateMachine):
         """Once faults stop, everything that was placed ends and is given back (I10)."""
         if not hasattr(self, "world"):
             return
+        self.absorb(self.world.command(
+            CancelRollout(id="r", name="r"), CancelMaintenance(id="w", name="w"), ResetBreaker(id="b")
+        ))  # fmt: skip
         for node in sorted(self.agents):
             self.absorb(self.world.heard(node))
-            self.absorb(self.world.command(UncordonNode(id="u", node=node)))
+            self.absorb(self.world.command(
+                UncordonNode(id="u", node=node), UnquarantineNode(id="q", node=node),
+                UntaintNode(id="a", node=node, taint="a"),
+            ))  # fmt: skip
         for _ in range(200):
             held = [node for node in sorted(self.agents) if self.world.core.state.nodes[node].held]
             if not held:

@@ -42,7 +42,7 @@ def test_a_held_gpu_that_left_the_inventory_does_not_come_back() -> None:
     world.report("n1", InventorySeen(n=0, boot_id="boot-1", inventory=inventory("n1", 0)))
     world.exit("n1", "1")
     node = world.core.state.nodes["n1"]
-    assert (node.gpus_free, node.holders) == (0, {})
+    assert (node.gpus_free, node.held) == (0, {})
 
 
 def test_a_reboot_ends_what_ran_on_the_old_boot() -> None:

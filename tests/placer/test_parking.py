@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_placer import parking
-from fairlead_placer.reasons import CAUSES, _count_each, _count_plain, refusal
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.reasons import CAUSES, cause_of, refusal
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode, DrainNode
 from fairlead_schemas.commit import COMMIT_BYTES_MAX, encode_commit
@@ -48,8 +49,8 @@ def test_a_parked_class_is_tried_again_only_when_a_node_it_could_use_gains(monke
     world.offer(request(5))
     world.offer(request(8))
     tried: list[int] = []
-    choose = parking.choose
-    monkeypatch.setattr(parking, "choose", lambda index, wanted: tried.append(1) or choose(index, wanted))
+    find = parking.find
+    monkeypatch.setattr(parking, "find", lambda state, wanted: tried.append(1) or find(state, wanted))
     world.exit("n1", "1")
     assert tried == []
     assert placed(world.exit("n1", "2")) == {"3": ["n1"]}
@@ -74,7 +75,7 @@ def test_reasons_are_counted_over_nodes_one_cause_each() -> None:
     assert isinstance(refused, ev.JobUnplaceable)
     assert sum(refused.reasons.values()) == refused.nodes == 7
     assert refused.reasons == {
-        "lost": 1, "cordoned": 1, "draining": 1, "gpus": 1, "free_gpus": 1, "free_cpu": 1, "free_memory": 1,
+        "lost": 1, "cordoned": 1, "draining": 1, "gpus": 1, "free_gpus": 1, "cpu": 1, "memory": 1,
     }  # fmt: skip
     assert refused.gpu_milli_total == 50_000
     assert refused.gpu_milli_free == (2 + 8 + 8 + 3) * 1000
@@ -99,7 +100,7 @@ def test_constraints_have_causes_of_their_own(constraint: dict[str, Any], cause:
 
 def test_causes_are_closed_and_explained() -> None:
     """Every cause has a sentence."""
-    assert all(text.startswith(("the node", "too")) for text in CAUSES.values())
+    assert all(text.startswith(("the node", "too", "others", "GPUs")) for text in CAUSES.values())
 
 
 @settings(max_examples=60, deadline=None)
@@ -108,7 +109,7 @@ def test_causes_are_closed_and_explained() -> None:
     gpus=st.integers(0, 5), cpu=st.integers(0, 5), memory=st.integers(0, 9),
 )  # fmt: skip
 def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus: int, cpu: int, memory: int) -> None:
-    """Counting causes from the buckets gives what asking every node gives."""
+    """Counting causes by rows of equal nodes gives what asking every node gives."""
     world = World()
     for i, (count, cores, gib) in enumerate(nodes):
         world.join(f"n{i}", count, cpu=cores, memory_gib=gib)
@@ -117,9 +118,10 @@ def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus
     world.offer(request(1, cpu=1, memory_gib=1))
     wanted = request(gpus, cpu=cpu, memory_gib=memory)
     index = world.core.state.pools.of(wanted)
-    short = {cause: n for cause, n in _count_plain(index, wanted, "0").items() if n}
-    assert short == _count_each(index, wanted, "0")
-    assert sum(refusal(world.core.state, wanted, "0").reasons.values()) + short.get("", 0) == len(nodes)
+    each = [cause_of(node, asks_of(wanted)[0], "0") for node in index.members.values()]
+    short = refusal(world.core.state, wanted, "0")
+    assert short.reasons == {cause: each.count(cause) for cause in set(each) - {""}}
+    assert (short.fitting, short.nodes) == (each.count(""), len(nodes))
 
 
 def test_another_cause_is_news_once() -> None:

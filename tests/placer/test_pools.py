@@ -112,8 +112,8 @@ def test_another_pools_gain_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     world.offer(request(2))
     world.offer(request(3, pool="big"))
     tried: list[str] = []
-    choose = parking.choose
-    monkeypatch.setattr(parking, "choose", lambda index, wanted: tried.append(wanted.pool) or choose(index, wanted))
+    find = parking.find
+    monkeypatch.setattr(parking, "find", lambda state, wanted: tried.append(wanted.pool) or find(state, wanted))
     world.exit("a", "2")
     assert tried == []
     world.exit("x", "1")

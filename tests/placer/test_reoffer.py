@@ -35,7 +35,8 @@ def test_a_new_rank_is_no_news_of_a_parked_class() -> None:
     assert world.queue(again("1", 7)) == []
     assert world.core.state.classes[request(2)] is group
     assert (group.offers, group.failed_at) == ([(7, "1")], failed_at)
-    assert not world.core.state.pools.gained_since(group.request, failed_at)
+    state = world.core.state
+    assert not state.pools.gained_since(group.request, state.work_of(group.request), failed_at)
 
 
 def test_a_late_offer_of_a_placed_attempt_opens_nothing() -> None:

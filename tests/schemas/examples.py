@@ -7,7 +7,8 @@ import msgspec
 
 from fairlead_schemas import ask, commands, desired, events, queues, reports, samples
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
 
 REQUEST = Request(
     nodes=2,
@@ -64,6 +65,9 @@ INVENTORY = Inventory(
             memory_mib=81920,
             compute_capability=80,
             numa=1,
+            ecc="on",
+            mig=True,
+            instances=(MigInstance(uuid="MIG-sim-1-0-3", profile="3g.40gb", start=4),),
         ),
     ),
     cpu_milli=64000,
@@ -73,6 +77,15 @@ INVENTORY = Inventory(
     simulated=True,
     address="10.0.0.7",
     hostname="sim-1.example.org",
+    inside=Description(
+        numa=(1,),
+        nvlinks=((0,),),
+        pcie=(("X",),),
+        numa_nodes=(NumaNode(node=1, cpus="32,96,33,97", socket=1),),
+        nics=("mlx5_0",),
+        nic_levels=(("PXB",),),
+    ),
+    taints=("team=vision:NoSchedule",),
 )
 PART = events.Part(
     node="sim-1",
@@ -167,10 +180,56 @@ EVENTS: list[events.EventBase] = [
     events.NodeChanged(cause="report:sim-1:9", node="sim-1", boot_id="b2", inventory=INVENTORY),
     events.NodeLost(cause="clock", node="sim-1", silent_ns=120 * 10**9),
     events.NodeReturned(cause="clock", node="sim-1"),
-    events.NodeCordoned(cause="cmd:c7", node="sim-1", by="ada", reason="new fan"),
-    events.NodeUncordoned(cause="cmd:c8", node="sim-1", by="ada"),
-    events.NodeDraining(cause="cmd:c9", node="sim-1", by="ada", reason="new driver", deadline_ns=AT_NS),
+    events.NodeCordoned(cause="cmd:c7", node="sim-1", by="ada", reason="new fan", setter="maintenance"),
+    events.NodeUncordoned(cause="cmd:c8", node="sim-1", by="ada", setter="rollout"),
+    events.NodeDraining(
+        cause="cmd:c9", node="sim-1", by="ada", reason="new driver", deadline_ns=AT_NS, setter="rollout"
+    ),
     events.NodeDrained(cause="100.0", node="sim-1"),
+    events.NodeTainted(
+        cause="clock", node="sim-1", taint="fairlead/unhealthy=xid79:NoSchedule", setter="health", by="x", reason="bus"
+    ),
+    events.NodeUntainted(cause="cmd:c11", node="sim-1", taint="team=a:NoExecute", setter="health", by="ada"),
+    events.NodeSuspected(cause="clock", node="sim-1", jobs=("811", "812")),
+    events.NodeCleared(cause="clock", node="sim-1"),
+    events.NodeQuarantined(
+        cause="clock", node="sim-1", setter="health", by="x", reason="3 different jobs failed fast", jobs=("811", "812")
+    ),
+    events.NodeReleased(cause="cmd:c12", node="sim-1", by="ada"),
+    events.GpuFaulted(
+        cause="report:sim-1:7", node="sim-1", gpu="GPU-sim-1-0", code="xid79", reason="off the bus", stop=True
+    ),
+    events.GpuRestored(cause="cmd:c13", node="sim-1", gpu="GPU-sim-1-0", by="ada"),
+    events.BreakerTripped(cause="clock", kind="loss", found=11, allowed=10, of=64),
+    events.BreakerReset(cause="cmd:c14", by="ada"),
+    events.MaintenanceScheduled(
+        cause="cmd:c15",
+        name="cooling",
+        nodes=("sim-1", "sim-2"),
+        starts_ns=AT_NS,
+        ends_ns=AT_NS + 3600 * 10**9,
+        notice_ns=1800 * 10**9,
+        by="ada",
+        reason="new pump",
+    ),
+    events.MaintenanceStarted(cause="clock", name="cooling"),
+    events.MaintenanceEnded(cause="cmd:c16", name="cooling", by="ada", cancelled=True),
+    events.RolloutStarted(
+        cause="cmd:c17",
+        name="driver-580",
+        nodes=("sim-1", "sim-2"),
+        budget_gpus=16,
+        nodes_max=2,
+        want=("nvidia.com/cuda.driver.major=580",),
+        deadline_ns=3600 * 10**9,
+        stop_long=True,
+        by="ada",
+        reason="CVE",
+    ),
+    events.RolloutAdvanced(cause="clock", name="driver-580", node="sim-1", step="draining"),
+    events.RolloutPaused(cause="cmd:c18", name="driver-580", by="ada", reason="lunch"),
+    events.RolloutResumed(cause="cmd:c19", name="driver-580", by="ada"),
+    events.RolloutEnded(cause="cmd:c20", name="driver-580", by="ada", cancelled=True),
     events.JobPlaced(
         cause="90.0",
         job="812",
@@ -186,6 +245,8 @@ EVENTS: list[events.EventBase] = [
         attempt=1,
         reasons={"cordoned": 1, "free_gpus": 38},
         nodes=40,
+        level="rack",
+        best=1,
         fitting=1,
         gpu_milli_free=2000,
         gpu_milli_total=320000,
@@ -265,6 +326,42 @@ COMMANDS: list[commands.CommandBase] = [
     commands.CordonNode(id="c6", user="ada", node="sim-1", reason="new fan"),
     commands.UncordonNode(id="c7", user="ada", node="sim-1"),
     commands.DrainNode(id="c8", user="ada", node="sim-1", reason="new driver", deadline_ns=10**12),
+    commands.TaintNode(id="c9", user="ada", node="sim-1", taint="team=a:NoSchedule", reason="theirs"),
+    commands.UntaintNode(id="c10", user="ada", node="sim-1", taint="team"),
+    commands.QuarantineNode(id="c11", user="ada", node="sim-1", reason="smells"),
+    commands.UnquarantineNode(id="c12", user="ada", node="sim-1"),
+    commands.RestoreGpu(id="c13", user="ada", node="sim-1", gpu="GPU-sim-1-0"),
+    commands.ResetBreaker(id="c14", user="ada"),
+    commands.ScheduleMaintenance(
+        id="c15",
+        user="ada",
+        name="cooling",
+        starts_ns=AT_NS,
+        ends_ns=AT_NS + 3600 * 10**9,
+        nodes=("sim-1",),
+        selector=("row=2",),
+        notice_ns=1800 * 10**9,
+        reason="new pump",
+    ),
+    commands.CancelMaintenance(id="c16", user="ada", name="cooling"),
+    commands.StartRollout(
+        id="c17",
+        user="ada",
+        name="driver-580",
+        budget_gpus=16,
+        nodes=("sim-1",),
+        selector=("row=2",),
+        every=True,
+        nodes_max=2,
+        want=("nvidia.com/cuda.driver.major=580",),
+        deadline_ns=3600 * 10**9,
+        stop_long=True,
+        reason="CVE",
+    ),
+    commands.PauseRollout(id="c18", user="ada", name="driver-580", reason="lunch"),
+    commands.ResumeRollout(id="c19", user="ada", name="driver-580"),
+    commands.CancelRollout(id="c20", user="ada", name="driver-580"),
+    commands.FinishRolloutNode(id="c21", user="ada", name="driver-580", node="sim-1"),
 ]
 
 REPORTS: list[reports.ReportBase] = [
@@ -283,6 +380,7 @@ REPORTS: list[reports.ReportBase] = [
         at_ns=AT_NS,
     ),
     reports.CleanSeen(n=4, job="812", attempt=1, rank=1),
+    reports.HealthSeen(n=5, gpu="GPU-sim-1-0", code="xid79", evidence="GPU has fallen off the bus", at_ns=AT_NS),
 ]
 
 BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99)

@@ -1,25 +1,70 @@
 """`nodes cordon uncordon drain`: the machines."""
 
+import shutil
 from typing import Annotated
 
 import typer
 
 from fairlead import columns, render
 from fairlead.commands.options import NodeName, Output, connect
+from fairlead.errors import Refused
+from fairlead.picture.drawing import draw
+from fairlead.picture.letters import By
 from fairlead.render import Format
 from fairlead_schemas import quantities
 
 Reason = Annotated[str, typer.Option("--reason", help="Said wherever the node is shown.")]
 
+#: How wide a picture is where nobody says how wide the paper is.
+PIPE_COLUMNS = 80
 
-def nodes(output: Output = Format.table) -> None:
-    """List nodes with what is free on them.
+
+def nodes(
+    output: Output = Format.table,
+    drawn: Annotated[bool, typer.Option("--map", help="Draw every GPU, by who holds it.")] = False,
+    by: Annotated[By, typer.Option("--by", help="With --map: what has a letter and a colour.")] = By.job,
+    pool: Annotated[str, typer.Option("--pool", help="With --map: only the nodes of this pool.", show_default=False)] = "",
+    rack: Annotated[str, typer.Option("--rack", help="With --map: only the nodes of this rack.", show_default=False)] = "",
+    at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="With --map: as it was then.", show_default=False)] = "",
+) -> None:  # fmt: skip
+    """List nodes with what is free on them, or draw them.
 
     fairlead nodes -o wide
+
+    fairlead nodes --map     (pools, racks and their nodes: a sign for each GPU, a letter for each of the largest jobs)
+
+    fairlead nodes --map --by queue --rack r12
+
+    fairlead nodes --map -o wide     (a line for each node, however many; -o json has the same facts)
+
+    What --map counts: a GPU is free when nobody holds any of it, MIG does not cut it, and its node takes anybody's work. A free GPU is
+    fragmented when others of its node are not free: work that needs whole nodes cannot have it. "Could start now" is the
+    largest job by GPUs alone, on one node, and of whole nodes within one rack, block, spine and the pool (node labels
+    fairlead/rack, fairlead/block, fairlead/spine); whether CPUs and memory suffice too, submit --dry-run says.
     """
+    if drawn:
+        _draw(output, by, pool, rack, at)
+        return
+    if pool or rack or at or by is not By.job:
+        raise Refused("--by, --pool, --rack and --at are of the map", hint="fairlead nodes --map")
     with connect() as client:
         page = client.nodes()
     render.write(render.page(page, columns.NODES, lambda n: f"node/{n.id}", output, empty="no nodes have joined"))
+
+
+def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:
+    with connect() as client:
+        facts = client.cluster_map(pool=pool, rack=rack, at=at)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(facts, output))
+    elif output is Format.names:
+        render.write("".join(f"node/{node.id}\n" for node in facts.nodes))
+    elif not facts.nodes:
+        where = "".join(f" in {what} {name}" for what, name in (("rack", rack), ("pool", pool)) if name)
+        render.write(f"there are no nodes{where}\n")
+    else:
+        width = shutil.get_terminal_size().columns if render.is_terminal() else PIPE_COLUMNS
+        render.write_picture(draw(facts, by, width, each=output is Format.wide))
 
 
 def cordon(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:

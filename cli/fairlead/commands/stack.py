@@ -48,6 +48,12 @@ def up(
     ] = "process",
     data: Data = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="HTTP port (0: any free one).")] = 8080,
+    nodes_per_rack: Annotated[
+        int, typer.Option("--nodes-per-rack", min=0, help="Simulated nodes that stand in one rack (0: in none).")
+    ] = 4,
+    racks_per_block: Annotated[
+        int, typer.Option("--racks-per-block", min=0, help="Racks of one block (0: no blocks).")
+    ] = 4,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once it is ready; `fairlead down` ends it.")
     ] = False,
@@ -58,7 +64,7 @@ def up(
 
     fairlead up --detach --data /srv/fairlead
 
-    fairlead up --runtime hollow --nodes 500
+    fairlead up --runtime hollow --nodes 500 --nodes-per-rack 8
     """
     from fairlead_agent.devices.simulated import profiles  # an agent's, so not loaded by every command line
 
@@ -66,7 +72,9 @@ def up(
         raise Refused(f'--runtime: expected one of {", ".join(RUNTIMES)}, found "{runtime}"')
     if profile not in profiles():
         raise Refused(f'--profile: expected one of {", ".join(sorted(profiles()))}, found "{profile}"')
-    options = Options((data or state.default_data()).absolute(), nodes, profile, runtime, port)
+    options = Options(
+        (data or state.default_data()).absolute(), nodes, profile, runtime, port, nodes_per_rack, racks_per_block
+    )
     if detach:
         _up_detached(options)
     else:
@@ -129,6 +137,10 @@ def _up_detached(options: Options) -> None:
         options.data,
         "--port",
         options.port,
+        "--nodes-per-rack",
+        options.nodes_per_rack,
+        "--racks-per-block",
+        options.racks_per_block,
     ]
     path = logs / "up.log"
     with path.open("wb") as log:

@@ -19,6 +19,7 @@ from fairlead.client import Client
 from fairlead.errors import Conflict, FairleadError, Unreachable
 from fairlead.stack import lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid
+from fairlead_agent.devices.racks import rack_labels
 
 READY_S = 60.0
 #: Order of the stop, highest first: nodes stop reporting before the services that listen go.
@@ -43,7 +44,9 @@ class Options(NamedTuple):
     profile: str = "dgx-a100"
     runtime: str = "process"
     port: int = 8080
-    gpus: int = 8  # per hollow node
+    #: Where simulated nodes stand; 0: in no rack, no block.
+    nodes_per_rack: int = 4
+    racks_per_block: int = 4
 
 
 def node_names(options: Options, real_gpus: int = 0) -> list[str]:
@@ -62,15 +65,26 @@ def plan(options: Options, *, nats_url: str, port: int, real_gpus: int = 0, base
         for name, (module, group) in SERVICES.items()
     ]
     if options.runtime == "hollow":
-        argv = _module("fairlead_agent.hollow", "--nodes", str(options.nodes), "--gpus", str(options.gpus))
+        argv = _module(
+            "fairlead_agent.hollow", "--nodes", str(options.nodes), "--profile", options.profile,
+            "--nodes-per-rack", str(options.nodes_per_rack), "--racks-per-block", str(options.racks_per_block),
+        )  # fmt: skip
         return [*specs, Spec("hollow", argv, {**shared, "FAIRLEAD_INSTANCE": "hollow"}, GROUP_NODES)]
-    for node in node_names(options, real_gpus):
+    for number, node in enumerate(node_names(options, real_gpus)):
+        real = node == "gpu-local"
         env = {
             **shared, "FAIRLEAD_INSTANCE": node, "FAIRLEAD_NODE": node, "FAIRLEAD_RUNTIME": options.runtime,
-            "FAIRLEAD_PROFILE": options.profile, "FAIRLEAD_DEVICES": "nvml" if node == "gpu-local" else "simulated",
+            "FAIRLEAD_PROFILE": options.profile, "FAIRLEAD_DEVICES": "nvml" if real else "simulated",
+            "FAIRLEAD_NODE_LABELS": _labels(options, None if real else number, base.get("FAIRLEAD_NODE_LABELS", "")),
         }  # fmt: skip
         specs.append(Spec(f"agent-{node}", _module("fairlead_agent"), env, GROUP_NODES))
     return specs
+
+
+def _labels(options: Options, number: int | None, given: str) -> str:
+    """Where a simulated node stands, then the labels that all were given: the later ones count."""
+    where = {} if number is None else rack_labels(number, options.nodes_per_rack, options.racks_per_block)
+    return ",".join([*(f"{key}={value}" for key, value in where.items()), *filter(None, [given])])
 
 
 def _module(name: str, *arguments: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Many seeds, on all CPUs: one line per failing seed, then a summary.
 
-    python -m fairlead_replay.sim --seeds 1..200 [--commands N] [--jobs N] [--restless] [--verbose]
+    python -m fairlead_replay.sim --seeds 1..200 [--commands N] [--jobs N] [--restless | --operators] [--verbose]
 
 Exits 1 on any violation. A seed's line ends with the command that replays it.
 """
@@ -16,7 +16,9 @@ from functools import partial
 
 import structlog
 
+from fairlead_replay.sim.operators import Operators
 from fairlead_replay.sim.restless import Restless
+from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import COMMANDS, Outcome, Parts, run_seed
 
 
@@ -25,11 +27,11 @@ def main() -> int:
     asked = _arguments()
     seeds, began = _seeds(asked.seeds), time.monotonic()
     outcomes: list[Outcome] = []
-    parts = Parts(people=Restless) if asked.restless else Parts()
+    parts = Parts(people=Operators if asked.operators else Restless if asked.restless else People)
     for outcome in _run(seeds, asked.commands, asked.jobs, parts):
         outcomes.append(outcome)
         if asked.verbose or outcome.violation:
-            print(_line(outcome, asked.commands, restless=asked.restless), flush=True)  # noqa: T201 -- a command
+            print(_line(outcome, asked.commands, _people(asked)), flush=True)  # noqa: T201 -- a command
     failed = [outcome for outcome in outcomes if outcome.violation]
     events, hours = sum(o.events for o in outcomes), sum(o.virtual_s for o in outcomes) / 3600
     print(  # noqa: T201 -- a command
@@ -47,6 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--commands", "--events", type=int, default=COMMANDS, help="messages that people send per seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--restless", action="store_true", help="people change the queues all the time")
+    parser.add_argument("--operators", action="store_true", help="people work on the nodes all the time")
     parser.add_argument("--verbose", action="store_true", help="a line for every seed, with the log's digest")
     return parser.parse_args()
 
@@ -56,8 +59,12 @@ def _seeds(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _line(outcome: Outcome, commands: int, *, restless: bool) -> str:
-    size = ("" if commands == COMMANDS else f" --commands {commands}") + (" --restless" if restless else "")
+def _people(asked: argparse.Namespace) -> str:
+    return " --operators" if asked.operators else " --restless" if asked.restless else ""
+
+
+def _line(outcome: Outcome, commands: int, people: str) -> str:
+    size = ("" if commands == COMMANDS else f" --commands {commands}") + people
     return (
         f"seed {outcome.seed}: {outcome.violation or 'ok'} (log sequence {outcome.sequence}, {outcome.events} events, "
         f"{outcome.jobs} jobs, {outcome.virtual_s:.0f} s, log {outcome.digest[:16]})\n"

@@ -26,8 +26,10 @@ from fairlead_schemas.commands import (
     PlacerCommand,
     QueueCommand,
     ReleaseJob,
+    ResetBreaker,
     SubmitJob,
     UncordonNode,
+    UnquarantineNode,
     encode_commands,
 )
 from fairlead_schemas.events import Dependency
@@ -95,7 +97,9 @@ class People:
         held = [job for job, state in self.jobs().items() if state == "held"]
         for job in held:
             await self.send("queue", [ReleaseJob(id=self.new_id(), job=job)])
-        await self.send("placer", [UncordonNode(id=self.new_id(), node=node) for node in self.nodes])
+        await self.send("placer", [ResetBreaker(id=self.new_id())])
+        for kind in (UncordonNode, UnquarantineNode):
+            await self.send("placer", [kind(id=self.new_id(), node=node) for node in self.nodes])
 
     async def send(self, service: str, commands: "list[QueueCommand] | list[PlacerCommand]") -> None:
         """Send one message until the server has it."""

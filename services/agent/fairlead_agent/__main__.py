@@ -1,10 +1,12 @@
-"""`python -m fairlead_agent`: one node's agent. Settings: see settings.py."""
+"""`python -m fairlead_agent [--label KEY=VALUE]… [--taint KEY=VALUE:EFFECT]…`: one node's agent. Settings: see settings.py."""
 
+import argparse
 import os
 import sys
 
 import structlog
 
+from fairlead_agent import admin
 from fairlead_agent.agent import Agent
 from fairlead_agent.build import build_agent
 from fairlead_agent.devices.port import DevicesUnfit
@@ -15,14 +17,22 @@ from fairlead_bus.main import run
 from fairlead_bus.port import Bus
 
 
-async def _build(bus: Bus) -> Agent:
-    return await build_agent(bus, from_environment(os.environ))
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m fairlead_agent", description="Run one node's agent.")
+    admin.add_arguments(parser)
+    return parser.parse_args()
 
 
 def main() -> None:
     """Run until a signal; exit code 0, or 1 with a line that says why not."""
+    env = admin.with_arguments(os.environ, arguments())
+
+    async def build(bus: Bus) -> Agent:
+        return await build_agent(bus, from_environment(env))
+
     try:
-        run("agent", _build)
+        run("agent", build)
     except (DevicesUnfit, RuntimeUnfit, JournalDamaged, JournalHeld) as error:
         structlog.get_logger().critical("the agent cannot work here", reason=str(error))
         sys.exit(1)

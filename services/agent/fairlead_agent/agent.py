@@ -392,15 +392,16 @@ class Agent:
     def _inventory(self) -> Inventory:
         played = getattr(self.devices, "profile", None)  # a played machine has the profile's CPUs and memory
         labels = {
-            **self.devices.labels(), **pool_labels(self.settings.pool), "fairlead/runtime": self.runtime.name, "fairlead/devices": self.devices.name,
-            "kubernetes.io/hostname": machine.hostname(),
+            **self.devices.labels(), "kubernetes.io/hostname": machine.hostname(), **self.settings.admin.labels,
+            **pool_labels(self.settings.pool), "fairlead/runtime": self.runtime.name, "fairlead/devices": self.devices.name,
         }  # fmt: skip
         return Inventory(
             gpus=self.devices.gpus(),
             cpu_milli=played.cpu_milli if played is not None else machine.cpu_milli(),
             memory_mib=played.node_memory_mib if played is not None else machine.memory_mib(),
             labels=labels, runtime=self.runtime.name, simulated=self.devices.simulated,
-            address=self.settings.address, hostname=machine.hostname(),
+            address=self.settings.address, hostname=machine.hostname(), inside=self.devices.inside(),
+            taints=self.settings.admin.taints,
         )  # fmt: skip
 
 

@@ -10,9 +10,14 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+def cpus() -> frozenset[int]:
+    """CPUs that this process may use."""
+    return frozenset(os.sched_getaffinity(0))
+
+
 def cpu_milli() -> int:
-    """CPUs that this process may use, in milli-CPU."""
-    return len(os.sched_getaffinity(0)) * 1000
+    """The same, counted in milli-CPU."""
+    return len(cpus()) * 1000
 
 
 def memory_mib() -> int:

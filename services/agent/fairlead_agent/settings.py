@@ -8,6 +8,7 @@ FAIRLEAD_PROFILE    the machine to play with simulated devices (default dgx-a100
 FAIRLEAD_DATA       directory of the journal and of the runs' files (default ./.fairlead)
 FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0.1)
 FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
+FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: admin.py (default none)
 FAIRLEAD_BEAT_S     seconds between beats (default 2)
 FAIRLEAD_SAMPLE_S   seconds between samples (default 2)
 FAIRLEAD_SELF_FENCE_S  silence of the placer after which everything here is stopped (default 60)
@@ -21,6 +22,8 @@ from typing import Literal, cast
 
 import msgspec
 
+from fairlead_agent import admin
+from fairlead_agent.admin import Admin
 from fairlead_agent.reconcile import SECOND_NS
 from fairlead_bus.settings import BadSetting, one_of, seconds, token, whole
 from fairlead_schemas.ids import is_token
@@ -40,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".fairlead")
     address: str = "127.0.0.1"
     pool: str = ""
+    admin: Admin = Admin()
     beat_s: float = 2.0
     sample_s: float = 2.0
     desired_s: float = 5.0
@@ -65,6 +69,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         data=Path(env.get("FAIRLEAD_DATA") or ".fairlead").absolute(),
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
         pool=token(env, "FAIRLEAD_POOL"),
+        admin=admin.from_environment(env),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
         sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 2.0),
         fence_ns=int(seconds(env, "FAIRLEAD_SELF_FENCE_S", 60.0) * SECOND_NS),

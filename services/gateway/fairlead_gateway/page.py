@@ -14,6 +14,7 @@ td.n,th.n{text-align:right}code{background:#8882;padding:.1rem .3rem;border-radi
 
 _LINKS = (
     ("/v1/jobs", "jobs"), ("/v1/nodes", "nodes"), ("/v1/queues", "queues"), ("/v1/pools", "pools"), ("/v1/cluster", "the whole cluster"),
+    ("/v1/map", "every GPU and who holds it"),
     ("/v1/events?from=1", "events"), ("/v1/schemas/job", "JSON Schema of a job file"), ("/openapi.json", "OpenAPI"),
     ("/asyncapi.json", "AsyncAPI"), ("/metrics", "metrics"), ("/readyz", "readiness"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""GET routes over the views: jobs, nodes, queues, commands, cluster (`why`: `whyroute.py`). They never wait for the bus,
+"""GET routes over the views: jobs, nodes, queues, commands, cluster, its map (`why`: `whyroute.py`). They never wait for the bus,
 except for jobs that have left the views, which the telemetry service still knows."""
 
 import base64
@@ -15,6 +15,7 @@ from fairlead_gateway.answers import encode
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.past import Past
 from fairlead_gateway.problems import Refused, bad_parameter, not_found
+from fairlead_gateway.views.clustermap import cluster_map
 from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import pool_document, queue_document, queue_documents
@@ -31,6 +32,8 @@ Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items per page.")]
 AnyLimit = Annotated[int | None, Query(ge=1, description="Items per page (default: all).")]
 Continue = Annotated[str, Query(alias="continue", description="The `next` of the page before.")]
 At = Annotated[str, Query(description="A log sequence or an RFC 3339 time: the answer as of then.")]
+OnePool = Annotated[str, Query(description="Only the nodes of this pool.")]
+OneRack = Annotated[str, Query(description="Only the nodes of this rack, as their label names it.")]
 
 
 class Json(Response):
@@ -88,6 +91,13 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
     @router.get("/v1/cluster", summary="The whole cluster, now or at a past moment")
     async def get_cluster(at: At = "") -> Response:
         return Json(cluster_document(await past.views_at(at) if at else views))
+
+    @router.get(
+        "/v1/map", summary="Every GPU and who holds it, and what pools have left; now or at a past moment",
+        responses=answers_with("ClusterMap"),
+    )  # fmt: skip
+    async def get_map(at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
+        return Json(cluster_map(await past.views_at(at) if at else views, pool=pool, rack=rack))
 
     @router.get("/v1/nodes", summary="List nodes", responses=answers_with("NodePage"))
     async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:

@@ -8,6 +8,7 @@ from fairlead_placer import reports, snapshot
 from fairlead_placer.decide import decide
 from fairlead_placer.entities import DRAINING
 from fairlead_placer.evolve import fold
+from fairlead_placer.nodes import windows
 from fairlead_placer.state import State
 from fairlead_schemas.commit import Commit
 
@@ -27,6 +28,8 @@ class PlacerCore:
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit."""
         fold(self.state, seq, commit)
+        if commit.writer == self.writer:
+            self.state.pools.tidy()
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """What to commit now; the state is as it was."""
@@ -47,7 +50,7 @@ class PlacerCore:
         return reports.passed_over(self.state, item.body, error, now_ns) if item.source == "report" else NOTHING
 
     def wake_at(self) -> int | None:
-        """The next drain's deadline; 0 when the last commit had no room for all."""
+        """The next deadline of a drain or a window; 0 when the last commit had no room for all."""
         if self._more:
             return 0
         return min(self._deadlines(), default=None)
@@ -67,8 +70,6 @@ class PlacerCore:
         return any(deadline_ns <= now_ns for deadline_ns in self._deadlines())
 
     def _deadlines(self) -> list[int]:
-        return [
-            node.deadline_ns
-            for node in map(self.state.nodes.__getitem__, self.state.closed)
-            if node.duty == DRAINING and node.deadline_ns
-        ]
+        state = self.state
+        drains = [node.deadline_ns for node in map(state.nodes.__getitem__, state.closed) if node.duty == DRAINING]
+        return [deadline_ns for deadline_ns in drains if deadline_ns] + windows.deadlines(state)

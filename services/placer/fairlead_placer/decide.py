@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_bus.core import Decision, Input
-from fairlead_placer import nodes, parking, preemption, reports, reservations
+from fairlead_placer import parking, preemption, reports, reservations
 from fairlead_placer.draft import Draft
+from fairlead_placer.nodes import blackhole, breaker, coming, duty, health, rollouts, windows
+from fairlead_placer.nodes.commands import command
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 
@@ -26,17 +28,18 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = 
     draft = Draft(state, now_ns, roomy=roomy)
     state.journal = []
     try:
-        nodes.fence_lost(draft)
+        coming.fence_lost(draft)
         for item in inputs:
             _take(draft, item)
+        breaker.watch_losses(draft)
         reservations.end(draft)
         _return_offers(draft)
-        nodes.fence_lost(draft)
-        nodes.drains(draft)
+        coming.fence_lost(draft)
+        looked_after = _look_after_nodes(draft)
         placed_all = reservations.mend(draft) and parking.place(draft)
         # Others yield to, and nodes are kept for, those who find no place even so.
         answered = placed_all and preemption.answer(draft) and reservations.answer(draft)
-        more = draft.full or not answered
+        more = draft.full or not answered or not looked_after
     finally:
         state.undo()
     return Drawn(Decision(draft.events, draft.cursors), more, draft.crowded)
@@ -48,18 +51,27 @@ def _take(draft: Draft, item: Input) -> None:
     match item.source:
         case "CMD":
             for asked in item.body:
-                nodes.command(draft, asked)
+                command(draft, asked)
             draft.cursors["CMD"] = item.position
         case "report":
             reports.batch(draft, item.body)
         case "refused":
             reports.refused(draft, item.body)
         case "silent":
-            nodes.silent(draft, *item.body)
+            coming.silent(draft, *item.body)
         case "heard":
-            nodes.heard(draft, item.body, "clock")
+            coming.heard(draft, item.body, "clock")
         case _:
             raise AssertionError(f'expected an input of a known source, found "{item.source}"')
+
+
+def _look_after_nodes(draft: Draft) -> bool:
+    """What is done to nodes by itself. False when the commit was full before the end."""
+    health.taint(draft)
+    blackhole.judge(draft)
+    whole = windows.advance(draft) and rollouts.advance(draft)
+    duty.drains(draft)
+    return whole
 
 
 def _return_offers(draft: Draft) -> None:

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.events import Part, RunOutcome, Victim
+from fairlead_placer.capacity.left import Left
+from fairlead_schemas.events import Part, RunOutcome, Setter, Victim
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.resources import Inventory, Request
 
 READY, CORDONED, DRAINING, DRAINED = "ready", "cordoned", "draining", "drained"
 
@@ -15,10 +16,13 @@ class Node:
     """One machine and what it has left."""
 
     __slots__ = (
-        "boot_id", "by", "cause", "cpu_free_milli", "deadline_ns", "duty", "entry", "gpus_free", "held", "holders",
-        "hosts", "incarnation", "inventory", "keeper", "level", "live", "lost", "memory_free_mib", "name", "pool",
-        "reason", "reported", "size", "superseded", "uniform", "uuids",
+        "boot_id", "by", "cause", "deadline_ns", "duty", "faulted", "held", "hosts", "incarnation", "inventory", "keeper",
+        "left", "live", "lost", "lost_ns", "mask", "name", "pool", "quarantined", "reason", "reported", "row", "setter",
+        "slot", "superseded", "suspect", "tainted", "taints",
     )  # fmt: skip
+
+    #: What nobody holds (derived; set by the state, which knows the runs).
+    left: Left
 
     def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory) -> None:
         self.name = name
@@ -29,17 +33,27 @@ class Node:
         #: Number of the last report that a commit consumed.
         self.reported = 0
         self.lost = False
-        #: ready | cordoned | draining | drained, who set it and why; it outlives the agent.
+        #: When it was lost last (0: never).
+        self.lost_ns = 0
+        #: ready | cordoned | draining | drained, which class set it, who and why; it outlives the agent.
         self.duty = READY
+        self.setter: Setter = "person"
         self.by = ""
         self.reason = ""
         #: Cause of the drain ("cmd:<id>"), and when its runs are stopped (0: never, or done).
         self.cause = ""
         self.deadline_ns = 0
+        #: Gets no work until a person releases it; why stands in its event.
+        self.quarantined = False
+        #: Jobs failed fast here: it gets one run at a time until one does well.
+        self.suspect = False
+        #: (taint, setter) of those that were set, sorted; all that hold, those of the inventory included (derived).
+        self.tainted: tuple[tuple[str, Setter], ...] = ()
+        self.taints: tuple[str, ...] = effective_taints((), inventory)
+        #: {GPU UUID: code}: neither free nor usable. One that has left the inventory may come back.
+        self.faulted: dict[str, str] = {}
         #: {run key: rank} of every part that is not released yet, dirty ones included.
         self.held: dict[str, int] = {}
-        #: {GPU UUID: run key}.
-        self.holders: dict[str, str] = {}
         #: Held parts whose rank has not ended.
         self.live = 0
         self.inventory = inventory
@@ -48,30 +62,46 @@ class Node:
         #: The job that it is kept for: it takes no other work (derived from the reservations).
         self.keeper = ""
         self.hosts: tuple[str, ...] = (inventory.address,)
-        self.uniform = is_uniform(inventory.gpus)
-        self.uuids = uuids_of(inventory.gpus)
-        self.gpus_free = len(inventory.gpus)
-        self.cpu_free_milli = inventory.cpu_milli
-        self.memory_free_mib = inventory.memory_mib
-        #: Where the index has it: (CPU free, name, node), bucket, GPUs in all; None while it takes no work.
-        self.entry: tuple[int, str, Node] | None = None
-        self.level = 0
-        self.size = 0
+        #: Where its pool's index has it: its number there, its row and the mask there; -1 while it takes no work.
+        self.slot = -1
+        self.row = -1
+        self.mask = 0
 
     @property
     def open(self) -> bool:
-        """True when it may be given new work."""
-        return not self.lost and self.duty == READY
+        """True when it may be given new work now."""
+        return self.serving and not (self.suspect and self.held)
+
+    @property
+    def serving(self) -> bool:
+        """The same, whether or not a suspect node has its one run already."""
+        return not self.lost and self.duty == READY and not self.quarantined
+
+    @property
+    def on_duty(self) -> bool:
+        """True when nobody has cordoned or drained it."""
+        return self.duty == READY
+
+    @property
+    def ailing(self) -> bool:
+        """True when it has faulted GPUs, or a taint that health has set."""
+        return bool(self.faulted) or any(setter == "health" for _, setter in self.tainted)
+
+    @property
+    def gpus_free(self) -> int:
+        """GPUs that nobody uses any part of, faulted ones left out."""
+        return self.left.free.bit_count()
+
+    def derive(self) -> None:
+        """What follows from the fields that were just set."""
+        self.taints = effective_taints(self.tainted, self.inventory)
 
 
-def is_uniform(gpus: tuple[Gpu, ...]) -> bool:
-    """True when every GPU is as good as any other of the node."""
-    return len({(gpu.model, gpu.memory_mib, gpu.compute_capability) for gpu in gpus}) <= 1
-
-
-def uuids_of(gpus: tuple[Gpu, ...]) -> frozenset[str]:
-    """Those that are there; of what is held, some may have left since."""
-    return frozenset(gpu.uuid for gpu in gpus)
+def effective_taints(tainted: tuple[tuple[str, Setter], ...], inventory: Inventory) -> tuple[str, ...]:
+    """Every taint that holds, each once, sorted."""
+    if not tainted and not inventory.taints:
+        return ()
+    return tuple(sorted({*(taint for taint, _ in tainted), *inventory.taints}))
 
 
 def pool_of_node(inventory: Inventory) -> str:
@@ -87,13 +117,17 @@ def pool_of(request: Request) -> str:
 class Job:
     """What an order needs of a job; kept from its submission to its end (an array: to the whole array's end)."""
 
-    __slots__ = ("grace_ns", "name", "queue", "request", "spec", "user")
+    __slots__ = ("grace_ns", "name", "queue", "request", "spec", "total_ns", "user")
 
-    def __init__(self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw) -> None:
+    def __init__(
+        self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw, total_ns: int = 0
+    ) -> None:
         self.name = name
         self.queue = queue
         self.user = user
         self.grace_ns = grace_ns
+        #: Longest run time of one attempt; 0: none is known.
+        self.total_ns = total_ns
         self.request = request
         self.spec = spec
 
@@ -156,6 +190,21 @@ class Reservation(NamedTuple):
     hole: bool
 
 
+class FastFail(NamedTuple):
+    """A run that failed within two minutes; an array's elements count as one job."""
+
+    at_ns: int
+    job: str
+    user: str
+
+
+class Well(NamedTuple):
+    """Where and when a user's run did well last."""
+
+    node: str
+    at_ns: int
+
+
 class Outcome(NamedTuple):
     """What was said about a parked class, as far as it decides whether to say it again."""
 
@@ -168,7 +217,7 @@ class Outcome(NamedTuple):
 class OfferClass:
     """Open offers with equal requests: they fit or do not fit together."""
 
-    __slots__ = ("failed_at", "offers", "outcome", "request")
+    __slots__ = ("failed_at", "offers", "outcome", "picky", "request")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -179,6 +228,8 @@ class OfferClass:
         #: again places nothing either. What a fresh look may do, after a restart, is name causes that have changed
         #: since the last look.
         self.failed_at = -1
+        #: True when that was said of jobs that do not go everywhere: one that does may fit. As little state as that.
+        self.picky = False
 
 
 class Verdict(NamedTuple):
@@ -195,7 +246,7 @@ class Run:
     """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
 
     __slots__ = (
-        "attempt", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "released",
+        "attempt", "began_ns", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "released",
         "started", "stop", "verdict",
     )  # fmt: skip
 
@@ -209,6 +260,8 @@ class Run:
         self.hosts = hosts
         self.master_address = ""
         self.master_port = 0
+        #: When its first rank was seen running (0: not yet).
+        self.began_ns = 0
         self.started = 0
         self.ended = 0
         self.released = 0

@@ -2,17 +2,21 @@
 
 `fold` takes a commit of the log. `apply` takes one event: the same function folds it and lets `decide` try it,
 so what a decision expects of its own events is what they will do. What each event does stands in evolve_jobs.py,
-evolve_nodes.py, evolve_runs.py and evolve_kept.py.
+evolve_nodes.py, evolve_runs.py, evolve_kept.py and in the room nodes/.
 """
 
 from fairlead_placer import evolve_jobs, evolve_kept, evolve_nodes, evolve_runs
+from fairlead_placer.nodes import folding, planfolding
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
 
 REPORT_CURSOR = "report."
 
-_HANDLERS = {**evolve_jobs.HANDLERS, **evolve_nodes.HANDLERS, **evolve_kept.HANDLERS, **evolve_runs.HANDLERS}
+_HANDLERS = {
+    **evolve_jobs.HANDLERS, **evolve_nodes.HANDLERS, **evolve_kept.HANDLERS, **evolve_runs.HANDLERS,
+    **folding.HANDLERS, **planfolding.HANDLERS,
+}  # fmt: skip
 
 
 def fold(state: State, seq: int, commit: Commit) -> None:

@@ -13,7 +13,8 @@ def _job_submitted(state: State, seq: int, index: int, at_ns: int, event: ev.Job
     # The spec is copied: as decoded it is a view that would keep the whole commit's bytes alive.
     spec = event.spec.copy()
     request = state.intern(event.request)
-    state.put(state.jobs, event.job, Job(event.name, event.queue, event.user, event.grace_ns, request, spec))
+    job = Job(event.name, event.queue, event.user, event.grace_ns, request, spec, event.total_ns)
+    state.put(state.jobs, event.job, job)
 
 
 def _job_moved(state: State, seq: int, index: int, at_ns: int, event: ev.JobMoved) -> None:
@@ -36,6 +37,8 @@ def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOf
         state.close_offer(event.job)
     if state.recalls:
         state.drop(state.recalls, event.job)
+    if event.attempt == 1:
+        state.arrive(request)
     state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request))
 
 
@@ -69,6 +72,7 @@ def _job_finished(
 ) -> None:
     state.drop(state.jobs, event.job)
     state.drop(state.unanswered, event.job)
+    state.drop(state.failed_on, event.job)
     if state.pleas:
         state.drop(state.pleas, event.job)
 
@@ -81,6 +85,7 @@ def _jobs_retired(state: State, seq: int, index: int, at_ns: int, event: ev.Jobs
     for job in event.jobs:
         state.drop(state.jobs, job)
         state.drop(state.unanswered, job)
+        state.drop(state.failed_on, job)
 
 
 HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {

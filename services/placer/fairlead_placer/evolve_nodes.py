@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node, is_uniform, uuids_of
-from fairlead_placer.evolve_runs import stop
+from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node
+from fairlead_placer.evolve_runs import send_away
+from fairlead_placer.nodes.folding import heed_taints
+from fairlead_placer.nodes.planfolding import mark_drained
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 
+#: Faulted GPUs that a node remembers beyond its inventory.
+FAULTED_MAX = 64
 #: Replaced incarnations that a node remembers, so that an older agent cannot come back as a new one.
 SUPERSEDED_MAX = 8
 
@@ -26,23 +30,22 @@ def _node_joined(state: State, seq: int, index: int, at_ns: int, event: ev.NodeJ
 
 
 def _node_changed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeChanged) -> None:
-    _take_stock(state, state.nodes[event.node], event.boot_id, event.inventory)
+    node = state.nodes[event.node]
+    _take_stock(state, node, event.boot_id, event.inventory)
+    heed_taints(state, node)
     state.touch(event.node)  # its desired state names the boot that it is meant for
 
 
 def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory) -> None:
     """Another inventory under what is held: what is held and gone is nobody's until it is released."""
-    used = [state.runs[key].parts[rank] for key, rank in node.held.items()]
-    state.change(
-        node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), uniform=is_uniform(inventory.gpus), uuids=uuids_of(inventory.gpus),
-        gpus_free=sum(gpu.uuid not in node.holders for gpu in inventory.gpus),
-        cpu_free_milli=inventory.cpu_milli - sum(part.cpu_milli for part in used),
-        memory_free_mib=inventory.memory_mib - sum(part.memory_mib for part in used),
-    )  # fmt: skip
+    faulted = node.faulted
+    if len(faulted) > FAULTED_MAX:  # marks of what has left are kept as far as there is room
+        faulted = {gpu.uuid: faulted[gpu.uuid] for gpu in inventory.gpus if gpu.uuid in faulted}
+    state.change(node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), faulted=faulted)
 
 
 def _node_lost(state: State, seq: int, index: int, at_ns: int, event: ev.NodeLost) -> None:
-    state.change(state.nodes[event.node], lost=True)
+    state.change(state.nodes[event.node], lost=True, lost_ns=at_ns)
 
 
 def _node_returned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeReturned) -> None:
@@ -52,12 +55,14 @@ def _node_returned(state: State, seq: int, index: int, at_ns: int, event: ev.Nod
 
 def _node_cordoned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeCordoned) -> None:
     node = state.nodes[event.node]
-    if node.duty in (READY, CORDONED):  # a drain is more than a cordon and goes on
-        state.change(node, duty=CORDONED, by=event.by, reason=event.reason)
+    if node.duty in (READY, CORDONED):
+        state.change(node, duty=CORDONED, by=event.by, reason=event.reason, setter=event.setter)
+    elif node.setter != "person":  # a drain is more than a cordon and goes on, but it is the person's now
+        state.change(node, by=event.by, reason=event.reason, setter=event.setter)
 
 
 def _node_uncordoned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeUncordoned) -> None:
-    state.change(state.nodes[event.node], duty=READY, by="", reason="", cause="", deadline_ns=0)
+    state.change(state.nodes[event.node], duty=READY, by="", reason="", cause="", deadline_ns=0, setter="person")
 
 
 def _node_draining(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDraining) -> None:
@@ -65,18 +70,18 @@ def _node_draining(state: State, seq: int, index: int, at_ns: int, event: ev.Nod
     node = state.nodes[event.node]
     due = 0 < event.deadline_ns <= at_ns
     cause = node.cause if event.cause == "clock" else event.cause
+    deadline_ns = 0 if due else event.deadline_ns
     state.change(
-        node, duty=DRAINING, by=event.by, reason=event.reason, cause=cause, deadline_ns=0 if due else event.deadline_ns
+        node, duty=DRAINING, by=event.by, reason=event.reason, cause=cause, deadline_ns=deadline_ns, setter=event.setter
     )
     if due:
-        for key in sorted(node.held):
-            run = state.runs[key]
-            if run.ended != run.all_ranks and not run.stop:
-                stop(state, run, "drained")
+        send_away(state, node)
 
 
 def _node_drained(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDrained) -> None:
-    state.change(state.nodes[event.node], duty=DRAINED, deadline_ns=0)
+    node = state.nodes[event.node]
+    state.change(node, duty=DRAINED, deadline_ns=0)
+    mark_drained(state, node)
 
 
 HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {

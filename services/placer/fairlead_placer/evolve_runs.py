@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.entities import Outcome, Run, Verdict, run_key
+from fairlead_placer.entities import Node, Outcome, Run, Verdict, run_key
+from fairlead_placer.nodes.endings import Ending, note
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 
@@ -49,11 +50,18 @@ def _offer_returned(state: State, seq: int, index: int, at_ns: int, event: ev.Of
 def _rank_started(state: State, seq: int, index: int, at_ns: int, event: ev.RankStarted) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     state.set(run, "started", run.started | 1 << event.rank)
+    _began(state, run, at_ns)
 
 
 def _run_started(state: State, seq: int, index: int, at_ns: int, event: ev.RunStarted) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     state.set(run, "started", run.all_ranks)
+    _began(state, run, at_ns)
+
+
+def _began(state: State, run: Run, at_ns: int) -> None:
+    if not run.began_ns:
+        state.set(run, "began_ns", at_ns)
 
 
 def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEnded) -> None:
@@ -62,6 +70,7 @@ def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEn
     if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
         verdict = Verdict(event.outcome, event.exit_code, event.signal, event.rank, event.message)
         state.set(run, "verdict", verdict)
+        note(state, run, Ending(event.outcome, False, event.rank), at_ns)
         _touch_live(state, run)
     if event.released:
         _release(state, run, event.rank)
@@ -69,6 +78,9 @@ def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEn
 
 def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnded) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
+    if run.verdict is None:  # else it was noted with the rank that decided it
+        well = is_success(event.outcome, event.exit_code, event.signal)
+        note(state, run, Ending(event.outcome, well, event.rank), at_ns)
     state.put(state.unanswered, event.job, event.attempt)
     for rank in range(len(run.parts)):
         if not run.ended >> rank & 1:
@@ -104,6 +116,14 @@ def stop(state: State, run: Run, reason: str) -> None:
     if run.stop in ("", "drained", "preempted"):
         state.set(run, "stop", reason)
         _touch_live(state, run)
+
+
+def send_away(state: State, node: Node, leave: Callable[[Run], bool] = lambda run: True) -> None:
+    """Stop what runs on the node (as far as `leave` says so) and is not stopping; each job is to go elsewhere."""
+    for key in sorted(node.held):
+        run = state.runs[key]
+        if run.ended != run.all_ranks and not run.stop and leave(run):
+            stop(state, run, "drained")
 
 
 def _touch_live(state: State, run: Run) -> None:

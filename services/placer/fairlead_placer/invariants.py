@@ -1,9 +1,14 @@
 """What must hold of a state at every event (ARCHITECTURE.md, Invariants; as far as
 the placer owns it). Used by tests and simulation."""
 
+from fairlead_placer.capacity.builds import MILLI
+from fairlead_placer.capacity.index import key_of
+from fairlead_placer.capacity.left import Left, cpu_mask
 from fairlead_placer.entities import Node, pool_of_node
 from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
+from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
 from fairlead_placer.state import State
+from fairlead_schemas.events import Part
 
 
 class InvariantBroken(AssertionError):
@@ -19,6 +24,7 @@ def check(state: State) -> None:
     _check_offers(state)
     _check_reservations(state)
     _check_index(state)
+    _check_plans(state)
 
 
 def _expect(ok: bool, message: str) -> None:
@@ -28,27 +34,37 @@ def _expect(ok: bool, message: str) -> None:
 
 def _check_node(state: State, node: Node) -> None:
     parts = {key: state.runs[key].parts[rank] for key, rank in node.held.items()}
-    held = [(uuid, key) for key, part in parts.items() for uuid in part.gpus]
-    _expect(len({uuid for uuid, _ in held}) == len(held), f"I1: a GPU of {node.name} is in two allocations: {held}")
-    _expect(dict(held) == node.holders, f"I1: holders of {node.name}: expected {dict(held)}, found {node.holders}")
-    inventory = {gpu.uuid for gpu in node.inventory.gpus}
-    taken = len(inventory & node.holders.keys())
-    _expect(
-        node.gpus_free + taken == len(inventory),
-        f"I2: {node.name} has {len(inventory)} GPUs, found {node.gpus_free} free and {taken} held",
-    )
-    cpu = sum(part.cpu_milli for part in parts.values())
-    memory = sum(part.memory_mib for part in parts.values())
-    _expect(
-        node.cpu_free_milli + cpu == node.inventory.cpu_milli,
-        f"I2: CPU of {node.name}: {node.cpu_free_milli} free, {cpu} held",
-    )
-    _expect(
-        node.memory_free_mib + memory == node.inventory.memory_mib,
-        f"I2: memory of {node.name}: {node.memory_free_mib} free, {memory} held",
-    )
+    _check_gpus(node, parts)
+    cpus = [cpu_mask(part.cpus) for part in parts.values() if part.cpus]
+    _expect(sum(cpus) == _union(cpus), f"I1: a CPU of {node.name} is in two allocations: {sorted(parts)}")
+    fresh = Left(node.left.build, node.left.uuids)
+    for uuid in node.faulted:
+        fresh.fault(uuid)
+    for part in parts.values():
+        fresh.take(part)
+    for name in ("cpu_milli", "memory_mib", "milli", "caps", "free", "shared", "faulted", "cpus"):
+        found, expected = getattr(node.left, name), getattr(fresh, name)
+        _expect(found == expected, f"I2: {name} of {node.name}: expected {expected} left, found {found}")
     live = sum(not state.runs[key].ended >> rank & 1 for key, rank in node.held.items())
     _expect(node.live == live, f"{node.name}: expected {live} living ranks, found {node.live}")
+
+
+def _union(masks: list[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _check_gpus(node: Node, parts: dict[str, Part]) -> None:
+    """No GPU beyond a whole one, and no share beside a whole one."""
+    used: dict[str, int] = {}
+    for key, part in parts.items():
+        for uuid in part.gpus:
+            used[uuid] = used.get(uuid, 0) + (part.gpu_milli or MILLI)
+            _expect(
+                used[uuid] <= MILLI, f"I1: GPU {uuid} of {node.name} is given out to {used[uuid]} thousandths: {key}"
+            )
 
 
 def _check_runs(state: State) -> None:
@@ -99,12 +115,19 @@ def _check_index(state: State) -> None:
     for pool, index in state.pools.each().items():
         _expect(bool(index.members), f"pool {pool} has no node and is still kept")
         names = [*index.aside]
-        for level, bucket in enumerate(index.buckets):
-            _expect(bucket == sorted(bucket, key=lambda entry: entry[:2]), f"bucket {level} of {pool} is out of order")
-            for cpu, name, node in bucket:
-                names.append(name)
-                free = node.gpus_free + 1 if node.inventory.gpus else 0
-                _expect((free, node.cpu_free_milli) == (level, cpu), f"{name} stands in the wrong place of the index")
+        for row, masks in enumerate(index.inhabitants):
+            here = [name for inside in masks.values() for name in inside]
+            _expect(
+                index.rows.counts[row] == len(here),
+                f"row {row} of {pool} counts {index.rows.counts[row]}, holds {here}",
+            )
+            names += here
+            for mask, inside in masks.items():
+                _expect(bool(inside) and inside == sorted(inside), f"row {row} of {pool} is out of order: {inside}")
+                for name in inside:
+                    node = index.members[name]
+                    _expect((node.row, node.mask) == (row, mask), f"{name} stands in the wrong place of the index")
+                    _expect(index.rows.keys[row] == key_of(node.left), f"{name} is not like the others of its row")
         _expect(sorted(names) == sorted(index.members), f"index of {pool} holds {sorted(names)}")
         members += [name for name, node in index.members.items() if _belongs(node, pool)]
         aside = sorted(name for name, node in index.members.items() if not node.open or node.keeper)
@@ -112,6 +135,24 @@ def _check_index(state: State) -> None:
     _expect(sorted(members) == sorted(state.nodes), f"pools hold {sorted(members)}")
     closed = {name for name, node in state.nodes.items() if not node.open}
     _expect(state.closed == closed, f"expected {sorted(closed)} closed, found {sorted(state.closed)}")
+    suspects = {name for name, node in state.nodes.items() if node.suspect}
+    _expect(state.suspects == suspects, f"expected {sorted(suspects)} suspect, found {sorted(state.suspects)}")
+    ailing = {name for name, node in state.nodes.items() if node.ailing}
+    _expect(state.ailing == ailing, f"expected {sorted(ailing)} ailing, found {sorted(state.ailing)}")
+
+
+def _check_plans(state: State) -> None:
+    """Rollouts have each node once; what is remembered of nodes and jobs is bounded."""
+    for rollout in state.rollouts.values():
+        names = [*rollout.pending, *(each.node for each in rollout.in_hand)]
+        _expect(len(set(names)) == len(names), f"rollout {rollout.name} has a node twice: {names}")
+        _expect(set(names) <= set(rollout.nodes), f"rollout {rollout.name} has nodes that are not its own: {names}")
+    known = state.nodes.keys()
+    _expect(state.failing.keys() <= known and state.acts.keys() <= known, "failures are kept of nodes that are unknown")
+    longest = max(map(len, [*state.failing.values(), *state.failed_on.values()]), default=0)
+    _expect(longest <= max(FAILS_MAX, FAILED_ON_MAX), f"{longest} failures are kept of one node or job")
+    without = [job for job in state.failed_on if state.request_of(job) is None]
+    _expect(not without, f"failures are kept of jobs that have ended: {without}")
 
 
 def _belongs(node: Node, pool: str) -> bool:

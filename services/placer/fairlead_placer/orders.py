@@ -9,7 +9,6 @@ import hashlib
 
 import msgspec
 
-from fairlead_placer.capacity import gpus_of
 from fairlead_placer.entities import Job, Node, Run
 from fairlead_placer.parking import master_port
 from fairlead_placer.state import State
@@ -50,7 +49,8 @@ def order_of(
     order = RunOrder(
         job=run.job, attempt=run.attempt, rank=rank, epoch=run.epoch, gpus=part.gpus, cpu_milli=part.cpu_milli,
         memory_mib=part.memory_mib, shm_mib=job.request.shm_mib if job else 0, hosts=run.hosts,
-        gpus_per_node=gpus_of(job.request) if job else len(part.gpus),
+        gpus_per_node=len(part.gpus), gpu_milli=part.gpu_milli, gpu_memory_mib=part.gpu_memory_mib,
+        instances=part.instances, cpus=part.cpus, nics=part.nics, tasks=part.tasks,
         master_address=run.master_address or run.hosts[0],
         master_port=run.master_port or master_port(run.job, run.attempt),
         grace_ns=job.grace_ns if job else 0, user=job.user if job else "", queue=job.queue if job else "",

@@ -7,48 +7,57 @@ bounded by `is_news`: a full cluster where jobs come and go stays silent.
 from heapq import heapify, heappop, heapreplace
 from zlib import crc32
 
-from fairlead_placer.capacity import gpus_of
+from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.draft import EVENT_BYTES, Draft
-from fairlead_placer.entities import Node, Offer, OfferClass
+from fairlead_placer.entities import Offer, OfferClass
 from fairlead_placer.evolve_runs import NEWS_INTERVAL_NS
-from fairlead_placer.fit import choose, choose_kept, part_on, score_of
+from fairlead_placer.nodes.avoiding import NOWHERE, avoided
+from fairlead_placer.placing import Found, find, find_kept
 from fairlead_placer.reasons import Refusal, refusal
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 
 MASTER_PORT_FIRST, MASTER_PORTS = 20000, 10000
 GPU_BYTES, PART_BYTES = 44, 90
-_KEPT, _CLASS = 0, 1
+#: Whose turn: a job's that nodes are kept for, or that goes not everywhere where its class does; its class's.
+_OWN, _CLASS = 0, 1
 
 
 def place(draft: Draft) -> bool:
     """Place what fits, in order. False when the commit was full before the end."""
     state = draft.state
-    # Heads of the classes that may fit, and each job that nodes are kept for, which goes before its class: no two
-    # entries agree in rank, job and turn, so the comparison never reaches the class.
-    heads = [(*group.offers[0], _CLASS, group) for group in state.classes.values() if _may_fit(draft, group)]
-    heads += [(offer.rank, offer.job, _KEPT, state.classes[offer.request]) for offer in _kept(state)]
+    picky = _picky(state)
+    # Heads of the classes that may fit, and each job that has a turn of its own, which comes before its class's: no
+    # two entries agree in rank, job and turn, so the comparison never reaches the class.
+    heads = [(*_head(group, picky), _CLASS, group) for group in state.classes.values() if _may_fit(draft, group)]
+    own = [*_kept(state), *(state.offers[job] for job in sorted(picky.keys() - state.reservations.keys()))]
+    heads += [(offer.rank, offer.job, _OWN, state.classes[offer.request]) for offer in own]
     heapify(heads)
     while heads:
         if draft.full:
             return False
         _, job, turn, group = heads[0]
         offer = state.offers.get(job)
-        if turn == _KEPT:
+        if turn == _OWN:
             heappop(heads)
-            if offer is not None and not _place_kept(draft, offer):
+            if offer is not None and not _place_own(draft, offer, picky.get(job, NOWHERE)):
                 return False
             continue
-        if offer is not None:  # else it has its place, on nodes that were kept for it
-            chosen = choose(state.pools.of(group.request), group.request)
-            if chosen is None:
-                _park(draft, group, offer)
+        if offer is not None and job in picky:  # all of its class had their own turns
+            _park(draft, group, offer, None)
+            group.picky = True
+            heappop(heads)
+            continue
+        if offer is not None:  # else it has its place from a turn of its own
+            found = find(state, group.request)
+            if isinstance(found, Shortfall):
+                _park(draft, group, offer, found)
                 heappop(heads)
                 continue
-            if not _placed(draft, offer, chosen):
+            if not _placed(draft, offer, found):
                 return False
         if group.offers:
-            heapreplace(heads, (*group.offers[0], _CLASS, group))
+            heapreplace(heads, (*_head(group, picky), _CLASS, group))
         else:
             heappop(heads)
     return True
@@ -58,33 +67,55 @@ def _kept(state: State) -> list[Offer]:
     return [offer for offer in map(state.offers.get, state.reservations) if offer is not None]
 
 
-def _place_kept(draft: Draft, offer: Offer) -> bool:
-    """Place a job on nodes that are kept for it, if they have room by now. False as for `_placed`."""
-    state = draft.state
-    nodes = [state.nodes[name] for name in state.reservations[offer.job].nodes]
-    chosen = choose_kept(state.pools.of(offer.request), nodes, offer.request)
-    return chosen is None or _placed(draft, offer, chosen)
+def _picky(state: State) -> dict[str, frozenset[str]]:
+    """{job with an open offer: nodes that it has failed on and goes to no more}."""
+    found = {job: avoided(state, job) for job in state.failed_on if job in state.offers}
+    return {job: names for job, names in found.items() if names}
+
+
+def _head(group: OfferClass, picky: dict[str, frozenset[str]]) -> tuple[int, str]:
+    """The first of the class that goes wherever its class goes; the first of all when there is none."""
+    if not picky:
+        return group.offers[0]
+    return next((head for head in group.offers if head[1] not in picky), group.offers[0])
+
+
+def _place_own(draft: Draft, offer: Offer, beside: frozenset[str]) -> bool:
+    """Place a job on nodes that are kept for it, or beside those that it avoids, if there is room by now. False as for
+    `_placed`."""
+    state, request = draft.state, offer.request
+    kept = state.reservations.get(offer.job)
+    if kept is not None:
+        found = find_kept(state, request, [state.nodes[name] for name in kept.nodes], beside)
+    elif _may_fit(draft, state.classes[request]):
+        found = find(state, request, beside)
+    else:
+        found = None
+    return not isinstance(found, Found) or _placed(draft, offer, found)
 
 
 def _may_fit(draft: Draft, group: OfferClass) -> bool:
-    return group.failed_at < 0 or draft.state.pools.gained_since(group.request, group.failed_at)
+    if group.failed_at < 0:
+        return True
+    state = draft.state
+    if state.pools.gained_since(group.request, state.work_of(group.request), group.failed_at):
+        return True
+    group.failed_at = state.pools.version  # as in `_park`: a memory of work done
+    return False
 
 
-def _placed(draft: Draft, offer: Offer, chosen: list[Node]) -> bool:
+def _placed(draft: Draft, offer: Offer, found: Found) -> bool:
     """Place the offer. False when its event has no room left: a gang of thousands of GPUs fills a commit alone."""
-    request = offer.request
-    size = EVENT_BYTES + request.nodes * (PART_BYTES + GPU_BYTES * gpus_of(request))
+    parts = found.parts
+    size = EVENT_BYTES + PART_BYTES * len(parts) + GPU_BYTES * len(parts[0].gpus) * len(parts)
     if not draft.has_room(size):
         return False
-    score = score_of(chosen, request)
     address, port = "", 0
-    if request.nodes > 1:
-        chosen = sorted(chosen, key=lambda node: node.name)
-        address, port = chosen[0].inventory.address, master_port(offer.job, offer.attempt)
-    parts = tuple(part_on(node, request) for node in chosen)
+    if len(parts) > 1:
+        address, port = found.nodes[0].inventory.address, master_port(offer.job, offer.attempt)
     event = ev.JobPlaced(
         cause=offer.cause, job=offer.job, attempt=offer.attempt, parts=parts, master_address=address,
-        master_port=port, score=score,
+        master_port=port, score=found.score,
     )  # fmt: skip
     draft.emit(event, size)
     return True
@@ -95,8 +126,8 @@ def master_port(job: str, attempt: int) -> int:
     return MASTER_PORT_FIRST + crc32(f"{job}.{attempt}".encode()) % MASTER_PORTS
 
 
-def _park(draft: Draft, group: OfferClass, offer: Offer) -> None:
-    found = refusal(draft.state, group.request, offer.job)
+def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall | None) -> None:
+    found = refusal(draft.state, group.request, offer.job, short)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
         group.failed_at = draft.state.pools.version
@@ -105,6 +136,7 @@ def _park(draft: Draft, group: OfferClass, offer: Offer) -> None:
             ev.JobUnplaceable(
                 cause=offer.cause, job=offer.job, attempt=offer.attempt, reasons=found.reasons, nodes=found.nodes,
                 fitting=found.fitting, gpu_milli_free=found.gpu_milli_free, gpu_milli_total=found.gpu_milli_total,
+                level=found.level, best=found.best,
             ),
             2 * EVENT_BYTES,
         )  # fmt: skip

@@ -57,7 +57,7 @@ def _still_missing(state: State, offer: Offer, victims: Sequence[ev.Victim]) -> 
     for candidate in may_yield(state, victims):
         go(candidate, rooms)
     for room in rooms.values():
-        now = cause_of(room.node, offer.request, offer.job)
+        now = cause_of(room.node, room.ask, offer.job)
         if now:
             counts[now] -= 1
         if room.cause:
@@ -113,12 +113,13 @@ def _charge(state: State, victim: ev.Victim) -> dict[str, int]:
 
 def charge_of(request: Request) -> dict[str, int]:
     """{resource: amount} over all nodes; a GPU counts for its model, too, where the request names one."""
-    charge = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
-    for wanted in request.selector:
-        key, _, model = wanted.partition("=")
-        if key == MODEL_LABEL:
-            charge[gpu_class(model)] = request.gpu_milli
-    return {resource: amount * request.nodes for resource, amount in charge.items()}
+    charge = {"gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total, "memory": request.memory_mib_total}
+    for kind in request.kinds:
+        for wanted in kind.selector:
+            key, _, model = wanted.partition("=")
+            if key == MODEL_LABEL:
+                charge[gpu_class(model)] = charge.get(gpu_class(model), 0) + kind.nodes * kind.gpu_milli
+    return charge
 
 
 def _count(left: dict[str, int], charge: dict[str, int], sign: int) -> None:

@@ -1,15 +1,19 @@
 """Why a request fits nowhere now: one dominant cause per node of its pool, counted. The decision's own output.
 
 A node's cause is the first that holds, in the order of `CAUSES`: what waiting cannot mend stands before what
-it can. Nodes that would take a part are counted as fitting (a gang wants more of them).
+it can. Nodes that would take a unit are counted as fitting (a gang wants more of them).
 """
 
-from bisect import bisect_left
 from typing import NamedTuple
 
-from fairlead_placer.capacity import Index, gpu_suits, gpus_of, level_of, selector_suits
-from fairlead_placer.entities import CORDONED, Node
-from fairlead_placer.fit import suitable_gpus_free
+import numpy as np
+
+from fairlead_placer.capacity.asks import Ask, asks_of
+from fairlead_placer.capacity.gangs import Shortfall
+from fairlead_placer.capacity.index import Index
+from fairlead_placer.capacity.seats import Seat, is_faulted, seat, short_of
+from fairlead_placer.entities import CORDONED, Node, pool_of
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
 
@@ -17,14 +21,29 @@ CAUSES: dict[str, str] = {
     "lost": "the node is lost",
     "cordoned": "the node is cordoned",
     "draining": "the node is draining or drained",
+    "quarantined": "the node is in quarantine",
+    "suspect": "the node is suspect and has the one run that it may have",
+    "taint": "the node has a taint that the job does not tolerate",
+    "gpu_model": "the node has another GPU model",
     "selector": "the node lacks a label of the selector",
+    "sharing": "the node's GPUs are, or are not, given out as replicas",
+    "gpus": "the node has too few GPUs in all",
     "gpu_memory": "too few of the node's GPUs have the memory",
     "compute_capability": "too few of the node's GPUs have the compute capability",
-    "gpus": "the node has too few GPUs in all",
+    "topology": "the node's GPUs are never so connected",
+    "nics": "the node has too few network devices",
+    "cpu": "the node has too little CPU in all",
+    "memory": "the node has too little memory in all",
+    "gpu_faulted": "too many of the node's GPUs are faulted",
+    "avoided": "the node is one that the job has failed on",
     "reserved": "the node is kept for another job",
     "free_gpus": "too few GPUs are free",
+    "free_gpu_memory": "too little memory is left of shared GPUs",
     "free_cpu": "too little CPU is free",
     "free_memory": "too little memory is free",
+    "not_empty": "others' work is on the node",
+    "free_links": "GPUs enough are free, but not so connected",
+    "free_numa": "GPUs enough are free, but not with CPUs on one NUMA node or socket",
 }
 
 
@@ -36,85 +55,79 @@ class Refusal(NamedTuple):
     fitting: int
     gpu_milli_free: int
     gpu_milli_total: int
+    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
+    level: str = ""
+    best: int = 0
 
 
-def cause_of(node: Node, request: Request, job: str) -> str:
-    """What keeps the node from taking a part of the job, "" when nothing does."""
+def cause_of(node: Node, ask: Ask, job: str) -> str:
+    """What keeps the node from taking a unit of the job, "" when nothing does."""
     if not node.open:
         return _closed(node)
-    inventory, gpus = node.inventory, gpus_of(request)
-    if not selector_suits(inventory.labels, request.selector):
-        return "selector"
-    if gpus and len(inventory.gpus) >= gpus:
-        if sum(gpu.memory_mib >= request.gpu_memory_mib for gpu in inventory.gpus) < gpus:
-            return "gpu_memory"
-        if sum(gpu_suits(gpu, request) for gpu in inventory.gpus) < gpus:
-            return "compute_capability"
-    if len(inventory.gpus) < gpus:
-        return "gpus"
+    ever = ask.verdict(node.left.build).cause
+    if ever:
+        return ever
+    if is_faulted(node.left, ask):
+        return "gpu_faulted"
     if node.keeper not in ("", job):
         return "reserved"
-    if node.gpus_free < gpus or (not node.uniform and suitable_gpus_free(node, request) < gpus):
-        return "free_gpus"
-    return _amounts(node, request)
+    found = seat(node.left, ask)
+    return "" if isinstance(found, Seat) else found
 
 
 def _closed(node: Node) -> str:
     if node.lost:
         return "lost"
-    return "cordoned" if node.duty == CORDONED else "draining"
+    if not node.on_duty:
+        return "cordoned" if node.duty == CORDONED else "draining"
+    return "quarantined" if node.quarantined else "suspect"
 
 
-def _amounts(node: Node, request: Request) -> str:
-    if node.cpu_free_milli < request.cpu_milli:
-        return "free_cpu"
-    return "free_memory" if node.memory_free_mib < request.memory_mib else ""
-
-
-def refusal(state: State, request: Request, job: str) -> Refusal:
-    """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job."""
+def refusal(state: State, request: Request, job: str, short: Shortfall | None = None) -> Refusal:
+    """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job. Of
+    several kinds of units, for the one that the fewest nodes take."""
     index = state.pools.of(request)
-    plain = index.matching(request) is None
-    counts = _count_plain(index, request, job) if plain else _count_each(index, request, job)
-    fitting = counts.pop("", 0)
+    asks = asks_of(request)
+    counts, fitting = min((_count(index, ask, job) for ask in asks), key=lambda each: each[1])
+    for name in avoided(state, job):
+        node = state.nodes[name]
+        if node.pool == pool_of(request) and not any(cause_of(node, ask, job) for ask in asks):
+            fitting -= 1
+            counts["avoided"] = counts.get("avoided", 0) + 1
     return Refusal(
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members), fitting=fitting,
-        gpu_milli_free=1000 * _gpus_free(index, job),
-        gpu_milli_total=1000 * _gpus_total(index),
+        gpu_milli_free=_free_milli(index, asks[0], job),
+        gpu_milli_total=1000 * index.gpus,
+        level=short.level if short else "", best=short.best if short else 0,
     )  # fmt: skip
 
 
-def _gpus_free(index: Index, job: str) -> int:
-    kept = sum(node.gpus_free for node in index.aside.values() if node.open and node.keeper == job)
-    return kept + sum((level - 1) * len(bucket) for level, bucket in enumerate(index.buckets) if level)
+def _free_milli(index: Index, ask: Ask, job: str) -> int:
+    """On nodes that take work of the job, as far as taints and reservations go."""
+    kept = sum(node.left.free_milli for node in index.aside.values() if node.open and node.keeper == job)
+    barred = [build.number for build in index.builds.values() if ask.verdict(build).cause == "taint"]
+    if not barred:
+        return kept + index.rows.free_milli
+    free, rows = index.rows.states.free_milli * index.rows.counts, index.rows.builds
+    return kept + int(free[~np.isin(rows, barred)].sum())
 
 
-def _gpus_total(index: Index) -> int:
-    taking = sum(size * count for size, count in enumerate(index.sizes))
-    return taking + sum(len(node.inventory.gpus) for node in index.aside.values())
-
-
-def _count_each(index: Index, request: Request, job: str) -> dict[str, int]:
+def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:
+    """({cause: nodes}, nodes that fit). Nodes that are alike are looked at once."""
     counts: dict[str, int] = {}
-    for node in index.members.values():
-        cause = cause_of(node, request, job)
-        counts[cause] = counts.get(cause, 0) + 1
-    return counts
-
-
-def _count_plain(index: Index, request: Request, job: str) -> dict[str, int]:
-    """The same for a request without constraints, from the buckets: on a full cluster few nodes are looked at."""
-    gpus, level = gpus_of(request), level_of(request)
-    too_small = sum(index.sizes[:gpus])
-    counts = {"gpus": too_small, "free_gpus": sum(len(bucket) for bucket in index.buckets[:level]) - too_small}
-    for bucket in index.buckets[level:]:
-        poor = bisect_left(bucket, (request.cpu_milli,))
-        counts["free_cpu"] = counts.get("free_cpu", 0) + poor
-        for _, _, node in bucket[poor:]:
-            cause = "" if node.memory_free_mib >= request.memory_mib else "free_memory"
-            counts[cause] = counts.get(cause, 0) + 1
+    for masks in index.inhabitants:
+        for names in masks.values():
+            left = index.members[names[0]].left
+            cause = ask.verdict(left.build).cause or short_of(left, ask)
+            if cause is None:  # the amounts are there; each node is another inside
+                for name in names:
+                    found = seat(index.members[name].left, ask)
+                    each = "" if isinstance(found, Seat) else found
+                    counts[each] = counts.get(each, 0) + 1
+            else:
+                counts[cause] = counts.get(cause, 0) + len(names)
     for node in index.aside.values():
-        cause = cause_of(node, request, job)
+        cause = cause_of(node, ask, job)
         counts[cause] = counts.get(cause, 0) + 1
-    return counts
+    return counts, counts.pop("", 0)

@@ -9,23 +9,30 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from fairlead_bus.core import NOTHING, Decision, Input
-from fairlead_placer import nodes, runs
+from fairlead_placer import runs
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node, Run, Verdict, run_key
 from fairlead_placer.evolve import REPORT_CURSOR
-from fairlead_placer.nodes import MESSAGE_CHARS_MAX
+from fairlead_placer.inventories import fault_of_inventory
+from fairlead_placer.nodes import coming, health
+from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import digest_of
 from fairlead_schemas.ids import is_token
-from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen, encode
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.reports import (
+    CleanSeen,
+    ExitSeen,
+    HealthSeen,
+    InventorySeen,
+    Report,
+    ReportBatch,
+    StartSeen,
+    encode,
+)
 
 INCARNATION_CHARS_MAX = 80
-#: Bounds of an inventory: its amounts are added up, its names repeated in every placement and order.
-AMOUNT_MAX = 1 << 40
-UUID_CHARS_MAX = 80
-ADDRESS_CHARS_MAX = 255
+BOOT_ID_CHARS_MAX = 80
 
 
 class Refused(NamedTuple):
@@ -48,19 +55,13 @@ def fault_of(node: str, batch: ReportBatch) -> tuple[str, str] | None:
     if any(b.n != a.n + 1 for a, b in zip(batch.reports, batch.reports[1:], strict=False)):
         return "bad_numbers", "expected consecutive numbers"
     for report in batch.reports:
-        if isinstance(report, InventorySeen) and (wrong := _fault_of_inventory(report.inventory)):
+        if not isinstance(report, InventorySeen):
+            continue
+        if len(report.boot_id) > BOOT_ID_CHARS_MAX:
+            return "bad_inventory", f"expected a boot id of at most {BOOT_ID_CHARS_MAX} characters"
+        if wrong := fault_of_inventory(report.inventory):
             return "bad_inventory", wrong
     return None
-
-
-def _fault_of_inventory(inventory: Inventory) -> str:
-    if len({gpu.uuid for gpu in inventory.gpus}) < len(inventory.gpus):
-        return "expected each GPU once"
-    if not 0 <= inventory.cpu_milli <= AMOUNT_MAX or not 0 <= inventory.memory_mib <= AMOUNT_MAX:
-        return f"expected amounts of 0 to {AMOUNT_MAX}"
-    if any(len(gpu.uuid) > UUID_CHARS_MAX for gpu in inventory.gpus) or len(inventory.address) > ADDRESS_CHARS_MAX:
-        return f"expected GPU UUIDs of at most {UUID_CHARS_MAX} characters and an address of {ADDRESS_CHARS_MAX}"
-    return ""
 
 
 def refused(draft: Draft, refusal: Refused) -> None:
@@ -105,15 +106,15 @@ def _take(draft: Draft, body: ReportBatch, report: Report) -> bool:
     if node is None or node.incarnation != body.incarnation:
         if report.n != 1 or not isinstance(report, InventorySeen) or (node and body.incarnation in node.superseded):
             return False
-        if not nodes.joined(draft, body.node, body.incarnation, report, cause):
+        if not coming.joined(draft, body.node, body.incarnation, report, cause):
             return False
         draft.consume(draft.state.nodes[body.node], 1)
         return True
     if report.n <= node.reported:
         return True
-    if report.n != node.reported + 1 or (node.lost and node.live):
+    if report.n != node.reported + 1 or (node.lost and not coming.may_return(draft, node)):
         return False
-    nodes.heard(draft, node.name, cause)
+    coming.heard(draft, node.name, cause)
     if not _meaning(draft, node, report, cause):
         return False
     draft.consume(node, report.n)
@@ -124,7 +125,7 @@ def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
     """False when the report must come again."""
     match report:
         case InventorySeen():
-            return nodes.seen_again(draft, node, report, cause)
+            return coming.seen_again(draft, node, report, cause)
         case StartSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
@@ -141,6 +142,10 @@ def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
                 runs.released(draft, run, report.rank, cause)
             elif run is not None:
                 _disbelieved(draft, node, report, "not_ended", "expected the rank's end first", cause)
+        case HealthSeen():
+            refusal = health.seen(draft, node, report, cause)
+            if refusal is not None:
+                _disbelieved(draft, node, report, *refusal, cause)
         case _:
             assert_never(report)
     return True

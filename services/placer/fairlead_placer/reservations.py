@@ -6,10 +6,11 @@ Kept nodes take no other work; as what runs there ends, the job gets its place. 
 
 from heapq import nsmallest
 
-from fairlead_placer.capacity import gpus_of, node_suits
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.seats import is_faulted
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node, Offer, pool_of
-from fairlead_placer.fit import suitable_gpus_free
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Request
@@ -75,32 +76,34 @@ def make(draft: Draft, offer: Offer, nodes: list[str], cause: str) -> None:
 def nodes_for(state: State, request: Request, job: str) -> list[str] | None:
     """The nodes to keep: those that lack least (GPUs before CPU before memory), then with the fewest living ranks,
     then by name. None when too few could ever take a part."""
-    nodes = state.pools.of(request).members.values()
-    serving = [node for node in nodes if serves(node, request, job)]
+    nodes, beside = state.pools.of(request).members.values(), avoided(state, job)
+    serving = [node for node in nodes if node.name not in beside and serves(node, request, job)]
     if len(serving) < request.nodes:
         return None
     return [node.name for node in nsmallest(request.nodes, serving, key=lambda node: lack(node, request))]
 
 
 def serves(node: Node, request: Request, job: str) -> bool:
-    """True when the node, empty, would take a part of the job, and is kept for nobody else."""
-    inventory = node.inventory
-    return (
-        node.open
-        and node.keeper in ("", job)
-        and node.pool == pool_of(request)
-        and inventory.cpu_milli >= request.cpu_milli
-        and inventory.memory_mib >= request.memory_mib
-        and node_suits(node, request)
-    )
+    """True when the node, empty, would take a unit of the job, and is kept for nobody else."""
+    if not node.serving or node.keeper not in ("", job) or node.pool != pool_of(request):
+        return False
+    ask = asks_of(request)[0]
+    return not ask.verdict(node.left.build).cause and not is_faulted(node.left, ask)
 
 
 def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:
     """What must still come free on the node (GPUs, milli-CPU, MiB), how many ranks live there, its name."""
+    ask, left = asks_of(request)[0], node.left
+    suits = ask.verdict(left.build).suits
+    free = (
+        (left.free & suits).bit_count()
+        if ask.whole
+        else sum(left.rest(at) >= ask.milli for at in range(len(left.uuids)))
+    )
     return (
-        max(0, gpus_of(request) - suitable_gpus_free(node, request)),
-        max(0, request.cpu_milli - node.cpu_free_milli),
-        max(0, request.memory_mib - node.memory_free_mib),
+        max(0, ask.gpus - free),
+        max(0, request.cpu_milli - left.cpu_milli),
+        max(0, request.memory_mib - left.memory_mib),
         node.live,
         node.name,
     )

@@ -4,9 +4,24 @@ from typing import Any
 
 import msgspec
 
-from fairlead_placer.entities import Claim, Job, Node, Offer, Outcome, Plea, Recall, Reservation, Run, Verdict
+from fairlead_placer.entities import (
+    Claim,
+    FastFail,
+    Job,
+    Node,
+    Offer,
+    Outcome,
+    Plea,
+    Recall,
+    Reservation,
+    Run,
+    Verdict,
+    Well,
+)
+from fairlead_placer.nodes.plans import Rollout, Window
+from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.state import State
-from fairlead_schemas.events import Part
+from fairlead_schemas.events import Part, Setter
 from fairlead_schemas.resources import Inventory, Request
 
 
@@ -29,6 +44,12 @@ class NodeShot(_Strict, frozen=True, kw_only=True):
     cause: str
     deadline_ns: int
     inventory: Inventory
+    setter: Setter = "person"
+    lost_ns: int = 0
+    quarantined: bool = False
+    suspect: bool = False
+    tainted: tuple[tuple[str, Setter], ...] = ()
+    faulted: dict[str, str] = {}
 
 
 class JobShot(_Strict, frozen=True, kw_only=True):
@@ -41,6 +62,7 @@ class JobShot(_Strict, frozen=True, kw_only=True):
     grace_ns: int
     request: Request
     spec: msgspec.Raw
+    total_ns: int = 0
 
 
 class ClassShot(_Strict, frozen=True, kw_only=True):
@@ -65,6 +87,15 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     released: str
     stop: str
     verdict: Verdict | None
+    began_ns: int = 0
+
+
+class WorkShot(_Strict, frozen=True, kw_only=True):
+    """The work that has arrived in a pool, in the order in which kinds of it came first."""
+
+    pool: str
+    arrived: int
+    weights: tuple[tuple[Request, int], ...]
 
 
 class Shot(_Strict, frozen=True, kw_only=True):
@@ -82,6 +113,15 @@ class Shot(_Strict, frozen=True, kw_only=True):
     pleas: list[Plea]
     reservations: list[Reservation]
     runs: list[RunShot]
+    work: list[WorkShot] = []
+    failed_on: dict[str, tuple[str, ...]] = {}
+    failing: dict[str, tuple[FastFail, ...]] = {}
+    well: dict[str, Well] = {}
+    acts: dict[str, int] = {}
+    tripped: dict[str, int] = {}
+    reset_ns: int = 0
+    windows: list[Window] = []
+    rollouts: list[Rollout] = []
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -104,6 +144,18 @@ def dump(state: State) -> bytes:
             pleas=[state.pleas[job] for job in sorted(state.pleas)],
             reservations=[state.reservations[job] for job in sorted(state.reservations)],
             runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
+            work=[
+                WorkShot(pool=pool, arrived=work.arrived, weights=tuple(work.weights.items()))
+                for pool, work in sorted(state.arrivals.items())
+            ],
+            failed_on=state.failed_on,
+            failing=state.failing,
+            well=state.well,
+            acts=state.acts,
+            tripped=state.tripped,
+            reset_ns=state.reset_ns,
+            windows=[state.windows[name] for name in sorted(state.windows)],
+            rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
         )
     )
 
@@ -134,7 +186,9 @@ def load(data: bytes) -> State:
         state.add_node(_node(item))
     for item in shot.jobs:
         request = state.intern(item.request)
-        state.jobs[item.job] = Job(item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy())
+        state.jobs[item.job] = Job(
+            item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy(), item.total_ns
+        )
     for offer in shot.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
     state.unanswered = shot.unanswered
@@ -145,8 +199,15 @@ def load(data: bytes) -> State:
         _hold(state, item)
     state.claims = {claim.job: claim for claim in shot.claims}
     state.pleas = {plea.job: plea for plea in shot.pleas}
+    state.failed_on, state.failing, state.well = shot.failed_on, shot.failing, shot.well
+    state.acts, state.tripped, state.reset_ns = shot.acts, shot.tripped, shot.reset_ns
+    state.windows = {window.name: window for window in shot.windows}
+    state.rollouts = {rollout.name: rollout for rollout in shot.rollouts}
     for kept in shot.reservations:
         state.reserve(kept)
+    for work in shot.work:
+        weights = {state.intern(request): weight for request, weight in work.weights}
+        state.arrivals[work.pool] = Arrivals(weights, work.arrived)
     return state
 
 
@@ -154,6 +215,7 @@ def _node(shot: NodeShot) -> Node:
     node = Node(shot.name, shot.incarnation, shot.boot_id, shot.inventory)
     for name in NodeShot.__struct_fields__:
         setattr(node, name, getattr(shot, name))
+    node.derive()
     return node
 
 
@@ -161,7 +223,7 @@ def _hold(state: State, shot: RunShot) -> None:
     run = Run(shot.job, shot.attempt, shot.epoch, shot.parts, shot.hosts)
     run.master_address, run.master_port = shot.master_address, shot.master_port
     run.started, run.ended, run.released = int(shot.started, 16), int(shot.ended, 16), int(shot.released, 16)
-    run.stop, run.verdict = shot.stop, shot.verdict
+    run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns
     state.runs[run.key] = run
     for rank, part in enumerate(run.parts):
         if not run.released >> rank & 1:

@@ -8,11 +8,32 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 from bisect import bisect_left, insort
 from typing import Any
 
-from fairlead_placer.entities import Claim, Job, Node, Offer, OfferClass, Plea, Recall, Reservation, Run, pool_of_node
-from fairlead_placer.pools import Pools
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.pools import Pools
+from fairlead_placer.entities import (
+    Claim,
+    FastFail,
+    Job,
+    Node,
+    Offer,
+    OfferClass,
+    Plea,
+    Recall,
+    Reservation,
+    Run,
+    Well,
+    pool_of,
+    pool_of_node,
+)
+from fairlead_placer.nodes.plans import Rollout, Window
+from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.resources import Request
+
+#: Pools whose work is remembered.
+POOLS_MAX = 1024
+NOTHING_YET: Arrivals[Request] = Arrivals()
 
 
 class State:
@@ -31,12 +52,29 @@ class State:
         self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}
+        #: {job: nodes that it has failed on}, newest last; until the job ends.
+        self.failed_on: dict[str, tuple[str, ...]] = {}
+        #: {node: fast failures since a run did well there}; {user: where one did well last}.
+        self.failing: dict[str, tuple[FastFail, ...]] = {}
+        self.well: dict[str, Well] = {}
+        #: {node: when it was taken out of work by itself}, for a while; what has tripped the breaker, and when; when
+        #: a person has reset it.
+        self.acts: dict[str, int] = {}
+        self.tripped: dict[str, int] = {}
+        self.reset_ns = 0
+        self.windows: dict[str, Window] = {}
+        self.rollouts: dict[str, Rollout] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
+        #: {pool: the work that has arrived there}: what packing takes for typical.
+        self.arrivals: dict[str, Arrivals[Request]] = {}
         #: What is left where (derived).
         self.pools = Pools()
         #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
         self.closed: set[str] = set()
+        #: Names of nodes that are suspect, and of those that are not well (derived).
+        self.suspects: set[str] = set()
+        self.ailing: set[str] = set()
         #: Inverses of what was tried, newest last; None while folding.
         self.journal: list[tuple[Any, ...]] | None = None
         #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it.
@@ -48,6 +86,20 @@ class State:
         """What a kept job, or an element of a kept array, asks for."""
         kept = self.jobs.get(array_of(job) or job)
         return None if kept is None else kept.request
+
+    def work_of(self, request: Request) -> Arrivals[Request]:
+        """The work that has arrived in the request's pool."""
+        return self.arrivals.get(pool_of(request), NOTHING_YET)
+
+    def arrive(self, request: Request) -> None:
+        """A new job wants a place. Only folded, never tried."""
+        pool = pool_of(request)
+        arrivals = self.arrivals.get(pool)
+        if arrivals is None:
+            if len(self.arrivals) >= POOLS_MAX:
+                return
+            arrivals = self.arrivals[pool] = Arrivals()
+        arrivals.observe(request)
 
     # -- one change each, with its inverse
 
@@ -80,43 +132,57 @@ class State:
         self._restore(node, fields)
 
     def _restore(self, node: Node, fields: dict[str, object]) -> None:
-        anew = "inventory" in fields
-        if anew:
-            self.pools.leave(node)
         for name, value in fields.items():
             setattr(node, name, value)
-        (self.closed.discard if node.open else self.closed.add)(node.name)
-        if anew:  # its labels may say another pool
+        node.derive()
+        self._sort(node)
+        if "inventory" in fields or node.left.build.taints != node.taints:  # its labels may say another pool
+            self.pools.leave(node)
             node.pool = pool_of_node(node.inventory)
+            node.left = self._left(node)
             self.pools.enter(node)
         else:
+            if "faulted" in fields:
+                node.left = self._left(node)
             self.pools.changed(node)
+
+    def _left(self, node: Node) -> Left:
+        """What nobody holds of the node, from its inventory, taints, faults and what is held."""
+        left = Left(self.pools.builds.of(node.inventory, node.taints), tuple(gpu.uuid for gpu in node.inventory.gpus))
+        for uuid in node.faulted:
+            left.fault(uuid)
+        for key, rank in node.held.items():
+            left.take(self.runs[key].parts[rank])
+        return left
+
+    def _sort(self, node: Node) -> None:
+        """Into the few that need a look."""
+        (self.closed.discard if node.open else self.closed.add)(node.name)
+        (self.suspects.add if node.suspect else self.suspects.discard)(node.name)
+        (self.ailing.add if node.ailing else self.ailing.discard)(node.name)
 
     def add_node(self, node: Node) -> None:
         """A node that was not known."""
         self.nodes[node.name] = node
+        node.left = self._left(node)
         if self.journal is not None:
             self.journal.append((self._remove_node, node))
-        if not node.open:
-            self.closed.add(node.name)
+        self._sort(node)
         self.pools.enter(node)
 
     def _remove_node(self, node: Node) -> None:
         del self.nodes[node.name]
-        self.closed.discard(node.name)
+        for few in (self.closed, self.suspects, self.ailing):
+            few.discard(node.name)
         self.pools.leave(node)
 
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
         """Give a part of a node to a run."""
         node.held[key] = rank
-        if part.gpus:
-            holders = node.holders
-            for uuid in part.gpus:
-                holders[uuid] = key
-            node.gpus_free -= len(part.gpus)
-        node.cpu_free_milli -= part.cpu_milli
-        node.memory_free_mib -= part.memory_mib
+        node.left.take(part)
         node.live += 1
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
         if self.journal is not None:
             self.journal.append((self._untake, node, key, part))
@@ -134,24 +200,18 @@ class State:
 
     def _give(self, node: Node, key: str, part: Part) -> None:
         del node.held[key]
-        for uuid in part.gpus:
-            del node.holders[uuid]
-            # A GPU may have left the inventory while it was held: then it does not become free.
-            node.gpus_free += uuid in node.uuids
-        node.cpu_free_milli += part.cpu_milli
-        node.memory_free_mib += part.memory_mib
+        node.left.give(part)
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
         self.pools.gained(node)
 
     def hold(self, node: Node, key: str, rank: int, part: Part) -> None:
         """A part is held, whatever the inventory says by now: of GPUs that have left it none become fewer."""
         node.held[key] = rank
-        for uuid in part.gpus:
-            node.holders[uuid] = key
-        if part.gpus:
-            node.gpus_free = sum(gpu.uuid not in node.holders for gpu in node.inventory.gpus)
-        node.cpu_free_milli -= part.cpu_milli
-        node.memory_free_mib -= part.memory_mib
+        node.left.take(part)
+        if node.suspect:
+            self._sort(node)
         self.pools.put(node)
 
     def open_offer(self, offer: Offer) -> None:
@@ -188,6 +248,8 @@ class State:
         group = self.classes.get(offer.request)
         if group is None:
             group = self.classes[offer.request] = OfferClass(offer.request)
+        elif group.picky:
+            group.failed_at, group.picky = -1, False
         insort(group.offers, (offer.rank, offer.job))
         self.pools.stir_offers()
 

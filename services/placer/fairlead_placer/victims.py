@@ -9,42 +9,39 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from fairlead_placer.capacity import gpu_suits, gpus_of
+from fairlead_placer.capacity.asks import Ask, asks_of
+from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node, Offer, Run, run_key
-from fairlead_placer.fit import fitting
+from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.placing import fitting
 from fairlead_placer.reservations import lack, serves
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part, Victim
-from fairlead_schemas.resources import Request
 
 
 class Room:
     """What a node would have if some runs were gone."""
 
-    __slots__ = ("_suitable", "cpu_milli", "gpus", "memory_mib", "node", "request")
+    __slots__ = ("_cause", "ask", "left", "node")
 
-    def __init__(self, node: Node, request: Request) -> None:
+    def __init__(self, node: Node, ask: Ask) -> None:
         self.node = node
-        self.request = request
-        self._suitable = {gpu.uuid for gpu in node.inventory.gpus if gpu_suits(gpu, request)}
-        self.gpus = len(self._suitable - node.holders.keys())
-        self.cpu_milli = node.cpu_free_milli
-        self.memory_mib = node.memory_free_mib
+        self.ask = ask
+        self.left = node.left.copy()
+        self._cause: str | None = None
 
     def add(self, part: Part, sign: int = 1) -> None:
         """The part comes free; with -1, it does not."""
-        self.gpus += sign * len(self._suitable.intersection(part.gpus))
-        self.cpu_milli += sign * part.cpu_milli
-        self.memory_mib += sign * part.memory_mib
+        (self.left.give if sign > 0 else self.left.take)(part)
+        self._cause = None
 
     @property
     def cause(self) -> str:
-        """What would still be too little for a part of the request; "" when nothing is."""
-        if self.gpus < gpus_of(self.request):
-            return "free_gpus"
-        if self.cpu_milli < self.request.cpu_milli:
-            return "free_cpu"
-        return "free_memory" if self.memory_mib < self.request.memory_mib else ""
+        """What would still be too little for a unit of the request; "" when nothing is."""
+        if self._cause is None:
+            found = seat(self.left, self.ask)
+            self._cause = "" if isinstance(found, Seat) else found
+        return self._cause
 
 
 class Candidate(NamedTuple):
@@ -88,12 +85,12 @@ def rooms_for(state: State, offer: Offer, victims: Sequence[Victim]) -> dict[str
     names = {part.node for run in runs for part in living_parts(run)}
     if offer.job in state.reservations:
         names.update(state.reservations[offer.job].nodes)
-    nodes = [state.nodes[name] for name in sorted(names)]
+    nodes = [state.nodes[name] for name in sorted(names - avoided(state, offer.job))]
     return {node.name: _room(state, node, offer) for node in nodes if serves(node, offer.request, offer.job)}
 
 
 def _room(state: State, node: Node, offer: Offer) -> Room:
-    room = Room(node, offer.request)
+    room = Room(node, asks_of(offer.request)[0])
     for key, rank in node.held.items():
         run = state.runs[key]
         if is_stopping(run) and not run.ended >> rank & 1:
@@ -105,8 +102,8 @@ def find(state: State, offer: Offer, victims: Sequence[Victim]) -> Hole | None:
     """Who must yield to an offer that fits nowhere; None when all of them together would not make room."""
     rooms, candidates = rooms_for(state, offer, victims), may_yield(state, victims)
     request = offer.request
-    others = (node.name for node in fitting(state.pools.of(request), request) if node.name not in rooms)
-    free = list(islice(others, request.nodes))
+    beside = rooms.keys() | avoided(state, offer.job)
+    free = list(islice((name for name in fitting(state, request) if name not in beside), request.nodes))
     if request.nodes == 1:
         candidates = _cheapest(rooms, candidates)
     chosen = least(candidates, rooms, request.nodes - len(free))

@@ -294,7 +294,7 @@ NODES = Relation(
     "Every node that ever joined, in its latest state.",
     (
         Column("id", "VARCHAR", "node id"),
-        Column("state", "VARCHAR", "ready cordoned draining drained lost"),
+        Column("state", "VARCHAR", "ready cordoned draining drained quarantined lost"),
         Column("gpu_model", "VARCHAR", "model of its first GPU"),
         Column("gpu_count", "INTEGER", "GPUs in its inventory"),
         Column("cpu_milli", "BIGINT", "CPU in its inventory, in thousandths"),
@@ -311,12 +311,14 @@ NODES = Relation(
         count(*) FILTER (type = 'NodeLost')::INTEGER AS times_lost,
         arg_max(type, place(sequence, idx)) FILTER (type IN ('NodeJoined', 'NodeLost', 'NodeReturned')) AS presence,
         arg_max(type, place(sequence, idx)) FILTER (type IN ('NodeCordoned', 'NodeUncordoned', 'NodeDraining', 'NodeDrained')) AS wish,
+        arg_max(type, place(sequence, idx)) FILTER (type IN ('NodeQuarantined', 'NodeReleased')) AS quarantine,
         arg_max(body, place(sequence, idx)) FILTER (type IN ('NodeJoined', 'NodeChanged'))->'inventory' AS inventory
       FROM events WHERE node IS NOT NULL AND type LIKE 'Node%' GROUP BY node HAVING joined_at IS NOT NULL
     )
     SELECT node AS id,
       CASE WHEN presence = 'NodeLost' THEN 'lost' ELSE CASE wish WHEN 'NodeCordoned' THEN 'cordoned'
-        WHEN 'NodeDraining' THEN 'draining' WHEN 'NodeDrained' THEN 'drained' ELSE 'ready' END END AS state,
+        WHEN 'NodeDraining' THEN 'draining' WHEN 'NodeDrained' THEN 'drained'
+        ELSE CASE quarantine WHEN 'NodeQuarantined' THEN 'quarantined' ELSE 'ready' END END END AS state,
       coalesce(inventory->>'$.gpus[0].model', '') AS gpu_model,
       coalesce(json_array_length(inventory, '$.gpus'), 0)::INTEGER AS gpu_count,
       coalesce((inventory->>'cpu_milli')::BIGINT, 0) AS cpu_milli,

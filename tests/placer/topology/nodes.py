@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 
 from bench.allocation import descriptions
-from fairlead_placer.topology.description import Description, Level, NumaNode
 from fairlead_placer.topology.inside import Inside, Insides
 from fairlead_placer.topology.shapes import Shape, shape_of
+from fairlead_schemas.inside import Description, Level, NumaNode
 
 NAMES = tuple(descriptions())
 EIGHT = tuple(name for name in NAMES if descriptions()[name].gpus <= 8)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from fairlead_placer.topology import choices as module
 from fairlead_placer.topology.choices import Choices, Shortage
-from fairlead_placer.topology.description import Description, NumaNode
 from fairlead_placer.topology.domains import NUMA, NVLINK, SOCKET, SWITCH
 from fairlead_placer.topology.masks import mask_of, members_of, subsets
 from fairlead_placer.topology.shapes import Shape, shape_of
+from fairlead_schemas.inside import Description, NumaNode
 from tests.placer.topology.nodes import EIGHT, any_description, shape
 
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from bench.allocation import descriptions
 from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.cpulists import format_cpus, parse_cpus
 from fairlead_placer.topology.cpus import NumaCpus, apart, beside, numa_cpus
-from fairlead_placer.topology.description import Description, NumaNode
 from fairlead_placer.topology.masks import mask_of, members_of
+from fairlead_schemas.cpulists import format_cpus, parse_cpus
+from fairlead_schemas.inside import Description, NumaNode
 from tests.placer.topology.nodes import any_description
 
 #: Two sockets of eight CPUs and four GPUs each.

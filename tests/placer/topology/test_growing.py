@@ -6,13 +6,13 @@ import pytest
 
 from fairlead_placer.topology import growing
 from fairlead_placer.topology.choices import Choices, Shortage
-from fairlead_placer.topology.description import GPUS_MAX, Description
 from fairlead_placer.topology.domains import NUMA, NVLINK, SWITCH
 from fairlead_placer.topology.exhaustive import Exhaustive
 from fairlead_placer.topology.growing import Growing, twins
 from fairlead_placer.topology.masks import members_of, subsets
 from fairlead_placer.topology.ranking import rank
 from fairlead_placer.topology.shapes import shape_of
+from fairlead_schemas.inside import GPUS_MAX, Description
 from tests.placer.topology.nodes import EIGHT, shape, switched_sixteen
 
 

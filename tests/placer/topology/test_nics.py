@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.allocation import descriptions
-from fairlead_placer.topology.description import LEVELS, Description, Level
 from fairlead_placer.topology.nics import GpuNic, nearest
+from fairlead_schemas.inside import LEVELS, Description, Level
 
 
 def nics(name: str, gpus: int = 0xFF) -> dict[int, str]:

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from bench.allocation import descriptions
 from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.cpulists import format_cpus, parse_cpus
-from fairlead_placer.topology.description import Description
 from fairlead_placer.topology.domains import NUMA, NVLINK, SOCKET, SWITCH, WORDS, relaxed
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of
 from fairlead_placer.topology.placing import Ask, Placed, place
+from fairlead_schemas.cpulists import format_cpus, parse_cpus
+from fairlead_schemas.inside import Description
 from tests.placer.topology.nodes import any_description, inside
 
 #: The upper socket of an eight-GPU node.

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_placer.topology.description import Description, NumaNode
 from fairlead_placer.topology.masks import mask_of
 from fairlead_placer.topology.ranking import LINK, SPAN, rank, spread
 from fairlead_placer.topology.shapes import link_score, shape_of
+from fairlead_schemas.inside import Description, NumaNode
 from tests.placer.topology.nodes import any_description, shape
 
 

@@ -1,7 +1,9 @@
 """Node labels, those of GPUs in GPU-feature-discovery's keys and spelling. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+from fairlead_schemas.inside import Description
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.resources import Gpu
 
@@ -19,8 +21,14 @@ def pool_labels(pool: str) -> dict[str, str]:
     return {POOL_LABEL: pool} if pool else {}
 
 
-def gpu_labels(gpus: Sequence[Gpu], machine: str) -> dict[str, str]:
-    """Labels of a node whose GPUs are all of one model (of the first, where they are not)."""
+def gpu_labels(
+    gpus: Sequence[Gpu], machine: str, *, mig_capable: bool | None = None, clique: str = ""
+) -> dict[str, str]:
+    """Labels of a node whose GPUs are all of one model (of the first, where they are not).
+
+    `mig_capable`: None is told by the compute capability. `clique`: the NVLink domain beyond the node, if all its GPUs
+    are in one.
+    """
     if not gpus:
         return {}
     first = gpus[0]
@@ -34,9 +42,78 @@ def gpu_labels(gpus: Sequence[Gpu], machine: str) -> dict[str, str]:
     }
     if machine:
         labels["nvidia.com/gpu.machine"] = machine.replace(" ", "-")
+    if clique:
+        labels["nvidia.com/gpu.clique"] = clique
     if first.compute_capability:
         labels["nvidia.com/gpu.family"] = family(first.compute_capability)
         labels["nvidia.com/gpu.compute.major"] = str(first.compute_capability // 10)
         labels["nvidia.com/gpu.compute.minor"] = str(first.compute_capability % 10)
-        labels["nvidia.com/mig.capable"] = "true" if first.compute_capability in (80, 90, 100) else "false"
+    if mig_capable is not None or first.compute_capability:
+        capable = mig_capable if mig_capable is not None else first.compute_capability in (80, 90, 100)
+        labels["nvidia.com/mig.capable"] = "true" if capable else "false"
+    return labels | _ecc_label(gpus) | _mig_labels(gpus)
+
+
+def _ecc_label(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Whether ECC is on, where all GPUs are alike in that."""
+    modes = {gpu.ecc for gpu in gpus}
+    return {"fairlead/ecc": modes.pop()} if len(modes) == 1 and "" not in modes else {}
+
+
+def _mig_labels(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Instances by profile, as the mixed strategy counts them; nothing where no GPU is in MIG mode.
+
+    A name such as "1g.10gb+me" is written with a dot, since a label's key holds no "+".
+    """
+    if not any(gpu.mig for gpu in gpus):
+        return {}
+    found = Counter(instance.profile.replace("+", ".") for gpu in gpus for instance in gpu.instances)
+    return {
+        "nvidia.com/mig.strategy": "mixed",
+        **{f"nvidia.com/mig-{profile}.count": str(count) for profile, count in sorted(found.items())},
+    }
+
+
+def driver_labels(driver: str, cuda: int) -> dict[str, str]:
+    """Versions of the driver ("550.107.02") and of the newest CUDA that it runs (12050; 0: not known). The keys without
+    "-version" are older names of the same."""
+    labels: dict[str, str] = {}
+    if driver:
+        major, minor, revision, *_ = [*driver.split("."), "", ""]
+        labels |= {
+            "nvidia.com/cuda.driver-version.full": driver,
+            "nvidia.com/cuda.driver-version.major": major, "nvidia.com/cuda.driver.major": major,
+            "nvidia.com/cuda.driver-version.minor": minor, "nvidia.com/cuda.driver.minor": minor,
+            "nvidia.com/cuda.driver-version.revision": revision, "nvidia.com/cuda.driver.rev": revision,
+        }  # fmt: skip
+    if cuda:
+        major, minor = str(cuda // 1000), str(cuda % 1000 // 10)
+        labels |= {
+            "nvidia.com/cuda.runtime-version.full": f"{major}.{minor}",
+            "nvidia.com/cuda.runtime-version.major": major, "nvidia.com/cuda.runtime.major": major,
+            "nvidia.com/cuda.runtime-version.minor": minor, "nvidia.com/cuda.runtime.minor": minor,
+        }  # fmt: skip
     return labels
+
+
+def inside_labels(inside: Description) -> dict[str, str]:
+    """On how many NUMA nodes its GPUs are, and how many groups NVLinks join them to; nothing where that is not known."""
+    if not inside.gpus:
+        return {}
+    known = {node for node in inside.numa if node >= 0}
+    numa = {"fairlead/numa": str(len(known))} if known else {}
+    return {**numa, "fairlead/nvlink-domains": str(_linked_groups(inside))}
+
+
+def _linked_groups(inside: Description) -> int:
+    """Groups of GPUs joined by NVLink, directly or over others; a GPU without a link is one of its own."""
+    left, groups = set(range(inside.gpus)), 0
+    while left:
+        groups += 1
+        reached = [left.pop()]
+        while reached and inside.nvlinks:
+            row = inside.nvlinks[reached.pop()]
+            joined = {other for other in left if row[other]}
+            left -= joined
+            reached.extend(joined)
+    return groups

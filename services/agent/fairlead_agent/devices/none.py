@@ -1,7 +1,11 @@
 """No GPUs: a CPU-only node."""
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
+from fairlead_agent import machine
+from fairlead_agent.inside.describe import describe
+from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
 
@@ -15,6 +19,10 @@ class NoDevices:
     def gpus(self) -> tuple[Gpu, ...]:
         """None."""
         return ()
+
+    def inside(self) -> Description:
+        """This machine's CPUs and NICs."""
+        return describe(Path("/sys"), machine.cpus())
 
     def labels(self) -> dict[str, str]:
         """None."""

@@ -9,8 +9,16 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairlead_agent.devices.labels import gpu_labels
+from fairlead_agent import machine
+from fairlead_agent.devices import nvml_facts
+from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels
+from fairlead_agent.devices.nvml_facts import text
+from fairlead_agent.devices.nvml_links import nvlinks, pcie_levels
 from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.inside.describe import describe
+from fairlead_agent.inside.files import read_text
+from fairlead_agent.inside.pci import address_of
+from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
 
@@ -19,19 +27,17 @@ from fairlead_schemas.samples import GpuSample
 FREE_MIB = 64
 
 
-def _text(value: "str | bytes") -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
 class NvmlDevices:
     """The GPUs that the NVIDIA driver shows."""
 
     name = "nvml"
     simulated = False
 
-    def __init__(self, pynvml: Any = None, *, free_mib: int = FREE_MIB) -> None:
-        """Opens NVML. Raises DevicesUnfit where there is no driver. `pynvml`: another module with its functions."""
+    def __init__(self, pynvml: Any = None, *, free_mib: int = FREE_MIB, sys: Path = Path("/sys")) -> None:
+        """Opens NVML. Raises DevicesUnfit where there is no driver. `pynvml`: another module with its functions;
+        `sys`: where to read what the kernel says."""
         self._free_mib = free_mib
+        self._machine = read_text(sys / "class/dmi/id/product_name")
         if pynvml is None:
             pynvml = _import()
         self._nvml = pynvml
@@ -40,8 +46,9 @@ class NvmlDevices:
             self._handles: list[Any] = [
                 pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
             ]
+            self._inside = self._look_inside(sys)
             self._gpus = tuple(self._describe(index, handle) for index, handle in enumerate(self._handles))
-            self._driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            self._labels = self._label()
             self._by_uuid = {gpu.uuid: handle for gpu, handle in zip(self._gpus, self._handles, strict=True)}
         except pynvml.NVMLError as error:
             raise DevicesUnfit(f"NVML cannot be used: {error}; is the NVIDIA driver installed and loaded?") from error
@@ -49,23 +56,46 @@ class NvmlDevices:
     def _describe(self, index: int, handle: Any) -> Gpu:
         nvml = self._nvml
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+        mig = bool(nvml_facts.mig(nvml, handle))
         return Gpu(
-            uuid=_text(nvml.nvmlDeviceGetUUID(handle)), index=index, model=_text(nvml.nvmlDeviceGetName(handle)),
+            uuid=text(nvml.nvmlDeviceGetUUID(handle)), index=index, model=text(nvml.nvmlDeviceGetName(handle)),
             memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20, compute_capability=major * 10 + minor,
-            numa=self._ask(nvml.nvmlDeviceGetNumaNodeId, handle, -1),
+            numa=self._inside.numa[index] if self._inside.numa else -1, ecc=nvml_facts.ecc(nvml, handle), mig=mig,
+            instances=nvml_facts.instances(nvml, handle) if mig else (),
+        )  # fmt: skip
+
+    def _look_inside(self, sys: Path) -> Description:
+        nvml = self._nvml
+        bus_ids = [
+            self._ask(lambda h: text(nvml.nvmlDeviceGetPciInfo(h).busId), handle, "") for handle in self._handles
+        ]
+        return describe(
+            sys, machine.cpus(), [address_of(bus_id) for bus_id in bus_ids],
+            nvlinks=nvlinks(nvml, self._handles, bus_ids), pcie=pcie_levels(nvml, self._handles),
         )  # fmt: skip
 
     def gpus(self) -> tuple[Gpu, ...]:
         """As the driver numbers them."""
         return self._gpus
 
+    def inside(self) -> Description:
+        """As NVML and the kernel showed it when this was opened."""
+        return self._inside
+
     def labels(self) -> dict[str, str]:
-        """GPU feature discovery's, with the driver's version."""
-        labels = gpu_labels(self._gpus, _machine())
-        major, _, rest = self._driver.partition(".")
-        labels |= {"nvidia.com/cuda.driver-version.full": self._driver, "nvidia.com/cuda.driver-version.major": major}
-        labels["nvidia.com/cuda.driver-version.minor"] = rest.partition(".")[0]
-        return labels
+        """GPU feature discovery's, with the versions of driver and CUDA."""
+        return self._labels
+
+    def _label(self) -> dict[str, str]:
+        nvml = self._nvml
+        cliques = {nvml_facts.clique(nvml, handle) for handle in self._handles}
+        capable = any(nvml_facts.mig(nvml, handle) is not None for handle in self._handles)
+        cuda = nvml_facts.asked(nvml, 0, lambda: int(nvml.nvmlSystemGetCudaDriverVersion_v2()))
+        return {
+            **gpu_labels(self._gpus, self._machine, mig_capable=capable, clique=cliques.pop() if len(cliques) == 1 else ""),
+            **driver_labels(text(nvml.nvmlSystemGetDriverVersion()), cuda),
+            **inside_labels(self._inside),
+        }  # fmt: skip
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
         """What the driver says now; a field that a GPU does not have stays 0, a GPU that is lost is left out."""
@@ -136,10 +166,3 @@ def _import() -> Any:
     except ImportError as error:
         raise DevicesUnfit("the package nvidia-ml-py is not installed; install fairlead[agent]") from error
     return pynvml
-
-
-def _machine() -> str:
-    try:
-        return Path("/sys/class/dmi/id/product_name").read_text().strip()
-    except OSError:
-        return ""

@@ -6,6 +6,7 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
 
@@ -24,6 +25,10 @@ class Devices(Protocol):
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU, by rising index; the same answer while the machine is up."""
+        ...
+
+    def inside(self) -> Description:
+        """Links, NUMA nodes, CPUs and NICs, a place for each GPU in the order of `gpus`; UNKNOWN where nothing is known."""
         ...
 
     def labels(self) -> dict[str, str]:

@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 import msgspec
 
-from fairlead_agent.devices.labels import gpu_labels
+from fairlead_agent.devices.labels import gpu_labels, inside_labels
 from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_schemas.cpulists import list_cpus, parse_cpus
+from fairlead_schemas.inside import Description, Level, NumaNode
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
 
@@ -27,26 +30,53 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     product: str
     memory_mib: int
     compute_capability: int
-    numa: list[int]  # per GPU
-    nvlinks: list[list[int]]  # between GPU pairs
+    ecc: Literal["on", "off"]
+    numa: tuple[int, ...]  # per GPU
+    nvlinks: tuple[tuple[int, ...], ...]  # between GPU pairs
+    pcie: tuple[tuple[Level, ...], ...]  # likewise; () where nobody has written it down
+    #: CPU lists as published: the first thread of each core, then the second ones in the same order.
+    numa_nodes: tuple[NumaNode, ...]
+    threads: int  # per core
+    nics: tuple[str, ...]
+    nic_levels: tuple[tuple[Level, ...], ...]
     cpu_milli: int
     node_memory_mib: int
     source: str
     assumed: str = ""
 
-    @property
-    def nvlink_domains(self) -> int:
-        """Groups of GPUs joined by NVLink, directly or over others; a GPU without a link is one of its own."""
-        left, groups = set(range(len(self.nvlinks))), 0
-        while left:
-            groups += 1
-            reached = [left.pop()]
-            while reached:
-                row = self.nvlinks[reached.pop()]
-                joined = {other for other in left if row[other]}
-                left -= joined
-                reached.extend(joined)
-        return groups
+    def inside(self) -> Description:
+        """As an agent on such a machine would describe it. Its CPUs are the played machine's, not this one's."""
+        return Description(
+            numa=self.numa,
+            nvlinks=self.nvlinks if any(map(any, self.nvlinks)) else (),
+            pcie=self.pcie,
+            numa_nodes=tuple(
+                msgspec.structs.replace(node, cpus=_side_by_side(node.cpus, self.threads)) for node in self.numa_nodes
+            ),
+            nics=self.nics,
+            nic_levels=self.nic_levels,
+        )
+
+    def gpus(self, node: str) -> tuple[Gpu, ...]:
+        """Its GPUs, on a node of that name."""
+        return tuple(
+            Gpu(
+                uuid=simulated_uuid(node, index), index=index, model=self.product, memory_mib=self.memory_mib,
+                compute_capability=self.compute_capability, numa=numa, ecc=self.ecc,
+            )
+            for index, numa in enumerate(self.numa)
+        )  # fmt: skip
+
+    def labels(self, gpus: tuple[Gpu, ...], inside: Description) -> dict[str, str]:
+        """GPU feature discovery's, and that they are simulated."""
+        return {**gpu_labels(gpus, self.machine), **inside_labels(inside), "fairlead/simulated": "true"}
+
+
+def _side_by_side(cpus: str, threads: int) -> str:
+    """ "0-1,4-5" with two threads per core is "0,4,1,5"."""
+    listed = parse_cpus(cpus)
+    cores = len(listed) // threads
+    return list_cpus(tuple(listed[core + cores * thread] for core in range(cores) for thread in range(threads)))
 
 
 class _Profiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +101,12 @@ def profile_named(name: str) -> Profile:
         raise DevicesUnfit(f"no profile {name!r}; expected one of {', '.join(sorted(profiles()))}") from None
 
 
+@cache
+def played_inside(name: str) -> Description:
+    """The inside of a profile: one object, however many nodes play it."""
+    return profile_named(name).inside()
+
+
 def simulated_uuid(node: str, index: int) -> str:
     """ "GPU-" and a UUID made from node and index: the same for ever, different on every node."""
     digest = hashlib.sha256(f"{node}/{index}".encode()).hexdigest()
@@ -86,27 +122,21 @@ class SimulatedDevices:
     def __init__(self, node: str, profile: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.profile = profile_named(profile)
         self._clock = clock
-        p = self.profile
-        self._gpus = tuple(
-            Gpu(
-                uuid=simulated_uuid(node, index), index=index, model=p.product, memory_mib=p.memory_mib,
-                compute_capability=p.compute_capability, numa=numa,
-            )
-            for index, numa in enumerate(p.numa)
-        )  # fmt: skip
+        self._gpus = self.profile.gpus(node)
+        self._inside = played_inside(profile)
         self._uuids = {gpu.uuid for gpu in self._gpus}
 
     def gpus(self) -> tuple[Gpu, ...]:
         """As many as the profile has."""
         return self._gpus
 
+    def inside(self) -> Description:
+        """The profile's."""
+        return self._inside
+
     def labels(self) -> dict[str, str]:
         """GPU feature discovery's, and that they are simulated."""
-        labels = gpu_labels(self._gpus, self.profile.machine)
-        labels["fairlead/simulated"] = "true"
-        labels["fairlead/numa"] = str(len(set(self.profile.numa)))
-        labels["fairlead/nvlink-domains"] = str(self.profile.nvlink_domains)
-        return labels
+        return self.profile.labels(self._gpus, self._inside)
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
         """Played numbers, in plausible ranges; no measurement."""

@@ -1,16 +1,17 @@
-"""What hollow nodes look like: all alike, or shaped after a list of real nodes.
+"""What hollow nodes look like: all alike, all of one profile, or shaped after a list of real nodes.
 
 A list is CSV with the columns sn, cpu_milli, memory_mib, gpu, model (the openb node lists of Alibaba's trace).
 """
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from fairlead_agent.devices.labels import gpu_labels, pool_labels
-from fairlead_agent.devices.simulated import simulated_uuid
+from fairlead_agent.devices.simulated import played_inside, profile_named, simulated_uuid
+from fairlead_schemas.inside import UNKNOWN, Description
 from fairlead_schemas.resources import Gpu, Inventory
 
 
@@ -41,12 +42,30 @@ class Shape(NamedTuple):
     cpu_milli: int
     memory_mib: int
     pool: str = ""
+    #: The machine that it plays; then GPUs and model are that one's, and so is its inside, which is else not known.
+    profile: str = ""
+    #: What else its admin says of it.
+    labels: Mapping[str, str] = {}
+    taints: tuple[str, ...] = ()
 
 
 def alike(count: int, gpus: int, prefix: str, model: str = "A100") -> list[Shape]:
     """`count` equal nodes, "<prefix>-1" to "<prefix>-<count>", the numbers zero-filled so that they sort."""
+    return [Shape(name, gpus, model, 256_000, 2_097_152) for name in _names(count, prefix)]
+
+
+def of_profile(count: int, profile: str, prefix: str) -> list[Shape]:
+    """`count` nodes of one profile, named likewise. Raises DevicesUnfit for one that there is not."""
+    found = profile_named(profile)
+    return [
+        Shape(name, len(found.numa), "", found.cpu_milli, found.node_memory_mib, profile=profile)
+        for name in _names(count, prefix)
+    ]
+
+
+def _names(count: int, prefix: str) -> list[str]:
     width = len(str(count))
-    return [Shape(f"{prefix}-{i:0{width}d}", gpus, model, 256_000, 2_097_152) for i in range(1, count + 1)]
+    return [f"{prefix}-{i:0{width}d}" for i in range(1, count + 1)]
 
 
 def read_shapes(path: Path) -> list[Shape]:
@@ -65,6 +84,21 @@ def _shape(row: dict[str, str], line: int) -> Shape:
 
 def inventory(shape: Shape) -> Inventory:
     """What a hollow node reports of itself."""
+    gpus, found, inside = _of_profile(shape) if shape.profile else _of_model(shape)
+    labels = {**found, **shape.labels, **pool_labels(shape.pool), "fairlead/runtime": "hollow"}
+    return Inventory(
+        gpus=gpus, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, labels=labels, runtime="hollow",
+        simulated=True, hostname=shape.node, inside=inside, taints=shape.taints,
+    )  # fmt: skip
+
+
+def _of_profile(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], Description]:
+    profile, inside = profile_named(shape.profile), played_inside(shape.profile)
+    gpus = profile.gpus(shape.node)
+    return gpus, profile.labels(gpus, inside), inside
+
+
+def _of_model(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], Description]:
     model = MODELS.get(shape.model, GpuModel(shape.model, 0, 0))
     gpus = tuple(
         Gpu(
@@ -73,16 +107,10 @@ def inventory(shape: Shape) -> Inventory:
         )
         for index in range(shape.gpus)
     )  # fmt: skip
-    labels = {
-        **gpu_labels(gpus, "hollow"), **pool_labels(shape.pool), "fairlead/runtime": "hollow",
-        "fairlead/simulated": "true",
-    }  # fmt: skip
+    labels = {**gpu_labels(gpus, "hollow"), "fairlead/simulated": "true"}
     if shape.model:
         labels["fairlead/gpu-model"] = shape.model
-    return Inventory(
-        gpus=gpus, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, labels=labels, runtime="hollow",
-        simulated=True, hostname=shape.node,
-    )  # fmt: skip
+    return gpus, labels, UNKNOWN
 
 
 def check_names(shapes: Iterable[Shape]) -> None:

@@ -4,6 +4,7 @@ import msgspec
 
 from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.insides import summary
 from fairlead_gateway.views.nodes import held_sum
 from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why.reason import reason_of
@@ -64,5 +65,6 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
         gpu_model=inventory.gpus[0].model if inventory.gpus else "", gpus=len(inventory.gpus),
         gpus_free=len(inventory.gpus) - gpus, cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
         memory_mib=inventory.memory_mib, memory_mib_free=inventory.memory_mib - memory_mib, labels=inventory.labels,
-        jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence,
+        jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, taints=list(inventory.taints),
+        inside=summary(inventory.inside),
     )  # fmt: skip

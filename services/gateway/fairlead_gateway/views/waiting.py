@@ -115,10 +115,15 @@ class WaitingView:
                 self.rooms.add(job)
         return room
 
+    def keepers(self) -> dict[str, str]:
+        """{node that is kept: the job that it is kept for}"""
+        rows = [row for job in sorted(self.rooms) if (row := self._jobs.rows.get(job)) is not None]
+        kept = [(row.id, row.room) for row in rows if row.room is not None and row.state == "offered"]
+        return {node: job for job, room in kept for node in room.nodes}
+
     def kept_nodes(self, job: str) -> set[str]:
         """Nodes that are kept for others than this job."""
-        rows = [row for id_ in self.rooms if id_ != job and (row := self._jobs.rows.get(id_)) is not None]
-        return {node for row in rows if row.room is not None and row.state == "offered" for node in row.room.nodes}
+        return {node for node, keeper in self.keepers().items() if keeper != job}
 
     def _reservation_requested(self, e: ev.ReservationRequested, _seq: int, _at_ns: int) -> None:
         self._room(e.job, e.attempt).waited_ns = e.waited_ns

@@ -20,6 +20,11 @@ _KEPT_BACK: dict[str, tuple[str, str]] = {
     "cordoned": ("is cordoned", "are cordoned"),
     "draining": ("is draining", "are draining"),
     "lost": ("is lost", "are lost"),
+    "quarantined": ("is in quarantine", "are in quarantine"),
+    "suspect": ("is suspect and takes one run at a time", "are suspect and take one run at a time"),
+    "taint": ("has a taint that the job does not tolerate", "have taints that the job does not tolerate"),
+    "gpu_faulted": ("has too many faulted GPUs", "have too many faulted GPUs"),
+    "avoided": ("is where the job has failed", "are where the job has failed"),
     "reserved": ("is kept for another job", "are kept for other jobs"),
     "pool": ("is in another pool", "are in another pool"),
 }

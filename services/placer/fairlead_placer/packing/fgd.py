@@ -8,7 +8,7 @@ lets it grow least is taken.
 import numpy as np
 
 from fairlead_placer.packing.policy import POINTS, Held, nothing_priced
-from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import Ints, States, fits
 from fairlead_placer.packing.typical import TypicalWork
@@ -24,7 +24,7 @@ class Fgd:
         self._work: list[tuple[Shape, int, int]] = []
         self._total = 1
 
-    def learn(self, pool: Pool, work: TypicalWork) -> None:
+    def learn(self, pool: Population, work: TypicalWork) -> None:
         """The typical work, as it is now."""
         self._work = [(shape, weight, pool.mask(shape)) for shape, weight in work.with_gpus()]
         self._total = max(1, sum(weight for _, weight, _ in self._work))
@@ -33,7 +33,7 @@ class Fgd:
         """Expected fragments per state."""
         return nothing_priced(fragments(states, self._work) * POINTS // self._total)
 
-    def prices(self, pool: Pool, work: TypicalWork, slots: Ints) -> Ints:
+    def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
         """None."""
         return np.zeros(0, np.int64)
 

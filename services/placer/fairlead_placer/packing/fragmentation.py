@@ -7,7 +7,7 @@ Three losses are added: GPUs stranded by lack of CPU and of memory (`stranding.p
 import numpy as np
 
 from fairlead_placer.packing.policy import POINTS, Held
-from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.remainders import remainder_values
 from fairlead_placer.packing.scarcity import Kind, kinds, room, scarcity_prices
 from fairlead_placer.packing.shapes import WHOLE_MILLI
@@ -30,7 +30,7 @@ class Fragmentation:
         self._kinds: list[Kind] = []
         self._values: Ints = np.arange(WHOLE_MILLI + 1) * POINTS
 
-    def learn(self, pool: Pool, work: TypicalWork) -> None:
+    def learn(self, pool: Population, work: TypicalWork) -> None:
         """Needs, kinds and the values of rests, anew."""
         self._cpu, self._memory = need(work, "cpu_milli"), need(work, "memory_mib")
         self._kinds = kinds(pool, work)
@@ -45,6 +45,6 @@ class Fragmentation:
         fixed += stranded(self._cpu, useful_milli, states.cpu) + stranded(self._memory, useful_milli, states.memory)
         return Held(fixed, room(self._kinds, states))
 
-    def prices(self, pool: Pool, work: TypicalWork, slots: Ints) -> Ints:
+    def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
         """How scarce each kind's room is now."""
         return scarcity_prices(self._kinds, pool, work, slots)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.states import Ints, States
 from fairlead_placer.packing.typical import TypicalWork
 
@@ -39,7 +39,7 @@ class Policy(Protocol):
         """True when only the state after a choice counts, not what was there before."""
         ...
 
-    def learn(self, pool: Pool, work: TypicalWork) -> None:
+    def learn(self, pool: Population, work: TypicalWork) -> None:
         """Look at the pool and the work anew: what `held` says changes now, and only now."""
         ...
 
@@ -47,7 +47,7 @@ class Policy(Protocol):
         """What each state costs."""
         ...
 
-    def prices(self, pool: Pool, work: TypicalWork, slots: Ints) -> Ints:
+    def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
         """The price of each thing now, in parts of PRICE_ONE; `slots` has what the pool holds of each altogether."""
         ...
 

@@ -10,7 +10,7 @@ from math import gcd, isqrt
 
 import numpy as np
 
-from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.shapes import WHOLE_MILLI
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import TypicalWork
@@ -24,7 +24,7 @@ GRAIN_MIN = 5
 _FINE = 1000
 
 
-def remainder_values(pool: Pool, work: TypicalWork) -> Ints:
+def remainder_values(pool: Population, work: TypicalWork) -> Ints:
     """[what a GPU with so many thousandths left is worth, in thousandths of a GPU by 1000]: 1,001 of them."""
     sizes = share_sizes(work)
     if not sizes:
@@ -51,7 +51,7 @@ def share_sizes(work: TypicalWork) -> dict[int, int]:
     return dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0]))[:SIZES_MAX])
 
 
-def _open(pool: Pool, grain: int) -> list[int]:
+def _open(pool: Population, grain: int) -> list[int]:
     """[GPUs that have so many grains left], whole ones left out, by 1000."""
     left = np.bincount(
         (pool.states.gpus // grain).ravel(),

@@ -12,7 +12,7 @@ import numpy as np
 from fairlead_placer.packing.normal import CHANCE, REACH, STEPS
 from fairlead_placer.packing.normal import ONE as CHANCE_ONE
 from fairlead_placer.packing.policy import PRICE_ONE
-from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.shapes import WHOLE_MILLI
 from fairlead_placer.packing.states import Ints, States
 from fairlead_placer.packing.typical import TypicalWork
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     memory_mib: int
 
 
-def kinds(pool: Pool, work: TypicalWork) -> list[Kind]:
+def kinds(pool: Population, work: TypicalWork) -> list[Kind]:
     """The kinds that typical work consists of, and each number of GPUs on any model; not what any GPU suits."""
     everything = (1 << len(pool.models)) - 1
     found: dict[tuple[int, int], list[int]] = {}
@@ -71,7 +71,7 @@ def room(kinds: list[Kind], states: States) -> Ints:
     return columns
 
 
-def scarcity_prices(kinds: list[Kind], pool: Pool, work: TypicalWork, room: Ints) -> Ints:
+def scarcity_prices(kinds: list[Kind], pool: Population, work: TypicalWork, room: Ints) -> Ints:
     """The price of each kind's room, in parts of PRICE_ONE; `room` is what the pool has of each, in thousandths."""
     shapes = [(pool.mask(shape), shape.gpu_count, weight * shape.total_milli) for shape, weight in work.with_gpus()]
     total = max(1, sum(milli for *_, milli in shapes))

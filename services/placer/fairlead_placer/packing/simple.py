@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead_placer.packing.policy import Held, nothing_priced
-from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.states import Ints, States
 from fairlead_placer.packing.typical import TypicalWork
 
@@ -19,14 +19,14 @@ class Weights(NamedTuple):
     memory: int = 1
     absolute: bool = True
 
-    def learn(self, pool: Pool, work: TypicalWork) -> None:
+    def learn(self, pool: Population, work: TypicalWork) -> None:
         """Nothing to learn."""
 
     def held(self, states: States) -> Held:
         """By what is left."""
         return nothing_priced(self.gpu * states.free_milli + self.cpu * states.cpu + self.memory * states.memory)
 
-    def prices(self, pool: Pool, work: TypicalWork, slots: Ints) -> Ints:
+    def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
         """None."""
         return np.zeros(0, np.int64)
 

@@ -15,16 +15,16 @@ HALVED_EVERY = 8192
 SHAPES_MAX = 512
 
 
-class TypicalWork:
-    """Weights of shapes, for one pool."""
+class Arrivals[Kind]:
+    """Weights of kinds of work, for one pool."""
 
-    def __init__(self, weights: Mapping[Shape, int] | None = None, arrived: int = 0) -> None:
-        #: {shape: its weight}, in the order in which they came first.
-        self.weights: dict[Shape, int] = dict(weights or {})
+    def __init__(self, weights: Mapping[Kind, int] | None = None, arrived: int = 0) -> None:
+        #: {kind: its weight}, in the order in which they came first.
+        self.weights: dict[Kind, int] = dict(weights or {})
         #: Arrivals so far.
         self.arrived = arrived
 
-    def observe(self, shape: Shape) -> None:
+    def observe(self, shape: Kind) -> None:
         """One request arrived, whether it will find a place or not."""
         self.arrived += 1
         if shape not in self.weights and len(self.weights) >= SHAPES_MAX:
@@ -32,6 +32,10 @@ class TypicalWork:
         self.weights[shape] = self.weights.get(shape, 0) + ARRIVAL
         if self.arrived % HALVED_EVERY == 0:
             self.weights = {each: weight // 2 for each, weight in self.weights.items() if weight > 1}
+
+
+class TypicalWork(Arrivals[Shape]):
+    """The same by shape: what policies weigh."""
 
     def with_gpus(self) -> list[tuple[Shape, int]]:
         """(shape, weight) of those that ask for GPUs."""

@@ -7,10 +7,10 @@ given.
 from typing import NamedTuple
 
 from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.cpulists import parse_cpus
-from fairlead_placer.topology.description import Description
 from fairlead_placer.topology.masks import mask_of
 from fairlead_placer.topology.shapes import numa_of
+from fairlead_schemas.cpulists import parse_cpus
+from fairlead_schemas.inside import Description
 
 
 class NumaCpus(NamedTuple):

@@ -1,59 +1,20 @@
-"""What an agent says of its node's inside: links, NUMA nodes, CPUs, NICs. Plain data; `checked` says if it makes sense.
+"""Whether what an agent says of its node's inside makes sense."""
 
-GPUs stand in the order of the node's inventory, in every list here.
-"""
-
-from typing import Literal, get_args
-
-import msgspec
-
-from fairlead_placer.topology.cpulists import parse_cpus
-
-#: What lies between two devices on PCIe, nearest first, in nvidia-smi's words: one board, one bridge (PIX), several
-#: bridges (PXB), the host bridge (PHB), several of one NUMA node (NODE), across NUMA nodes (SYS). "X" is the device
-#: itself; "" is not known.
-Level = Literal["SAME_BOARD", "PIX", "PXB", "PHB", "NODE", "SYS", "X", ""]
-LEVELS: tuple[str, ...] = get_args(Level)
-
-#: A node has no more of each: an agent that says otherwise is not believed.
-GPUS_MAX = 32
-NICS_MAX = 128
-NUMA_NODES_MAX = 64
-NVLINKS_MAX = 64
+from fairlead_schemas.cpulists import parse_cpus
+from fairlead_schemas.inside import (
+    GPUS_MAX,
+    LEVELS,
+    NIC_CHARS_MAX,
+    NICS_MAX,
+    NUMA_NODES_MAX,
+    NVLINKS_MAX,
+    Description,
+    NumaNode,
+)
 
 
 class TopologyError(ValueError):
     """A description that makes no sense; the message names the field, what was expected and what was found."""
-
-
-class NumaNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One NUMA node, with or without GPUs."""
-
-    node: int
-    #: As Linux writes it, "0-19,40-59"; "" is not known. CPUs are given in this order: who knows which threads share
-    #: a core lists them side by side ("0,40,1,41,…"), so that two jobs share no core.
-    cpus: str = ""
-    socket: int = -1  # -1: not known; the node is then taken for a socket of its own
-
-
-class Description(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The inside of a node. Hashable: equal nodes have equal descriptions."""
-
-    #: NUMA node of each GPU, -1 where it is not known. As long as the node has GPUs.
-    numa: tuple[int, ...] = ()
-    #: [gpu][gpu]: NVLinks between the two, 0 on the diagonal. (): there are none.
-    nvlinks: tuple[tuple[int, ...], ...] = ()
-    #: [gpu][gpu]: PCIe level. (): not known.
-    pcie: tuple[tuple[Level, ...], ...] = ()
-    numa_nodes: tuple[NumaNode, ...] = ()
-    nics: tuple[str, ...] = ()
-    #: [gpu][nic]: PCIe level. (): not known.
-    nic_levels: tuple[tuple[Level, ...], ...] = ()
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs there are."""
-        return len(self.numa)
 
 
 def checked(description: Description) -> Description:
@@ -74,6 +35,8 @@ def checked(description: Description) -> Description:
     _levels("pcie", description.pcie)
     _rows("nic_levels", description.nic_levels, gpus, len(description.nics))
     _levels("nic_levels", description.nic_levels)
+    if not all(0 < len(nic) <= NIC_CHARS_MAX for nic in description.nics):
+        raise TopologyError(f"nics: expected names of 1 to {NIC_CHARS_MAX} characters")
     if len(set(description.nics)) != len(description.nics):
         raise TopologyError(f"nics: expected a name for each, found {description.nics}")
     _check_cpus(description.numa_nodes)

@@ -2,9 +2,10 @@
 
 from fairlead_placer.topology.choices import Choices
 from fairlead_placer.topology.cpus import NumaCpus, numa_cpus
-from fairlead_placer.topology.description import Description, checked
+from fairlead_placer.topology.description import checked
 from fairlead_placer.topology.nics import GpuNic, nearest
 from fairlead_placer.topology.shapes import Shape, shape_of
+from fairlead_schemas.inside import Description
 
 #: So many different insides, and shapes, are remembered; what was asked for longest ago goes. Who holds it keeps it.
 INSIDES_MAX = 1024
@@ -21,6 +22,8 @@ class Inside:
         self.choices = choices
         #: () where no CPU list is known: then nothing is pinned.
         self.numa: tuple[NumaCpus, ...] = numa_cpus(description, reserved)
+        #: True when it matters which GPUs are free, not only how many.
+        self.telling = any(map(any, choices.shape.scores)) or len(choices.shape.numa) > 1
         self.all_gpus = (1 << description.gpus) - 1
         #: What may be given.
         self.all_cpus = sum(node.mask for node in self.numa)

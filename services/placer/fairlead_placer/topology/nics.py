@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from fairlead_placer.topology.description import LEVELS, Description, Level
 from fairlead_placer.topology.masks import members_of
+from fairlead_schemas.inside import LEVELS, Description, Level
 
 
 class GpuNic(NamedTuple):

@@ -4,7 +4,7 @@
 
 Unevenness is the most minus the fewest GPUs on a spanned NUMA node: each node feeds its GPUs with its own memory and
 CPUs, so that the fullest is the slowest. Ranks of sets without a GPU in common add up, and no part reaches into the next:
-of each, at most `GPUS_MAX` = 32 in all.
+of each, at most `GPUS_MAX` = 64 in all.
 """
 
 from fairlead_placer.topology.shapes import Shape, link_score

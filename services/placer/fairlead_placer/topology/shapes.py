@@ -6,8 +6,8 @@ Nodes that differ in CPUs or NICs only have the same shape.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlead_placer.topology.description import Description
 from fairlead_placer.topology.masks import mask_of, members_of
+from fairlead_schemas.inside import Description
 
 #: Score of a pair by its PCIe level, and of each NVLink between the two besides. Source: best-effort policy of
 #: NVIDIA/go-gpuallocator (Apache-2.0). A level that is not known scores nothing.

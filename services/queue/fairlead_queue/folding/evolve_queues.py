@@ -98,6 +98,9 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
     ev.AllocationReleased: _capacity,
     ev.NodeReturned: _capacity,
     ev.NodeUncordoned: _capacity,
+    ev.NodeUntainted: _capacity,
+    ev.NodeReleased: _capacity,
+    ev.GpuRestored: _capacity,
     ev.NodeJoined: _node,
     ev.NodeChanged: _node,
 }

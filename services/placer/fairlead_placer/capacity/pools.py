@@ -3,8 +3,11 @@
 Derived from the nodes alone. A pool is there while it has a node.
 """
 
-from fairlead_placer.capacity import Index, level_of
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.builds import Builds
+from fairlead_placer.capacity.index import Index
 from fairlead_placer.entities import Node, pool_of
+from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
 
 
@@ -13,6 +16,7 @@ class Pools:
 
     def __init__(self) -> None:
         self._indices: dict[str, Index] = {}
+        self.builds = Builds()
         #: Rises with everything that could make a placement possible that was not.
         self.version = 0
         #: The version at which a pool last lost its last node.
@@ -21,11 +25,11 @@ class Pools:
 
     def of(self, request: Request) -> Index:
         """The index of the request's pool (an empty one where there is no such pool)."""
-        return self._indices.get(pool_of(request), self._nowhere)
+        return self._indices.get(pool_of(request), self._nowhere).settled()
 
     def each(self) -> dict[str, Index]:
         """{pool: its index}."""
-        return dict(self._indices)
+        return {pool: index.settled() for pool, index in self._indices.items()}
 
     def enter(self, node: Node) -> None:
         """A node that stands in no pool yet: every class of its pool looks again."""
@@ -61,13 +65,20 @@ class Pools:
     def gained(self, node: Node) -> None:
         """The node has more than before."""
         self.version += 1
-        if node.entry is not None:
+        if node.open and not node.keeper:
             self._indices[node.pool].gained(node, self.version)
+        elif node.taints:  # it stands aside, and may take work all the same
+            self._indices[node.pool].stirred = self.version
 
     def stir_offers(self) -> None:
         """There is something more to decide; capacity is what it was."""
         self.version += 1
 
-    def gained_since(self, request: Request, version: int) -> bool:
+    def gained_since(self, request: Request, work: Arrivals[Request], version: int) -> bool:
         """True when a node that the request could use has gained since `version`, or its pool is another."""
-        return self._vanished > version or self.of(request).gained_since(level_of(request), version)
+        return self._vanished > version or self.of(request).gained_since(asks_of(request), work, version)
+
+    def tidy(self) -> None:
+        """Forget what no node needs any more; not while a decision is tried."""
+        for index in self._indices.values():
+            index.tidy(self.version)

@@ -30,11 +30,15 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 def format_cpus(cpus: tuple[int, ...]) -> str:
     """The shortest list of these CPUs in rising order: (1, 0, 2, 9) is "0-2,9"."""
+    return list_cpus(tuple(sorted(cpus)))
+
+
+def list_cpus(cpus: tuple[int, ...]) -> str:
+    """The list of these CPUs in this order: (0, 40, 1, 41, 42) is "0,40,1,41-42"."""
     pieces: list[str] = []
-    ordered = sorted(cpus)
     start = 0
-    for end, cpu in enumerate(ordered):
-        if end + 1 == len(ordered) or ordered[end + 1] != cpu + 1:
-            pieces.append(str(cpu) if start == end else f"{ordered[start]}-{cpu}")
+    for end, cpu in enumerate(cpus):
+        if end + 1 == len(cpus) or cpus[end + 1] != cpu + 1:
+            pieces.append(str(cpu) if start == end else f"{cpus[start]}-{cpu}")
             start = end + 1
     return ",".join(pieces)

@@ -1,0 +1,121 @@
+"""The cluster map of the HTTP API (`GET /v1/map`): every node's GPUs, who holds them, and what of them is left for whom.
+
+A GPU is in one state:
+
+free       nobody holds any of it, and it may be given now
+kept       as free, but its node takes the work of one waiting job only (`MapNode.reserved_for`)
+cut        as free, but in MIG mode: only its instances can be given, not all of it
+closed     nobody holds any of it, but its node takes no work: it is cordoned, draining, drained or lost
+held       runs hold it, or parts of it
+cleaning   the runs that held it have ended; it waits for evidence that nothing is left on it
+unhealthy  it may not be used
+"""
+
+from typing import Literal
+
+import msgspec
+
+type GpuState = Literal["free", "kept", "cut", "closed", "held", "cleaning", "unhealthy"]
+GPU_STATES: tuple[GpuState, ...] = ("free", "kept", "cut", "closed", "held", "cleaning", "unhealthy")
+
+#: A whole GPU.
+WHOLE_MILLI = 1000
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A rank of a run and how much of the GPU it holds."""
+
+    job: str
+    attempt: int
+    rank: int
+    milli: int
+    #: UUID of the MIG instance that it holds; "": the GPU is not cut.
+    instance: str = ""
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A MIG instance on a GPU; whoever holds it names it (`Holder.instance`)."""
+
+    uuid: str
+    profile: str  # "3g.20gb"
+
+
+class MapGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One GPU."""
+
+    uuid: str
+    index: int
+    model: str
+    state: GpuState
+    holders: list[Holder]
+    #: Of a GPU in MIG mode.
+    instances: list[Instance] = []
+
+
+class MapNode(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. `domains`: {level: its domain there}, of the levels that its labels name (rack, block, spine …)."""
+
+    id: str
+    pool: str
+    domains: dict[str, str]
+    state: str  # as of `api.Node`
+    reason: str
+    simulated: bool
+    #: The waiting job whose work alone it takes; "": anybody's.
+    reserved_for: str
+    gpus: list[MapGpu]
+
+
+class MapJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that holds GPUs of the map, and how many of them. A job that is not known any more has a state of ""."""
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    state: str
+    gpu_milli: int
+
+
+class OneNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that could give the most whole GPUs now."""
+
+    node: str
+    gpus: int
+
+
+class Gang(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes of one domain, each with so many GPUs and all of them free."""
+
+    domain: str
+    nodes: int
+    gpus_per_node: int
+
+
+class PoolRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """What the shown nodes of one pool have left."""
+
+    pool: str
+    nodes: int
+    nodes_simulated: int
+    gpus: int
+    #: {state of GPUs: how many}; they add up to `gpus`.
+    states: dict[GpuState, int]
+    #: Free GPUs whose node has others that are not free: no work can have them that needs whole nodes.
+    gpus_fragmented: int
+    #: What is left of GPUs that are held in part, on nodes that take anybody's work.
+    shares_free_milli: int
+    #: The largest job that could start now on one node, and (by level; "pool": anywhere) of whole nodes within one
+    #: domain. null: none could. A level that no node's labels name is left out.
+    largest_on_one_node: OneNode | None
+    largest_of_whole_nodes: dict[str, Gang | None]
+
+
+class ClusterMap(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it, as of a sequence; `nodes` by name, `jobs` by what they hold, the most first."""
+
+    sequence: int
+    at: str | None
+    pools: list[PoolRoom]
+    nodes: list[MapNode]
+    jobs: list[MapJob]

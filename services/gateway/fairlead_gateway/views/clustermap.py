@@ -1,0 +1,104 @@
+"""The map of the cluster: each node's GPUs, who holds them, and who they are. Pure; what pools have left: `poolroom.py`."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from fairlead_gateway.moments import moment_or_none
+from fairlead_gateway.views.documents import node_state
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.nodes import run_name
+from fairlead_gateway.views.poolroom import pool_rooms
+from fairlead_gateway.views.rows import NodeRow
+from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, Instance, MapGpu, MapJob, MapNode
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
+from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
+
+
+def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
+    """The map as of the views, of one pool or of the racks of one name only ("": of all). What is counted is what is
+    shown."""
+    keepers = views.waiting.keepers()
+    rows = (row for _, row in sorted(views.nodes.rows.items()))
+    nodes = [
+        _node(views, row, keepers.get(row.id, "")) for row in rows
+        if pool in ("", _pool_of(row)) and rack in ("", domain_of(row.inventory.labels, "rack"))
+    ]  # fmt: skip
+    return ClusterMap(
+        sequence=views.sequence, at=moment_or_none(views.at_ns), pools=pool_rooms(nodes), nodes=nodes,
+        jobs=_jobs(views, nodes),
+    )  # fmt: skip
+
+
+def _pool_of(row: NodeRow) -> str:
+    return row.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL
+
+
+def _node(views: Views, row: NodeRow, keeper: str) -> MapNode:
+    labels = row.inventory.labels
+    domains = {level: domain for level in DOMAIN_LABELS if (domain := domain_of(labels, level))}
+    state = node_state(row)
+    unheld: GpuState = "closed" if state != "ready" else "kept" if keeper else "free"
+    holders, living = _holders(views, row)
+    gpus = [
+        MapGpu(
+            uuid=gpu.uuid, index=gpu.index, model=gpu.model, holders=holders.get(gpu.uuid, []),
+            state="held" if gpu.uuid in living else "cleaning" if gpu.uuid in holders
+            else "cut" if gpu.mig and unheld == "free" else unheld,
+            instances=[Instance(uuid=one.uuid, profile=one.profile) for one in gpu.instances],
+        )
+        for gpu in sorted(row.inventory.gpus, key=lambda gpu: gpu.index)
+    ]  # fmt: skip
+    return MapNode(
+        id=row.id, pool=_pool_of(row), domains=domains, state=state, reason=row.reason,
+        simulated=row.inventory.simulated, reserved_for=keeper, gpus=gpus,
+    )  # fmt: skip
+
+
+def _holders(views: Views, row: NodeRow) -> tuple[dict[str, list[Holder]], set[str]]:
+    """Who holds each GPU of a node, by UUID, and the UUIDs of those that a run which has not ended holds."""
+    holders: defaultdict[str, list[Holder]] = defaultdict(list)
+    living: set[str] = set()
+    for run, part in row.held.items():
+        job, _, number = run.rpartition(".")
+        attempt = int(number)
+        rank, milli = _rank(views, job, attempt, row.id), part.gpu_milli or WHOLE_MILLI
+        instances = part.instances or ("",) * len(part.gpus)
+        for uuid, instance in zip(part.gpus, instances, strict=True):
+            holders[uuid].append(Holder(job=job, attempt=attempt, rank=rank, milli=milli, instance=instance))
+        if _lives(views, job, attempt):
+            living.update(part.gpus)
+    return holders, living
+
+
+def _lives(views: Views, job: str, attempt: int) -> bool:
+    known = views.jobs.rows.get(job)
+    return known is not None and known.attempt == attempt and not known.run_ended
+
+
+def _rank(views: Views, job: str, attempt: int, node: str) -> int:
+    """The rank of a node's part; of a run whose job is not known any more, 0."""
+    nodes = views.nodes.gangs.get(run_name(job, attempt), ())
+    known = views.jobs.rows.get(job)
+    if not nodes and known is not None:
+        now = tuple(part.node for part in known.parts)
+        nodes = now if known.attempt == attempt else known.past.get(str(attempt), ())
+    return nodes.index(node) if node in nodes else 0
+
+
+def _jobs(views: Views, nodes: Iterable[MapNode]) -> list[MapJob]:
+    """Those that hold GPUs of the nodes: the most first, equals in the order of their ids."""
+    held = Counter[str]()
+    for node in nodes:
+        for gpu in node.gpus:
+            for holder in gpu.holders:
+                held[holder.job] += holder.milli
+    found = [_job(views, job, milli) for job, milli in held.items()]
+    return sorted(found, key=lambda job: (-job.gpu_milli, [int(part) for part in job.id.split("_")]))
+
+
+def _job(views: Views, job: str, gpu_milli: int) -> MapJob:
+    row = views.jobs.rows.get(job) or views.jobs.rows.get(array_of(job) or "")
+    if row is None:
+        return MapJob(id=job, name="", user="", queue="", state="", gpu_milli=gpu_milli)
+    return MapJob(id=job, name=row.name, user=row.user, queue=row.queue, state=row.state, gpu_milli=gpu_milli)

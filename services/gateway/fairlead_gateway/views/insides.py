@@ -1,0 +1,42 @@
+"""A node's inside in one line, for people who look at many nodes."""
+
+from functools import lru_cache
+
+from fairlead_schemas.inside import UNKNOWN, Description
+
+#: Different insides whose line is remembered: lists of nodes say it of each.
+LINES_KEPT_MAX = 256
+
+
+@lru_cache(LINES_KEPT_MAX)
+def summary(inside: Description) -> str:
+    """ "12 NVLinks between all 8 GPUs, on 4 of 8 NUMA nodes, 12 NICs"; "" where nothing is known."""
+    if inside == UNKNOWN:
+        return ""
+    parts = [_links(inside), _numa(inside), _counted(len(inside.nics), "NIC")]
+    return ", ".join(part for part in parts if part)
+
+
+def _links(inside: Description) -> str:
+    pairs = [links for i, row in enumerate(inside.nvlinks) for links in row[:i]]
+    linked = [links for links in pairs if links]
+    if inside.gpus < 2:
+        return ""
+    if not linked:
+        return "no NVLinks"
+    least, most = min(linked), max(linked)
+    count = _counted(most, "NVLink") if least == most else f"{least} to {most} NVLinks"
+    if len(linked) == len(pairs):
+        return f"{count} between all {inside.gpus} GPUs"
+    return f"{count} between {len(linked)} of {len(pairs)} pairs of GPUs"
+
+
+def _numa(inside: Description) -> str:
+    held, there = {node for node in inside.numa if node >= 0}, len(inside.numa_nodes)
+    if not inside.gpus or not held or held == {node.node for node in inside.numa_nodes}:
+        return _counted(there, "NUMA node")
+    return f"on {len(held)} of {there} NUMA nodes" if there else f"on {_counted(len(held), 'NUMA node')}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}" if count else ""

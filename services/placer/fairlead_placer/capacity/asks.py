@@ -1,0 +1,140 @@
+"""A request, read for placing: what one unit of it needs of a node, and what all of it needs of the cluster.
+
+Equal kinds of units share one `Ask`, which remembers what it has found out about builds.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_placer.capacity.builds import MILLI, Build
+from fairlead_placer.nodes.taints import tolerates
+from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.topology.choices import Shortage
+from fairlead_placer.topology.domains import WORDS
+from fairlead_placer.topology.placing import Ask as InsideAsk
+from fairlead_schemas import selectors
+from fairlead_schemas.queues import MODEL_LABEL
+from fairlead_schemas.resources import Gpu, Request
+from fairlead_schemas.topology import DOMAIN_LEVELS
+
+#: Kinds of units that are remembered at once.
+ASKS_MAX = 4096
+#: What a job with several kinds of units says once.
+_OF_ALL = ("pool", "tolerations", "require", "prefer", "packing", "exclusive", "tasks")
+#: Builds that an ask remembers.
+VERDICTS_MAX = 1 << 15
+
+
+class Verdict(NamedTuple):
+    """What an ask finds in a build: a cause why it never fits there ("" where it may), and GPUs that suit (a mask)."""
+
+    cause: str
+    suits: int
+
+
+class Ask:
+    """One unit. `request` is its kind: what is said of all of the job (tolerations, topology) stands in it too."""
+
+    __slots__ = (
+        "_verdicts", "cpus", "gpus", "inside", "level", "milli", "near", "request", "whole",
+    )  # fmt: skip
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.whole = not request.gpu_parts
+        #: GPUs, and thousandths of each.
+        self.gpus = request.gpu_milli // MILLI if self.whole else request.gpu_parts
+        self.milli = MILLI if self.whole else -(-request.gpu_milli // max(1, request.gpu_parts))
+        #: CPUs to pin to, where the node's are known: whole ones only, as Kubernetes' static policy does.
+        self.cpus = request.cpu_milli // MILLI if request.cpu_milli % MILLI == 0 else 0
+        require = sum(WORDS[word] for word in request.require if word in WORDS)
+        prefer = sum(WORDS[word] for word in request.prefer if word in WORDS)
+        self.inside = InsideAsk(self.gpus, self.cpus, require, prefer)
+        #: The smallest domain that all units must lie in ("" : any), and the ones that they shall, smallest first.
+        self.level = next((level for level in DOMAIN_LEVELS if level in request.require), "")
+        self.near = tuple(level for level in DOMAIN_LEVELS if level in request.prefer)
+        self._verdicts: dict[int, Verdict] = {}
+
+    def shape(self, models: tuple[str, ...]) -> Shape:
+        """What packing sees of it, where these GPU models will do (none named: all)."""
+        request = self.request
+        if not self.gpus:
+            return Shape(request.cpu_milli, request.memory_mib)
+        return Shape(request.cpu_milli, request.memory_mib, self.gpus, self.milli, models)
+
+    def verdict(self, build: Build) -> Verdict:
+        """Whether an empty node of the build would do."""
+        found = self._verdicts.get(build.number)
+        if found is None:
+            if len(self._verdicts) >= VERDICTS_MAX:
+                self._verdicts.clear()
+            suits = _suiting(build, self)
+            found = self._verdicts[build.number] = Verdict(_cause(build, self, suits), suits)
+        return found
+
+
+@lru_cache(ASKS_MAX)
+def asks_of(request: Request) -> tuple[Ask, ...]:
+    """An ask for each kind of unit of the request. What is said of the whole job holds for each."""
+    if not request.also:
+        return (Ask(request),)
+    said = {name: getattr(request, name) for name in _OF_ALL}
+    return tuple(Ask(msgspec.structs.replace(kind, **said, also=())) for kind in request.kinds)
+
+
+@lru_cache(ASKS_MAX)
+def several(ask: Ask, units: int) -> Ask:
+    """The ask for so many units on one node."""
+    request = ask.request
+    return Ask(
+        msgspec.structs.replace(
+            request, gpu_milli=units * request.gpu_milli, gpu_parts=units * request.gpu_parts,
+            cpu_milli=units * request.cpu_milli, memory_mib=units * request.memory_mib,
+        )
+    )  # fmt: skip
+
+
+def _suiting(build: Build, ask: Ask) -> int:
+    return sum(1 << at for at, gpu in enumerate(build.gpus) if gpu_suits(gpu, ask.request))
+
+
+def gpu_suits(gpu: Gpu, request: Request) -> bool:
+    """True when the GPU is large and new enough."""
+    return gpu.memory_mib >= request.gpu_memory_mib and gpu.compute_capability >= request.compute_capability
+
+
+def _cause(build: Build, ask: Ask, suits: int) -> str:
+    """The first that holds, in the order of reasons.CAUSES."""
+    request = ask.request
+    if not tolerates(build.taints, request.tolerations):
+        return "taint"
+    failed = next((each for each in request.selector if not selectors.suits(build.labels, (each,))), "")
+    if failed:
+        return "gpu_model" if failed.startswith(MODEL_LABEL) else "selector"
+    return _cause_of_gpus(build, ask, suits) or _cause_of_amounts(build, request)
+
+
+def _cause_of_gpus(build: Build, ask: Ask, suits: int) -> str:
+    request, gpus = ask.request, ask.gpus
+    if not gpus:
+        return ""
+    if bool(build.replicas) != request.replicas:
+        return "sharing"
+    if len(build.gpus) < gpus:
+        return "gpus"
+    if suits.bit_count() < gpus:
+        large = sum(gpu.memory_mib >= request.gpu_memory_mib for gpu in build.gpus)
+        return "gpu_memory" if large < gpus else "compute_capability"
+    if ask.inside.require and isinstance(build.inside.choices.choose(suits, gpus, ask.inside.require), Shortage):
+        return "topology"
+    return ""
+
+
+def _cause_of_amounts(build: Build, request: Request) -> str:
+    if build.nics < request.nics:
+        return "nics"
+    if build.cpu_milli < request.cpu_milli:
+        return "cpu"
+    return "memory" if build.memory_mib < request.memory_mib else ""

@@ -1,0 +1,242 @@
+"""Places for several units at once, all or nothing, in the smallest domain that takes them.
+
+Domains are tried from the smallest level up. Of those that take all units the one is chosen that they fill best; inside it, smaller
+domains are filled one after the other, so that as few as can be are touched. A gang of several kinds gets all of them within
+one domain.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead_placer.capacity.asks import Ask, asks_of, several
+from fairlead_placer.capacity.choosing import NOBODY, Choice, ranked
+from fairlead_placer.capacity.domains import LEVELS
+from fairlead_placer.capacity.index import Index
+from fairlead_placer.capacity.seats import Seat, seat
+from fairlead_placer.packing.costs import NEVER, Line
+from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.typical import Arrivals
+from fairlead_schemas.resources import Request
+
+
+class Shortfall(NamedTuple):
+    """Why a gang has no place: how many units would fit, in all and in the best domain of the level that it requires."""
+
+    units: int
+    level: str
+    best: int
+
+
+class Kind:
+    """One kind of units: how many of them are wanted, and how many each node would take (by the nodes' numbers)."""
+
+    __slots__ = ("ask", "cost", "costs", "least", "line", "most", "room")
+
+    def __init__(self, index: Index, ask: Ask, work: Arrivals[Request], avoided: Collection[str]) -> None:
+        self.ask = ask
+        request = ask.request
+        self.most, self.least = request.nodes, request.nodes_min or request.nodes
+        self.costs, self.line = index.line(ask, work)
+        self.cost: Ints = self.line.cost
+        rows = index.domains.rows[: len(index.domains.names)]
+        each = _units_per_row(index, ask, self.line) if request.tasks else (self.line.cost != NEVER).astype(np.int64)
+        #: One more, for nodes in no row (-1).
+        each = np.append(each, 0)
+        self.room: Ints = each[rows]
+        for name in avoided:
+            if name in index.members:
+                self.room[index.members[name].slot] = 0
+        if ask.inside.require or request.exclusive:
+            _leave_out(index, ask, self.room)
+
+
+def _units_per_row(index: Index, ask: Ask, line: Line) -> Ints:
+    """Tasks that a node of each row takes, as far as columns tell."""
+    states, request = index.rows.states, ask.request
+    units: Ints = np.full(len(states.cpu), request.nodes, np.int64)
+    if ask.gpus:
+        units = np.minimum(units, (states.gpus >= ask.milli).sum(axis=1) // ask.gpus)
+    if request.cpu_milli:
+        units = np.minimum(units, states.cpu // request.cpu_milli)
+    if request.memory_mib:
+        units = np.minimum(units, states.memory // request.memory_mib)
+    return np.where(line.cost == NEVER, 0, np.maximum(units, 0))
+
+
+def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
+    """No room where the free GPUs are not connected as required, or where somebody is."""
+    for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
+        able = {name for _, names in ranked(index, row, ask) for name in names}
+        for name in able.copy():
+            if not isinstance(seat(index.members[name].left, ask), Seat):
+                able.discard(name)
+        for names in index.inhabitants[row].values():
+            for name in names:
+                if name not in able:
+                    room[index.members[name].slot] = 0
+
+
+def choose(
+    index: Index, request: Request, work: Arrivals[Request], avoided: Collection[str] = NOBODY
+) -> list[Choice] | Shortfall:
+    """Places for all units (of an elastic request: as many as can be had, at least its least), in the order of ranks."""
+    kinds = [Kind(index, ask, work, avoided) for ask in asks_of(request)]
+    while True:
+        numbers = _domain(index, kinds)
+        if isinstance(numbers, Shortfall):
+            return numbers
+        found = _fill(index, kinds, numbers)
+        if isinstance(found, list):
+            return found
+        kind, number, units = found  # a node that has less room than its columns said
+        kind.room[number] = units
+
+
+# ---------------------------------------------------------------------------- where
+
+
+def _domain(index: Index, kinds: Sequence[Kind]) -> Ints | Shortfall:
+    """Numbers of the nodes of the domain to take: with as many units as can be, smallest level first, filled best."""
+    level = kinds[0].ask.level
+    levels = _levels(index, level, kinds[0].ask.request.tasks)
+    for wanted in ("most", "least"):
+        for each in levels:
+            numbers = _fullest(index, kinds, each, [getattr(kind, wanted) for kind in kinds])
+            if numbers is not None:
+                return numbers
+        if all(kind.most == kind.least for kind in kinds):
+            break
+    units = sum(min(int(kind.room.sum()), kind.most) for kind in kinds)
+    held = _held(index, level, _together(kinds)) if level else np.zeros(0, np.int64)
+    return Shortfall(units, level, int(held.max(initial=0)))
+
+
+def _together(kinds: Sequence[Kind]) -> Ints:
+    """[node]: units of any kind."""
+    return np.sum([kind.room for kind in kinds], axis=0)
+
+
+def _levels(index: Index, required: str, tasks: bool) -> list[str]:
+    """Levels to try, smallest first; "" stands for the pool."""
+    levels = ["node"] if tasks else []
+    levels += [level for level in LEVELS if index.domains.known(level)]
+    if not required:
+        return [*levels, ""]
+    order = ["node", *LEVELS]
+    return [level for level in levels if order.index(level) <= order.index(required)]
+
+
+def _held(index: Index, level: str, room: Ints) -> Ints:
+    """[domain]: units that it takes."""
+    if level == "node":
+        return room
+    of = index.domains.of[level][: len(room)]
+    known = of >= 0
+    return np.bincount(of[known], weights=room[known], minlength=1).astype(np.int64)
+
+
+def _fullest(index: Index, kinds: Sequence[Kind], level: str, wanted: list[int]) -> Ints | None:
+    """Nodes of the domain of the level that the units fill best; None where none takes them."""
+    if not level:
+        enough = all(int(kind.room.sum()) >= units for kind, units in zip(kinds, wanted, strict=True))
+        return np.flatnonzero(_together(kinds)) if enough else None
+    left: Ints | None = None
+    for kind, units in zip(kinds, wanted, strict=True):
+        held = _held(index, level, kind.room)
+        spare = np.where(held >= units, held - units, NEVER >> 8)
+        left = spare if left is None else _sum(left, spare)
+    if left is None or not len(left) or (least := left.min()) >= NEVER >> 8:
+        return None
+    ties = np.flatnonzero(left == least)
+    ranks = index.domains.names_ranked() if level == "node" else index.domains.ranks(level)
+    domain = int(ties[ranks[ties].argmin()])
+    if level == "node":
+        return np.array([domain])
+    return np.flatnonzero(index.domains.of[level][: len(kinds[0].room)] == domain)
+
+
+def _sum(left: Ints, right: Ints) -> Ints:
+    """Of two columns of domains that may differ in length (the last ones then take nothing)."""
+    length = min(len(left), len(right))
+    return left[:length] + right[:length]
+
+
+# ---------------------------------------------------------------------------- on which nodes
+
+
+def _fill(index: Index, kinds: Sequence[Kind], numbers: Ints) -> list[Choice] | tuple[Kind, int, int]:
+    """Seats on these nodes; or the kind and node where one was not to be had, and how many units it does take."""
+    chosen: list[Choice] = []
+    for kind in kinds:
+        able = numbers[kind.room[numbers] > 0]
+        units = min(kind.most, int(kind.room[able].sum()))
+        if units < kind.least:  # another kind took what was needed
+            return kind, int(numbers[0]), 0
+        found: list[Choice] = []
+        for number, part in _spread(index, kind, able, units, LEVELS[::-1]):
+            seated = _seat(index, kind, number, part)
+            if seated is None:
+                return kind, number, part - 1
+            found.append(seated)
+        found.sort(key=_name_of)
+        chosen += found
+        if len(kinds) > 1:
+            taken = {choice.node.slot for choice in found}
+            numbers = numbers[[int(number) not in taken for number in numbers]]
+    return chosen
+
+
+def _name_of(choice: Choice) -> str:
+    return choice.node.name
+
+
+def _seat(index: Index, kind: Kind, number: int, units: int) -> Choice | None:
+    node = index.members[index.domains.names[number]]
+    ask = kind.ask if units == 1 else several(kind.ask, units)
+    found = seat(node.left, ask, 0 if units > 1 else int(kind.line.rest[node.row]))
+    if not isinstance(found, Seat):
+        return None
+    return Choice(node, ask, found, kind.costs.parts(kind.line, node.row), units)
+
+
+def _spread(index: Index, kind: Kind, able: Ints, units: int, levels: Sequence[str]) -> list[tuple[int, int]]:
+    """(node, its units): whole domains first, those that take most; the last one is the smallest that takes the rest."""
+    known = [level for level in levels if index.domains.known(level)]
+    if not known:
+        return _cheapest(index, kind, able, units)
+    level, below = known[0], known[1:]
+    of = index.domains.of[level][able]
+    # A node in no domain is one by itself, after all others.
+    domains, where = np.unique(np.where(of < 0, able + len(index.domains.domains[level]), of), return_inverse=True)
+    if len(domains) == 1:
+        return _spread(index, kind, able, units, below)
+    rooms = np.bincount(where, weights=kind.room[able]).astype(np.int64)
+    ranks = index.domains.ranks(level)[domains]
+    order = np.lexsort((ranks, -rooms))
+    held = np.cumsum(rooms[order])
+    full = int(np.searchsorted(held, units))  # so many are taken whole, and one more
+    units_left = units - (int(held[full - 1]) if full else 0)
+    rest = order[full:][rooms[order[full:]] >= units_left]
+    last = rest[np.lexsort((ranks[rest], rooms[rest]))[0]]
+    whole = able[np.isin(where, order[:full])]
+    found = list(zip(whole.tolist(), kind.room[whole].tolist(), strict=True))
+    return found + _spread(index, kind, able[where == last], units_left, below)
+
+
+def _cheapest(index: Index, kind: Kind, able: Ints, units: int) -> list[tuple[int, int]]:
+    """Nodes by cost; of tasks, as few nodes as can be."""
+    rows = index.domains.rows[able]
+    order = able[np.lexsort((index.domains.names_ranked()[able], index.rows.tightness[rows], kind.cost[rows]))].tolist()
+    if not kind.ask.request.tasks:
+        return [(number, 1) for number in order[:units]]
+    found: list[tuple[int, int]] = []
+    while units and order:
+        enough = next((number for number in order if int(kind.room[number]) >= units), None)
+        number = enough if enough is not None else max(order, key=lambda each: int(kind.room[each]))
+        order.remove(number)
+        part = min(units, int(kind.room[number]))
+        found.append((number, part))
+        units -= part
+    return found

@@ -1,0 +1,222 @@
+"""One pool: its nodes, in rows of those that are alike, and who is in each. Derived; never in a snapshot.
+
+A node that takes work is in one row, and there under the mask of its free GPUs, by name: history leaves no trace in the
+order in which nodes are chosen. Nodes that take no work, or are kept for a job, stand aside.
+"""
+
+from bisect import bisect_left, insort
+
+import numpy as np
+
+from fairlead_placer.capacity.asks import Ask
+from fairlead_placer.capacity.builds import Build
+from fairlead_placer.capacity.domains import Domains
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.wanted import Wanted, typical
+from fairlead_placer.entities import Node
+from fairlead_placer.packing.costs import NEVER, Costs, Line
+from fairlead_placer.packing.policies import DEFAULT, POLICIES
+from fairlead_placer.packing.rows import Key, Rows
+from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.topology.masks import members_of
+from fairlead_schemas.inside import GPUS_MAX
+from fairlead_schemas.resources import Request
+
+#: Rows for each node, and more, beyond which those that nobody is in are forgotten.
+ROWS_PER_NODE, ROWS_SPARE = 4, 1024
+
+
+class Index:
+    """A pool's nodes."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Node] = {}
+        self.aside: dict[str, Node] = {}
+        self._unsettled: dict[str, Node] = {}
+        #: GPUs of all members.
+        self.gpus = 0
+        self.rows = Rows()
+        #: [row]: {mask of free GPUs: names, rising}. Where nothing is known of a node's inside, masks are all 0.
+        self.inhabitants: list[dict[int, list[str]]] = []
+        self.builds: dict[int, Build] = {}
+        self.domains = Domains()
+        #: The version at which a node last came, went or changed; nodes that gained, and when.
+        self.stirred = 0
+        self._gained: dict[str, tuple[Node, int]] = {}
+        self._gained_last = 0
+        #: [row]: the version at which a node that is in it gained last.
+        self._gains: Ints = np.zeros(0, np.int64)
+        self._costs: dict[str, Costs] = {}
+        self._wanted: dict[Ask, Wanted] = {}
+
+    # -- nodes come and go
+
+    def add(self, node: Node) -> None:
+        """A node that is new here."""
+        self.members[node.name] = node
+        self.gpus += len(node.left.uuids)
+        build = node.left.build
+        if build.number not in self.builds:
+            self._meet(build)
+        node.slot = self.domains.add(node.name, node.inventory.labels)
+        self.put(node)
+
+    def discard(self, node: Node) -> None:
+        """The node belongs elsewhere."""
+        self._unsettled.pop(node.name, None)
+        if node.row >= 0:
+            self._lift(node)
+        self.gpus -= len(node.left.uuids)
+        self.aside.pop(node.name, None)
+        self.domains.discard(node.slot)
+        del self.members[node.name]
+
+    def put(self, node: Node) -> None:
+        """The node is to be brought to where it belongs, before anybody looks (`settled`): a decision that is tried,
+        undone and folded moves it once."""
+        self._unsettled[node.name] = node
+
+    def settled(self) -> "Index":
+        """The same, with every node where it belongs."""
+        if self._unsettled:
+            for node in self._unsettled.values():
+                self._settle(node)
+            self._unsettled.clear()
+        return self
+
+    def _settle(self, node: Node) -> None:
+        if node.keeper or not node.open:
+            if node.row >= 0:
+                self._lift(node)
+            self.aside[node.name] = node
+            return
+        if self.aside:
+            self.aside.pop(node.name, None)
+        left = node.left
+        build = left.build
+        mask = left.free if build.inside.telling else 0
+        if left.faulted:
+            mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
+        rests = rests_of(left) if left.shared else ()
+        row = self.rows.enter(
+            (build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+        )
+        if node.row >= 0:
+            if row == node.row and mask == node.mask:
+                self.rows.leave(row)
+                return
+            self._lift(node)
+        if row == len(self.inhabitants):
+            self.inhabitants.append({})
+        masks = self.inhabitants[row]
+        names = masks.get(mask)
+        if names is None:
+            masks[mask] = [node.name]
+        else:
+            insort(names, node.name)
+        node.row, node.mask = row, mask
+        self.domains.rows[node.slot] = row
+
+    def _lift(self, node: Node) -> None:
+        masks = self.inhabitants[node.row]
+        names = masks[node.mask]
+        if len(names) == 1:
+            del masks[node.mask]
+        else:
+            del names[bisect_left(names, node.name)]
+        self.rows.leave(node.row)
+        self.domains.rows[node.slot] = -1
+        node.row = -1
+
+    def _meet(self, build: Build) -> None:
+        """A build that nobody here had: what requests accept is looked at anew."""
+        if len(self.builds) > 2 * len(self.members) + 64:
+            self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
+        self.builds[build.number] = build
+        self._wanted.clear()
+        self._costs.clear()
+
+    def tidy(self, version: int) -> None:
+        """Forget the rows that nobody is in, once they are many."""
+        self.settled()
+        if self.rows.rows <= ROWS_PER_NODE * len(self.members) + ROWS_SPARE:
+            return
+        nodes = [node for node in self.members.values() if node.row >= 0]
+        self.rows.clear()
+        self.inhabitants.clear()
+        self._gained.clear()
+        self._gains = np.zeros(0, np.int64)
+        self.stirred = version  # whoever waits looks again
+        for node in nodes:
+            node.row = -1
+            self._settle(node)
+
+    # -- what was gained
+
+    def gained(self, node: Node, version: int) -> None:
+        """A node that takes work has more than before."""
+        self._gained[node.name] = (node, version)
+        self._gained_last = version
+
+    def gained_since(self, asks: tuple[Ask, ...], work: Arrivals[Request], version: int) -> bool:
+        """True when a node that would take a unit of one of the asks, by its amounts, has gained since `version`."""
+        if self.stirred > version:
+            return True
+        if self._gained_last <= version:
+            return False
+        if self._gained:
+            self._note_gains()
+        rows = np.flatnonzero(self._gains > version)
+        costs = self.costs("", work)
+        return any(bool((costs.line(self.wanted(ask)).cost[rows] != NEVER).any()) for ask in asks)
+
+    def _note_gains(self) -> None:
+        if len(self._gains) < self.rows.rows:
+            self._gains = np.concatenate([self._gains, np.zeros(self.rows.rows, np.int64)])
+        for node, version in self._gained.values():
+            if node.row >= 0:
+                self._gains[node.row] = version
+        self._gained.clear()
+
+    # -- what requests cost
+
+    def wanted(self, ask: Ask) -> Wanted:
+        """The ask, as costs are kept for it here."""
+        wanted = self._wanted.get(ask)
+        if wanted is None:
+            if len(self._wanted) >= WANTED_MAX:
+                self._wanted.clear()
+            wanted = self._wanted[ask] = Wanted(self.builds, ask)
+        return wanted
+
+    def line(self, ask: Ask, work: Arrivals[Request]) -> tuple[Costs, Line]:
+        """What the ask costs in each row now, by the policy that it wants."""
+        costs = self.costs(POLICY_WORDS.get(ask.request.packing, ""), work)
+        return costs, costs.line(self.wanted(ask))
+
+    def costs(self, policy: str, work: Arrivals[Request]) -> Costs:
+        """Costs by the policy of that name ("": the default one), with what has been learned by now."""
+        costs = self._costs.get(policy)
+        if costs is None:
+            costs = self._costs[policy] = Costs(POLICIES[policy or DEFAULT](), self.rows)
+        if costs.follow(work.arrived):
+            costs.learn(typical(work, self.wanted))
+        return costs
+
+
+#: Requests that are remembered at once, of each pool.
+WANTED_MAX = 4096
+#: {how a job says it: policy}
+POLICY_WORDS = {"pack": "most_allocated", "spread": "spread"}
+
+
+def rests_of(left: Left) -> tuple[int, ...]:
+    """What is left of the GPUs that shares are on, ascending."""
+    return tuple(sorted(left.milli[at] for at in members_of(left.shared)))
+
+
+def key_of(left: Left) -> Key:
+    """The row that a node with so much left is in."""
+    build = left.build
+    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests_of(left))

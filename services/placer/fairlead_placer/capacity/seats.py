@@ -1,0 +1,161 @@
+"""A place inside one node for one unit: which GPUs, how much of them, which CPUs, which network devices.
+
+The one judge of whether a unit fits: placement, refusals, reservations and preemption all ask here.
+"""
+
+from typing import NamedTuple
+
+from fairlead_placer.capacity.asks import Ask
+from fairlead_placer.capacity.builds import MILLI
+from fairlead_placer.capacity.left import Left, cpu_list
+from fairlead_placer.topology.choices import Shortage
+from fairlead_placer.topology.masks import mask_of, members_of
+from fairlead_placer.topology.placing import Placed, place
+from fairlead_schemas.events import Part
+
+#: What the inside's shortages are called among the causes (reasons.CAUSES).
+_CAUSES = {
+    "free": "free_gpus", "cpus": "free_cpu", "numa_cpus": "free_numa", "numa_gpus_cpus": "free_numa",
+    "nvlink": "free_links", "switch": "free_links", "numa": "free_numa", "socket": "free_numa",
+    "domains": "free_links",
+}  # fmt: skip
+
+
+class Seat(NamedTuple):
+    """GPUs by their places in the node's order; masks of CPUs are as Linux counts them."""
+
+    gpus: tuple[int, ...]
+    milli: int = 0  # of each; 0: whole
+    cpus: int = 0
+    nics: tuple[int, ...] = ()  # of each GPU, by their places
+    link_score: int = 0
+    numa_nodes: int = 0
+    #: Kinds of topology.domains that hold.
+    held: int = 0
+
+
+def is_faulted(left: Left, ask: Ask) -> bool:
+    """True when so many of the node's GPUs are faulted that the unit does not fit, whatever comes free."""
+    return bool(left.faulted) and (ask.verdict(left.build).suits & ~left.faulted).bit_count() < ask.gpus
+
+
+def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
+    """Where the unit fits now, or the cause why not. `rest`: a share goes to a GPU that has so much left (0: to the one
+    with the least that does)."""
+    verdict = ask.verdict(left.build)
+    if verdict.cause:
+        return verdict.cause
+    if left.faulted and is_faulted(left, ask):
+        return "gpu_faulted"
+    short = _amounts(left, ask)
+    if not ask.gpus and not short and not left.build.inside.numa:
+        return Seat(())
+    if not ask.whole:
+        return _share(left, ask, verdict.suits, rest) if not short else _gpu_cause(left, ask, verdict.suits) or short
+    free = left.free & verdict.suits
+    if free.bit_count() < ask.gpus:
+        return "free_gpus"
+    return short or _whole(left, ask, free)
+
+
+def short_of(left: Left, ask: Ask) -> str | None:
+    """The cause why nodes of the same row and free GPUs have no seat, "" where they have one; None where each must be asked.
+    The build must suit."""
+    if left.faulted and is_faulted(left, ask):
+        return "gpu_faulted"
+    if not ask.whole:
+        short = _amounts(left, ask)
+        return _gpu_cause(left, ask, ask.verdict(left.build).suits) or short or None
+    free = left.free & ask.verdict(left.build).suits
+    if free.bit_count() < ask.gpus:
+        return "free_gpus"
+    short = _amounts(left, ask)
+    if short or not left.build.inside.telling:
+        return short
+    return None if ask.inside.require else ""
+
+
+def _amounts(left: Left, ask: Ask) -> str:
+    request, build = ask.request, left.build
+    if left.cpu_milli < request.cpu_milli:
+        return "free_cpu"
+    if left.memory_mib < request.memory_mib:
+        return "free_memory"
+    if request.exclusive and (left.cpu_milli < build.cpu_milli or left.memory_mib < build.memory_mib or left.shared):
+        return "not_empty"
+    return ""
+
+
+def _whole(left: Left, ask: Ask, free: int) -> Seat | str:
+    inside = left.build.inside
+    if not inside.numa or not ask.cpus:
+        chosen = inside.choices.choose(free, ask.gpus, ask.inside.require)
+        if isinstance(chosen, Shortage):
+            return _CAUSES[chosen.what]
+        if not ask.inside.prefer:
+            score, nodes = inside.choices.facts(chosen)
+            nics = tuple(each.nic for each in inside.nics(chosen))
+            return Seat(members_of(chosen), 0, 0, nics, score, nodes, ask.inside.require)
+    found = place(inside, free, left.cpus if ask.cpus else 0, ask.inside)
+    if isinstance(found, Shortage):
+        return _CAUSES[found.what]
+    return _seat_of(found)
+
+
+def _seat_of(found: Placed) -> Seat:
+    nics = tuple(each.nic for each in found.nics)
+    return Seat(found.gpus, 0, mask_of(found.cpus), nics, found.link_score, found.numa_nodes, found.held)
+
+
+def milli_of(left: Left, ask: Ask) -> int:
+    """What a part of a GPU takes of it on this node: a replica is as large as the node cuts them."""
+    return MILLI // left.build.replicas if ask.request.replicas and left.build.replicas else ask.milli
+
+
+def cap_of(left: Left, ask: Ask, place: int) -> int:
+    """MiB of the GPU's memory that a share may use: what was asked for, else its share. A replica has no cap."""
+    if ask.request.replicas:
+        return 0
+    return ask.request.gpu_memory_mib or left.build.gpus[place].memory_mib * ask.milli // MILLI
+
+
+def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
+    milli = milli_of(left, ask)
+    able = [
+        at
+        for at in members_of(suits)
+        if left.rest(at) >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.rest(at))
+    ]
+    if len(able) < ask.gpus:
+        return _gpu_cause(left, ask, suits) or ("free_gpus" if rest else "free_gpu_memory")
+    able.sort(key=lambda at: (left.rest(at), at))
+    gpus = tuple(sorted(able[: ask.gpus]))
+    inside, cpus = left.build.inside, 0
+    if inside.numa and ask.cpus:
+        # Links mean nothing to parts of GPUs; CPUs beside them do.
+        found = place(inside, mask_of(gpus), left.cpus, ask.inside._replace(require=0, prefer=0))
+        if isinstance(found, Shortage):
+            return _CAUSES[found.what]
+        cpus = mask_of(found.cpus)
+    chosen = mask_of(gpus)
+    return Seat(gpus, milli, cpus, tuple(each.nic for each in inside.nics(chosen)), *inside.choices.facts(chosen))
+
+
+def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
+    milli = milli_of(left, ask)
+    return "free_gpus" if sum(left.rest(at) >= milli for at in members_of(suits)) < ask.gpus else ""
+
+
+def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
+    """The part of the node that the seat is."""
+    request, build = ask.request, left.build
+    gpus = build.gpus
+    cap = max((cap_of(left, ask, at) for at in found.gpus), default=0) if found.milli else 0
+    nics = build.inside.description.nics
+    return Part(
+        node=name, gpus=tuple([left.uuids[at] for at in found.gpus]) if gpus else (),
+        cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
+        memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
+        gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",
+        nics=tuple([nics[at] for at in found.nics]), tasks=tasks,
+    )  # fmt: skip

@@ -1,0 +1,42 @@
+"""An ask as a pool sees it: what packing is told of it, and to which builds it may go."""
+
+from collections.abc import Callable
+
+from fairlead_placer.capacity.asks import Ask, asks_of
+from fairlead_placer.capacity.builds import Build
+from fairlead_placer.nodes.taints import is_last_choice
+from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.packing.typical import Arrivals, TypicalWork
+from fairlead_schemas.resources import Request
+
+#: Points that a node costs besides whose taint says that work would better go elsewhere: more than any packing.
+UNWELCOME = 1 << 44
+
+
+class Wanted:
+    """An ask, and the builds of a pool as they were when it was made."""
+
+    __slots__ = ("_builds", "ask", "shape")
+
+    def __init__(self, builds: dict[int, Build], ask: Ask) -> None:
+        self._builds, self.ask = builds, ask
+        every = {build.model for build in builds.values() if build.gpus}
+        models = {build.model for build in builds.values() if build.gpus and not ask.verdict(build).cause}
+        self.shape: Shape = ask.shape(() if models == every else tuple(sorted(models)))
+
+    def burden(self, build: int) -> int | None:
+        """Points that a node so made costs besides; None where the ask may not go."""
+        found = self._builds[build]
+        if self.ask.verdict(found).cause:
+            return None
+        return UNWELCOME if is_last_choice(found.taints, self.ask.request.tolerations) else 0
+
+
+def typical(work: Arrivals[Request], wanted: Callable[[Ask], Wanted]) -> TypicalWork:
+    """The work that a pool has seen, by request, as packing knows it: by shape."""
+    weights: dict[Shape, int] = {}
+    for request, weight in work.weights.items():
+        for ask in asks_of(request):
+            shape = wanted(ask).shape
+            weights[shape] = weights.get(shape, 0) + weight * ask.request.nodes
+    return TypicalWork(weights, work.arrived)

@@ -1,0 +1,89 @@
+"""Nodes join, go silent and return, and what ran on those that are lost ends. Emits on a draft."""
+
+import msgspec
+
+from fairlead_placer.draft import EVENT_BYTES, Draft
+from fairlead_placer.entities import Node
+from fairlead_placer.nodes import breaker
+from fairlead_placer.runs import end_all
+from fairlead_schemas import events as ev
+from fairlead_schemas.reports import InventorySeen
+
+
+def joined(draft: Draft, name: str, incarnation: str, report: InventorySeen, cause: str) -> bool:
+    """A node under a new journal: nothing of what it held can run on, its agent has cleared it away.
+
+    False when ending that filled the commit: the report is then not consumed and will come again.
+    """
+    node = draft.state.nodes.get(name)
+    if node is not None:
+        outcome = "exit_unknown" if node.boot_id == report.boot_id else "node_rebooted"
+        if not _clear(draft, node, outcome, cause):
+            return False
+    _take_stock(
+        draft,
+        ev.NodeJoined(
+            cause=cause, node=name, incarnation=incarnation, boot_id=report.boot_id, inventory=report.inventory
+        ),
+    )
+    return True
+
+
+def seen_again(draft: Draft, node: Node, report: InventorySeen, cause: str) -> bool:
+    """The same agent took stock anew. A new boot ends what ran on the old one; False as for `joined`."""
+    if node.boot_id != report.boot_id and not _clear(draft, node, "node_rebooted", cause):
+        return False
+    if node.boot_id != report.boot_id or node.inventory != report.inventory:
+        _take_stock(
+            draft, ev.NodeChanged(cause=cause, node=node.name, boot_id=report.boot_id, inventory=report.inventory)
+        )
+    return True
+
+
+def _take_stock(draft: Draft, event: ev.NodeJoined | ev.NodeChanged) -> None:
+    """Its bytes are counted, not guessed: a thousand nodes may join at once, with names and insides of any length.
+    EVENT_BYTES is then for the cursor that goes along."""
+    draft.emit(event, EVENT_BYTES + len(msgspec.json.encode(event)))
+
+
+def _clear(draft: Draft, node: Node, outcome: ev.RunOutcome, cause: str) -> bool:
+    """End and give back all that the node held. Where that takes several commits the node is lost meanwhile, or
+    what comes free would be placed anew under the agent that is gone."""
+    if end_all(draft, node, outcome, clean=True, cause=cause):
+        return True
+    silent(draft, node.name, 0)
+    return False
+
+
+def silent(draft: Draft, name: str, silent_ns: int) -> None:
+    """No word for the whole lease: the node is lost. Its runs are ended by `fence_lost`."""
+    node = draft.state.nodes.get(name)
+    if node is not None and not node.lost:
+        draft.emit(ev.NodeLost(cause="clock", node=name, silent_ns=silent_ns))
+
+
+def heard(draft: Draft, name: str, cause: str) -> None:
+    """A lost node speaks again."""
+    node = draft.state.nodes.get(name)
+    if node is not None and node.lost and may_return(draft, node):
+        draft.emit(ev.NodeReturned(cause=cause, node=name))
+
+
+def may_return(draft: Draft, node: Node) -> bool:
+    """Not before all that ran on it is recorded as ended; unless ends are withheld: then its runs are still its own,
+    and its agent says what became of them."""
+    return not node.live or breaker.holds_losses(draft.state)
+
+
+def fence_lost(draft: Draft) -> None:
+    """End what lives on lost nodes, but where so many were lost that it may be us who cannot hear. Driven by state, so
+    that more than one commit's worth is done in several."""
+    if breaker.holds_losses(draft.state):
+        return
+    for node in [n for n in _closed(draft) if n.lost and n.live]:
+        if not end_all(draft, node, "node_lost", clean=False, cause="clock"):
+            return
+
+
+def _closed(draft: Draft) -> list[Node]:
+    return [draft.state.nodes[name] for name in sorted(draft.state.closed)]

@@ -1,0 +1,66 @@
+"""Cordon, uncordon, drain: by command, and what deadlines and empty nodes lead to. Emits on a draft.
+
+Whoever takes a node out of work is its setter. A person may take over and undo anything; windows and rollouts return
+only what they have drained themselves.
+"""
+
+from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
+from fairlead_placer.entities import DRAINING, Node
+from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
+from fairlead_schemas import events as ev
+from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode
+from fairlead_schemas.quantities import DURATION_NS_MAX
+
+DEADLINE_NS_MAX = DURATION_NS_MAX
+
+
+def cordon(draft: Draft, asked: CordonNode, cause: str) -> Refusal | None:
+    """No new work."""
+    reason = asked.reason[:MESSAGE_CHARS_MAX]
+    draft.emit(
+        ev.NodeCordoned(cause=cause, node=asked.node, by=asked.user, reason=reason), EVENT_BYTES + encoded_bytes(reason)
+    )
+    return None
+
+
+def uncordon(draft: Draft, asked: UncordonNode, cause: str) -> Refusal | None:
+    """Work again, whoever had taken it out."""
+    draft.emit(ev.NodeUncordoned(cause=cause, node=asked.node, by=asked.user))
+    return None
+
+
+def drain(draft: Draft, asked: DrainNode, cause: str) -> Refusal | None:
+    """No new work, and a deadline for what runs there."""
+    # Far deadlines are as good as none, and their sum must stay an ordinary integer.
+    deadline_ns = draft.now_ns + asked.deadline_ns if 0 < asked.deadline_ns <= DEADLINE_NS_MAX else 0
+    begin(draft, draft.state.nodes[asked.node], "person", cause, asked.user, asked.reason, deadline_ns)
+    return None
+
+
+def begin(draft: Draft, node: Node, setter: ev.Setter, cause: str, by: str, reason: str, deadline_ns: int) -> None:
+    """The node drains, up to a Unix time (0: without end)."""
+    reason = reason[:MESSAGE_CHARS_MAX]
+    draft.emit(
+        ev.NodeDraining(
+            cause=cause, node=node.name, by=by, reason=reason, deadline_ns=deadline_ns, setter=setter
+        ),
+        EVENT_BYTES + encoded_bytes(reason),
+    )  # fmt: skip
+
+
+def give_back(draft: Draft, node: Node, setter: ev.Setter, cause: str, by: str = "") -> None:
+    """The node takes work again, if it was that setter who had taken it out."""
+    if not node.on_duty and node.setter == setter:
+        draft.emit(ev.NodeUncordoned(cause=cause, node=node.name, by=by, setter=setter))
+
+
+def drains(draft: Draft) -> None:
+    """Deadlines that have come (NodeDraining once more, its deadline passed), and drains that are done."""
+    state = draft.state
+    for node in [n for n in map(state.nodes.__getitem__, sorted(state.closed)) if n.duty == DRAINING]:
+        if draft.full:
+            return
+        if 0 < node.deadline_ns <= draft.now_ns:
+            begin(draft, node, node.setter, "clock", node.by, node.reason, node.deadline_ns)
+        if not node.held:
+            draft.emit(ev.NodeDrained(cause=node.cause, node=node.name))

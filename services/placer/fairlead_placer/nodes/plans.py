@@ -1,0 +1,45 @@
+"""What is planned for nodes: maintenance windows and rollouts. Data; nothing here changes anything."""
+
+from typing import NamedTuple
+
+
+class Window(NamedTuple):
+    """These nodes shall be empty between two Unix times."""
+
+    name: str
+    cause: str
+    by: str
+    reason: str
+    nodes: tuple[str, ...]
+    starts_ns: int
+    ends_ns: int
+    notice_ns: int
+    #: Its nodes have been told to drain.
+    started: bool = False
+
+
+class InHand(NamedTuple):
+    """A node that a rollout has drained, or is draining."""
+
+    node: str
+    #: Its boot and journal when it was empty; "" until then. Others later mean that it was worked on.
+    mark: str = ""
+
+
+class Rollout(NamedTuple):
+    """Nodes that are drained and returned, some at a time."""
+
+    name: str
+    cause: str
+    by: str
+    reason: str
+    nodes: tuple[str, ...]
+    budget_gpus: int
+    nodes_max: int
+    want: tuple[str, ...]
+    deadline_ns: int
+    stop_long: bool
+    #: Nodes whose turn has not come, and those that it has in hand.
+    pending: tuple[str, ...]
+    in_hand: tuple[InHand, ...] = ()
+    paused: bool = False

@@ -1,0 +1,28 @@
+"""Which nodes a plan is for: those named, and those whose labels a selector asks for. Reads state, changes nothing."""
+
+from fairlead_placer.nodes.answers import Refusal
+from fairlead_placer.state import State
+from fairlead_schemas import selectors
+from fairlead_schemas.ids import is_token
+
+
+def selected(
+    state: State, named: tuple[str, ...], selector: tuple[str, ...], *, every: bool = False, most: int
+) -> tuple[str, ...] | Refusal:
+    """Their names, sorted; at least one."""
+    unknown = sorted(set(named) - state.nodes.keys())
+    if unknown:
+        return Refusal("not_found", f'expected names of known nodes, found "{unknown[0][:80]}"')
+    found = set(named)
+    if every:
+        found.update(state.nodes)
+    elif selector:
+        found.update(name for name, node in state.nodes.items() if selectors.suits(node.inventory.labels, selector))
+    if not 0 < len(found) <= most:
+        return Refusal("bad_nodes", f"expected 1 to {most} nodes, found {len(found)}")
+    return tuple(sorted(found))
+
+
+def fault_of_name(name: str) -> Refusal | None:
+    """Why a plan cannot be called so."""
+    return None if is_token(name) else Refusal("bad_name", f'expected a name of a-z 0-9 _ -, found "{name[:80]}"')

@@ -1,0 +1,34 @@
+"""What policies see of a pool: how many nodes are in which state."""
+
+from typing import Protocol
+
+from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.packing.states import Ints, States
+
+
+class Population(Protocol):
+    """Nodes by what they have left; those that are alike are one row."""
+
+    @property
+    def models(self) -> dict[str, int]:
+        """{GPU model: its bit's place}."""
+        ...
+
+    @property
+    def free_milli(self) -> int:
+        """Free GPUs of all nodes together, in thousandths."""
+        ...
+
+    @property
+    def states(self) -> States:
+        """What a node of each row has left."""
+        ...
+
+    @property
+    def counts(self) -> Ints:
+        """How many nodes are in each row."""
+        ...
+
+    def mask(self, shape: Shape) -> int:
+        """The bits of the models that the shape accepts; all, where it names none."""
+        ...

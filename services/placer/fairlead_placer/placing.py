@@ -1,0 +1,114 @@
+"""Where an attempt goes: the choice of nodes for all its units, and the parts and the score that record it. Reads state,
+changes nothing.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.choosing import NOBODY, Choice, best
+from fairlead_placer.capacity.domains import LEVELS
+from fairlead_placer.capacity.gangs import Shortfall, choose
+from fairlead_placer.capacity.index import Index
+from fairlead_placer.capacity.seats import Seat, part_of, seat
+from fairlead_placer.entities import Node
+from fairlead_placer.packing.costs import NEVER
+from fairlead_placer.state import State
+from fairlead_schemas.events import Part
+from fairlead_schemas.resources import Request
+
+
+def fitting(state: State, request: Request) -> Iterator[str]:
+    """Names of the nodes that would take a unit now, the tightest first."""
+    index, ask = state.pools.of(request), asks_of(request)[0]
+    _, line = index.line(ask, state.work_of(request))
+    rows = [row for row, masks in enumerate(index.inhabitants) if masks and line.cost[row] != NEVER]
+    tight = index.rows.tightness
+    names = sorted(
+        (int(tight[row]), name) for row in rows for names in index.inhabitants[row].values() for name in names
+    )
+    return (name for _, name in names if isinstance(seat(index.members[name].left, ask), Seat))
+
+
+class Found(NamedTuple):
+    """Nodes in the order of the ranks, what each gives, and the score."""
+
+    nodes: list[Node]
+    parts: tuple[Part, ...]
+    score: dict[str, int]
+
+
+def find(state: State, request: Request, avoided: Collection[str] = NOBODY) -> Found | Shortfall:
+    """A place for the request in its pool now, on none of the avoided nodes; or what is short."""
+    chosen = _choose(state, request, avoided)
+    return chosen if isinstance(chosen, Shortfall) else found_on(state.pools.of(request), chosen)
+
+
+def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Choice] | Shortfall:
+    index, work = state.pools.of(request), state.work_of(request)
+    if request.nodes == 1 and not request.also:
+        one = best(index, asks_of(request)[0], work, avoided)
+        return Shortfall(0, "", 0) if one is None else [one]
+    return choose(index, request, work, avoided)
+
+
+def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
+    """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
+    too, where they have none at all: then its turn is that of its class."""
+    if request.also or request.tasks:
+        return None
+    ask = asks_of(request)[0]
+    own = [Choice(node, ask, place, {}) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
+    own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
+    own = own[: request.nodes]
+    if not own:
+        return None
+    if len(own) < request.nodes:
+        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), avoided)
+        if isinstance(others, Shortfall):
+            return None
+        own += others
+    return found_on(state.pools.of(request), sorted(own, key=lambda choice: choice.node.name))
+
+
+def found_on(index: Index, chosen: Sequence[Choice]) -> Found:
+    """The choices, recorded."""
+    if len(chosen) == 1:
+        node, ask, place, _, tasks = chosen[0]
+        part = part_of(node.name, node.left, ask, place, tasks)
+        return Found([node], (part,), _score(chosen[0], part))
+    parts = tuple([part_of(each.node.name, each.node.left, each.ask, each.seat, each.tasks) for each in chosen])
+    score: dict[str, int] = {}
+    for choice, part in zip(chosen, parts, strict=True):
+        for name, points in _score(choice, part).items():
+            score[name] = score.get(name, 0) + points
+    nodes = [choice.node for choice in chosen]
+    score.update(spanned(index, nodes))
+    return Found(nodes, parts, score)
+
+
+def _score(choice: Choice, part: Part) -> dict[str, int]:
+    """The parts of one node's score; higher costs are worse, more links are better."""
+    left, place = choice.node.left, choice.seat
+    score = {
+        **choice.cost,
+        "cpu_left_milli": left.cpu_milli - part.cpu_milli,
+        "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
+    }
+    if place.link_score:
+        score["links"], score["numa_nodes"] = place.link_score, place.numa_nodes
+    return score
+
+
+def spanned(index: Index, nodes: Sequence[Node]) -> dict[str, int]:
+    """{level: how many of its domains the nodes lie in}, of the levels that all of them name."""
+    found: dict[str, int] = {}
+    for level in LEVELS:
+        if index.domains.known(level):
+            of = index.domains.of[level]
+            domains = {int(of[node.slot]) for node in nodes}
+            if -1 not in domains:
+                found[f"{level}s"] = len(domains)
+    return found

@@ -1,0 +1,44 @@
+"""The inside of a node in one line."""
+
+import pytest
+from msgspec.structs import replace
+
+from fairlead_agent.devices.simulated import played_inside
+from fairlead_gateway.views.documents import node_document
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.insides import summary
+from fairlead_gateway.views.rows import NodeRow
+from fairlead_schemas.inside import UNKNOWN, Description, NumaNode
+from tests.gateway.world import inventory
+
+
+@pytest.mark.parametrize(
+    ("profile", "line"),
+    [
+        ("dgx-a100", "12 NVLinks between all 8 GPUs, on 4 of 8 NUMA nodes, 12 NICs"),
+        ("dgx-h100", "18 NVLinks between all 8 GPUs, 2 NUMA nodes, 12 NICs"),
+        ("dgx-1", "1 to 2 NVLinks between 16 of 28 pairs of GPUs, 2 NUMA nodes"),
+        ("rtx8000x4", "2 NVLinks between 2 of 6 pairs of GPUs, 2 NUMA nodes"),
+        ("rtx4090x8", "no NVLinks, 2 NUMA nodes, 2 NICs"),
+    ],
+)
+def test_machines(profile: str, line: str) -> None:
+    """What tells them apart."""
+    assert summary(played_inside(profile)) == line
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    """Nothing at all; a node without GPUs; one GPU on the only NUMA node that was told."""
+    assert summary(UNKNOWN) == ""
+    assert summary(Description(numa_nodes=(NumaNode(node=0, cpus="0-3"),))) == "1 NUMA node"
+    assert summary(Description(numa=(0,), nics=("mlx5_0",))) == "on 1 NUMA node, 1 NIC"
+    assert summary(Description(numa=(-1, -1), nvlinks=((0, 1), (1, 0)))) == "1 NVLink between all 2 GPUs"
+
+
+def test_a_nodes_document_has_the_line_and_the_taints() -> None:
+    """As the agent reported them; nothing of an agent that did not."""
+    told = replace(inventory("n1"), inside=played_inside("dgx-h100"), taints=("team=vision:NoSchedule",))
+    rows = [NodeRow("n1", found, "boot", "i1") for found in (told, inventory("n1"))]
+    first, second = (node_document(Views(), row) for row in rows)
+    assert first.inside == "18 NVLinks between all 8 GPUs, 2 NUMA nodes, 12 NICs"
+    assert (first.taints, second.inside, second.taints) == (["team=vision:NoSchedule"], "", [])
