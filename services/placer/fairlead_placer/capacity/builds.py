@@ -19,6 +19,8 @@ REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
 
 MILLI = 1000
+#: CPU and memory left of a node are told apart by so many bits: 32 to 63 parts.
+BITS = 6
 #: No two builds of a process have the same number, or an ask would take one cluster's for another's.
 _numbers = count(1)
 
@@ -27,7 +29,7 @@ class Build:
     """What a node is made of. Compared by identity: equal ones are one object while somebody holds it."""
 
     __slots__ = (
-        "__weakref__", "all_gpus", "cpu_milli", "gpus", "inside", "labels", "memory_mib", "model", "nics", "number",
+        "__weakref__", "all_gpus", "cpu_milli", "cpu_shift", "gpus", "inside", "labels", "memory_mib", "memory_shift", "model", "nics", "number",
         "replicas", "taints",
     )  # fmt: skip
 
@@ -42,6 +44,9 @@ class Build:
         pinned = inside.all_cpus.bit_count() * MILLI
         self.cpu_milli = min(inventory.cpu_milli, pinned) if inside.numa else inventory.cpu_milli
         self.memory_mib = inventory.memory_mib
+        #: Amounts are told apart by their first bits only where nodes are told apart by what they have left.
+        self.cpu_shift = max(0, self.cpu_milli.bit_length() - BITS)
+        self.memory_shift = max(0, self.memory_mib.bit_length() - BITS)
         #: Its GPUs' model, as the label says it or its first GPU does; "" without GPUs.
         self.model = (inventory.labels.get(MODEL_LABEL) or inventory.gpus[0].model) if inventory.gpus else ""
         self.nics = len(inventory.inside.nics)

@@ -17,6 +17,9 @@ class Domains:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.rows: Ints = np.full(64, -1, np.int64)
+        #: [node's number]: what it has left.
+        self.cpu: Ints = np.zeros(64, np.int64)
+        self.memory: Ints = np.zeros(64, np.int64)
         #: {level: [node's number]: its domain's number there, or -1}
         self.of: dict[str, Ints] = {level: np.full(64, -1, np.int64) for level in LEVELS}
         #: {level: names of domains by number}
@@ -75,6 +78,7 @@ class Domains:
     def _double(self) -> None:
         blank: Ints = np.full(len(self.rows), -1, np.int64)
         self.rows = np.concatenate([self.rows, blank])
+        self.cpu, self.memory = np.concatenate([self.cpu, blank]), np.concatenate([self.memory, blank])
         self.of = {level: np.concatenate([column, blank]) for level, column in self.of.items()}
 
 

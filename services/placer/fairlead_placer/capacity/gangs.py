@@ -15,8 +15,8 @@ from fairlead_placer.capacity.choosing import NOBODY, Choice, ranked
 from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat
-from fairlead_placer.packing.costs import NEVER, Line
-from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.costs import NEVER
+from fairlead_placer.packing.states import Flags, Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
 
@@ -40,11 +40,13 @@ class Kind:
         self.most, self.least = request.nodes, request.nodes_min or request.nodes
         self.costs, self.line = index.line(ask, work)
         self.cost: Ints = self.line.cost
-        rows = index.domains.rows[: len(index.domains.names)]
-        each = _units_per_row(index, ask, self.line) if request.tasks else (self.line.cost != NEVER).astype(np.int64)
+        domains = index.domains
+        last = len(domains.names)
+        rows = domains.rows[:last]
         #: One more, for nodes in no row (-1).
-        each = np.append(each, 0)
-        self.room: Ints = each[rows]
+        fits = np.append(self.line.cost != NEVER, False)[rows]
+        fits &= (domains.cpu[:last] >= request.cpu_milli) & (domains.memory[:last] >= request.memory_mib)
+        self.room: Ints = _tasks(index, ask, rows, fits) if request.tasks else fits.astype(np.int64)
         for name in avoided:
             if name in index.members:
                 self.room[index.members[name].slot] = 0
@@ -52,17 +54,18 @@ class Kind:
             _leave_out(index, ask, self.room)
 
 
-def _units_per_row(index: Index, ask: Ask, line: Line) -> Ints:
-    """Tasks that a node of each row takes, as far as columns tell."""
-    states, request = index.rows.states, ask.request
-    units: Ints = np.full(len(states.cpu), request.nodes, np.int64)
+def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
+    """Tasks that each node takes, as far as columns tell."""
+    request, domains = ask.request, index.domains
+    units: Ints = np.full(len(rows), request.nodes, np.int64)
     if ask.gpus:
-        units = np.minimum(units, (states.gpus >= ask.milli).sum(axis=1) // ask.gpus)
+        able = (index.rows.states.gpus >= ask.milli).sum(axis=1) // ask.gpus
+        units = np.minimum(units, np.append(able, 0)[rows])
     if request.cpu_milli:
-        units = np.minimum(units, states.cpu // request.cpu_milli)
+        units = np.minimum(units, domains.cpu[: len(rows)] // request.cpu_milli)
     if request.memory_mib:
-        units = np.minimum(units, states.memory // request.memory_mib)
-    return np.where(line.cost == NEVER, 0, np.maximum(units, 0))
+        units = np.minimum(units, domains.memory[: len(rows)] // request.memory_mib)
+    return np.where(fits, np.maximum(units, 0), 0)
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:

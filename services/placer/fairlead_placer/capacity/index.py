@@ -1,5 +1,8 @@
 """One pool: its nodes, in rows of those that are alike, and who is in each. Derived; never in a snapshot.
 
+Alike are nodes of one build with equal GPUs left and nearly as much CPU and memory: rows say what a choice costs, and where
+none can fit; whether a unit fits a node says its `seat`.
+
 A node that takes work is in one row, and there under the mask of its free GPUs, by name: history leaves no trace in the
 order in which nodes are chosen. Nodes that take no work, or are kept for a job, stand aside.
 """
@@ -18,7 +21,7 @@ from fairlead_placer.packing.costs import NEVER, Costs, Line
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.rows import Key, Rows
 from fairlead_placer.packing.states import Ints
-from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.packing.typical import Arrivals, TypicalWork
 from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.inside import GPUS_MAX
 from fairlead_schemas.resources import Request
@@ -99,7 +102,12 @@ class Index:
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()
-        key = (build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+        key = (
+            build.number, build.model, left.cpu_milli | (1 << build.cpu_shift) - 1,
+            left.memory_mib | (1 << build.memory_shift) - 1, left.free.bit_count(), rests,
+        )  # fmt: skip
+        domains, slot = self.domains, node.slot
+        domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
         if node.row >= 0:
             if self.rows.row_of.get(key) == node.row and mask == node.mask:
                 return
@@ -114,7 +122,7 @@ class Index:
         else:
             insort(names, node.name)
         node.row, node.mask = row, mask
-        self.domains.rows[node.slot] = row
+        domains.rows[slot] = row
 
     def _lift(self, node: Node) -> None:
         masks = self.inhabitants[node.row]
@@ -188,6 +196,9 @@ class Index:
             wanted = self._wanted[ask] = Wanted(self.builds, ask)
         return wanted
 
+    def _typical(self, work: Arrivals[Request]) -> TypicalWork:
+        return typical(work, self.wanted)
+
     def line(self, ask: Ask, work: Arrivals[Request]) -> tuple[Costs, Line]:
         """What the ask costs in each row now, by the policy that it wants."""
         costs = self.costs(POLICY_WORDS.get(ask.request.packing, ""), work)
@@ -198,8 +209,7 @@ class Index:
         costs = self._costs.get(policy)
         if costs is None:
             costs = self._costs[policy] = Costs(POLICIES[policy or DEFAULT](), self.rows)
-        if costs.follow(work.arrived):
-            costs.learn(typical(work, self.wanted))
+        costs.follow(work, self._typical)
         return costs
 
 
@@ -215,6 +225,7 @@ def rests_of(left: Left) -> tuple[int, ...]:
 
 
 def key_of(left: Left) -> Key:
-    """The row that a node with so much left is in."""
+    """The row that a node with so much left is in: it stands for the most CPU and memory that such a node may have."""
     build = left.build
-    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests_of(left))
+    cpu, memory = left.cpu_milli | (1 << build.cpu_shift) - 1, left.memory_mib | (1 << build.memory_shift) - 1
+    return Key(build.number, build.model, cpu, memory, left.free.bit_count(), rests_of(left))

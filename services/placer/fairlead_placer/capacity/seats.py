@@ -11,7 +11,8 @@ from fairlead_placer.capacity.left import Left, cpu_list
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.inside import Inside
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_placer.topology.placing import Placed, place
+from fairlead_placer.topology.placing import Ask as InsideAsk
+from fairlead_placer.topology.placing import place
 from fairlead_schemas.events import Part
 
 #: What the inside's shortages are called among the causes (reasons.CAUSES).
@@ -22,8 +23,8 @@ _CAUSES = {
 }  # fmt: skip
 
 
-#: Answers that are remembered for one inside; eight GPUs have 256 sets of nine sizes.
-SEATS_MAX = 8192
+#: Answers that are remembered for one inside.
+SEATS_MAX = 1 << 15
 
 
 class Seat(NamedTuple):
@@ -63,21 +64,14 @@ def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
     return short or _whole(left, ask, free)
 
 
-def short_of(left: Left, ask: Ask) -> str | None:
-    """The cause why nodes of the same row and free GPUs have no seat, "" where they have one; None where each must be asked.
-    The build must suit."""
+def gpus_short(left: Left, ask: Ask) -> str:
+    """The cause that all nodes of the same build, free GPUs and rests share, when GPUs are what is short; else ""."""
     if left.faulted and is_faulted(left, ask):
         return "gpu_faulted"
+    suits = ask.verdict(left.build).suits
     if not ask.whole:
-        short = _amounts(left, ask)
-        return _gpu_cause(left, ask, ask.verdict(left.build).suits) or short or None
-    free = left.free & ask.verdict(left.build).suits
-    if free.bit_count() < ask.gpus:
-        return "free_gpus"
-    short = _amounts(left, ask)
-    if short or not left.build.inside.telling:
-        return short
-    return None if ask.inside.require else ""
+        return _gpu_cause(left, ask, suits)
+    return "free_gpus" if (left.free & suits).bit_count() < ask.gpus else ""
 
 
 def _amounts(left: Left, ask: Ask) -> str:
@@ -92,31 +86,23 @@ def _amounts(left: Left, ask: Ask) -> str:
 
 
 def _whole(left: Left, ask: Ask, free: int) -> Seat | str:
-    inside = left.build.inside
-    if (not inside.numa or not ask.cpus) and not ask.inside.prefer:
-        key = (free, ask.gpus, ask.inside.require)
-        known = inside.seats.get(key)
-        if known is None:
-            if len(inside.seats) >= SEATS_MAX:
-                inside.seats.clear()
-            known = inside.seats[key] = _linked(inside, *key)
-        return known
-    found = place(inside, free, left.cpus if ask.cpus else 0, ask.inside)
+    inside, wanted = left.build.inside, ask.inside
+    cpus = left.cpus if ask.cpus and inside.numa else 0
+    key = (free, cpus, wanted)
+    known = inside.seats.get(key)
+    if known is None:
+        if len(inside.seats) >= SEATS_MAX:
+            inside.seats.clear()
+        known = inside.seats[key] = _sought(inside, *key)
+    return known
+
+
+def _sought(inside: Inside, free: int, cpus: int, wanted: InsideAsk) -> Seat | str:
+    if not cpus and not (wanted.cpus and inside.numa):
+        wanted = wanted._replace(cpus=0)
+    found = place(inside, free, cpus, wanted)
     if isinstance(found, Shortage):
         return _CAUSES[found.what]
-    return _seat_of(found)
-
-
-def _linked(inside: Inside, free: int, gpus: int, require: int) -> Seat | str:
-    """GPUs alone, without CPUs to pin to."""
-    chosen = inside.choices.choose(free, gpus, require)
-    if isinstance(chosen, Shortage):
-        return _CAUSES[chosen.what]
-    score, nodes = inside.choices.facts(chosen)
-    return Seat(members_of(chosen), 0, 0, tuple(each.nic for each in inside.nics(chosen)), score, nodes, require)
-
-
-def _seat_of(found: Placed) -> Seat:
     nics = tuple(each.nic for each in found.nics)
     return Seat(found.gpus, 0, mask_of(found.cpus), nics, found.link_score, found.numa_nodes, found.held)
 
