@@ -303,7 +303,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
-    """These may yield to a starving job, in this order; the placer asks as few of them as make room."""
+    """These may yield to a starving job, in this order; the placer asks the cheapest of them that make room."""
 
     job: str
     attempt: int
