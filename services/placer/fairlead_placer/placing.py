@@ -5,8 +5,6 @@ changes nothing.
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.choosing import NOBODY, Choice, best
 from fairlead_placer.capacity.gangs import Shortfall, choose
@@ -54,22 +52,13 @@ def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Ch
 
 
 def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
-    """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
-    too, where they have none at all: then its turn is that of its class."""
-    if request.also or request.tasks:
+    """The same for a job that these nodes are kept for: on them and, where those are free sooner, on others. None, too,
+    where they have no room at all: then its turn is that of its class."""
+    if not any(isinstance(seat(node.left, ask), Seat) for node in kept for ask in asks_of(request)):
         return None
-    ask = asks_of(request)[0]
-    own = [Choice(node, ask, place, {}) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
-    own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
-    own = own[: request.nodes]
-    if not own:
-        return None
-    if len(own) < request.nodes:
-        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), avoided)
-        if isinstance(others, Shortfall):
-            return None
-        own += others
-    return found_on(sorted(own, key=lambda choice: choice.node.name))
+    with state.lent(kept):
+        found = find(state, request, avoided)
+    return found if isinstance(found, Found) else None
 
 
 def found_on(chosen: Sequence[Choice]) -> Found:

@@ -38,6 +38,8 @@ class Index:
         self.domains = Domains()
         #: The version at which a node last came, went or changed; {row: version} of what was gained since.
         self.stirred = 0
+        #: The version at which a node that is kept for a job last gained something, or came to be kept.
+        self.lent = 0
         self._gains: list[tuple[int, int]] = []
         self._forgotten = 0
         self._costs: dict[str, Costs] = {}

@@ -51,6 +51,16 @@ class Left:
         other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
         return other
 
+    def both(self, other: "Left") -> "Left":
+        """What is left here and there: the same node at two times."""
+        left = self.copy()
+        left.cpu_milli, left.memory_mib = min(self.cpu_milli, other.cpu_milli), min(self.memory_mib, other.memory_mib)
+        left.milli = [min(here, there) for here, there in zip(self.milli, other.milli, strict=True)]
+        left.caps = [min(here, there) for here, there in zip(self.caps, other.caps, strict=True)]
+        left.free, left.shared = self.free & other.free, self.shared | other.shared
+        left.faulted, left.cpus = self.faulted | other.faulted, self.cpus & other.cpus
+        return left
+
     def take(self, part: Part) -> None:
         """The part is somebody's."""
         self.cpu_milli -= part.cpu_milli

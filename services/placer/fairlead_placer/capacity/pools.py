@@ -65,7 +65,9 @@ class Pools:
     def gained(self, node: Node) -> None:
         """The node has more than before."""
         self.version += 1
-        if node.row >= 0:
+        if node.keeper:
+            self._indices[node.pool].lent = self.version
+        elif node.row >= 0:
             self._indices[node.pool].gained(node, self.version)
         elif node.taints:  # it stands aside, and may take work all the same
             self._indices[node.pool].stirred = self.version
