@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.left import Left
-from fairlead_placer.capacity.seats import Seat, is_faulted, seat, short_of
+from fairlead_placer.capacity.seats import Seat, is_faulted, seat
 from fairlead_placer.entities import Node, Offer, pool_of, run_key
 from fairlead_placer.making_room.candidates import Candidate, is_stopping, living_parts
 from fairlead_placer.nodes.avoiding import avoided
@@ -90,8 +90,4 @@ def _fitting(state: State, offer: Offer, index: Index, ask: Ask) -> Iterator[str
         if not masks or line.cost[row] == NEVER:
             continue
         for names in masks.values():
-            cause = short_of(index.members[names[0]].left, ask)
-            if cause == "":
-                yield from names
-            elif cause is None:  # each node is another inside
-                yield from (name for name in names if isinstance(seat(index.members[name].left, ask), Seat))
+            yield from (name for name in names if isinstance(seat(index.members[name].left, ask), Seat))
