@@ -217,7 +217,7 @@ class Outcome(NamedTuple):
 class OfferClass:
     """Open offers with equal requests: they fit or do not fit together."""
 
-    __slots__ = ("failed_at", "offers", "outcome", "picky", "request")
+    __slots__ = ("failed_at", "offers", "outcome", "picky", "request", "uncut_at")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -230,6 +230,8 @@ class OfferClass:
         self.failed_at = -1
         #: True when that was said of jobs that do not go everywhere: one that does may fit. As little state as that.
         self.picky = False
+        #: Version of the index, and time, at which cutting GPUs anew was found not to help (-1: not looked at); the same.
+        self.uncut_at: tuple[int, int] = -1, 0
 
 
 class Verdict(NamedTuple):

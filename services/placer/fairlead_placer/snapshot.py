@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead_placer.cutting.plans import LayoutPlan, Spoilt
 from fairlead_placer.entities import (
     Claim,
     FastFail,
@@ -122,6 +123,8 @@ class Shot(_Strict, frozen=True, kw_only=True):
     reset_ns: int = 0
     windows: list[Window] = []
     rollouts: list[Rollout] = []
+    layouts: dict[str, LayoutPlan] = {}
+    spoilt: dict[str, Spoilt] = {}
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -156,6 +159,8 @@ def dump(state: State) -> bytes:
             reset_ns=state.reset_ns,
             windows=[state.windows[name] for name in sorted(state.windows)],
             rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
+            layouts=state.layouts,
+            spoilt=state.spoilt,
         )
     )
 
@@ -203,6 +208,9 @@ def load(data: bytes) -> State:
     state.acts, state.tripped, state.reset_ns = shot.acts, shot.tripped, shot.reset_ns
     state.windows = {window.name: window for window in shot.windows}
     state.rollouts = {rollout.name: rollout for rollout in shot.rollouts}
+    state.spoilt = shot.spoilt
+    for name, plan in shot.layouts.items():
+        state.lay_out(state.nodes[name], plan)
     for kept in shot.reservations:
         state.reserve(kept)
     for work in shot.work:

@@ -48,7 +48,7 @@ class Kind:
         for name in avoided:
             if name in index.members:
                 self.room[index.members[name].slot] = 0
-        if ask.inside.require or request.exclusive:
+        if ask.inside.require or request.exclusive or request.profile:
             _leave_out(index, ask, self.room)
 
 
@@ -56,7 +56,10 @@ def _units_per_row(index: Index, ask: Ask, line: Line) -> Ints:
     """Tasks that a node of each row takes, as far as columns tell."""
     states, request = index.rows.states, ask.request
     units: Ints = np.full(len(states.cpu), request.nodes, np.int64)
-    if ask.gpus:
+    if request.profile:
+        idle = [dict(key.cut).get(request.profile, 0) // ask.gpus for key in index.rows.keys]
+        units = np.minimum(units, np.array(idle, np.int64))
+    elif ask.gpus:
         units = np.minimum(units, (states.gpus >= ask.milli).sum(axis=1) // ask.gpus)
     if request.cpu_milli:
         units = np.minimum(units, states.cpu // request.cpu_milli)
@@ -66,7 +69,7 @@ def _units_per_row(index: Index, ask: Ask, line: Line) -> Ints:
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
-    """No room where the free GPUs are not connected as required, or where somebody is."""
+    """No room where the free GPUs are not connected as required, where somebody is, or no MIG instance is free."""
     for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
         able = {name for _, names in ranked(index, row, ask) for name in names}
         for name in able.copy():

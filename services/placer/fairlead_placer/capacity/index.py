@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import Build
 from fairlead_placer.capacity.domains import Domains
+from fairlead_placer.capacity.instances import count_idle
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.wanted import Wanted, typical
 from fairlead_placer.entities import Node
@@ -35,6 +36,8 @@ class Index:
         #: [row]: {mask of free GPUs: names, rising}. Where nothing is known of a node's inside, masks are all 0.
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
+        #: Whether some node here may have, or had, GPUs that are cut anew; and such as are made whole again.
+        self.recuts = self.switches = False
         self.domains = Domains()
         #: The version at which a node last came, went or changed; {row: version} of what was gained since.
         self.stirred = 0
@@ -103,6 +106,8 @@ class Index:
         if len(self.builds) > 2 * len(self.members) + 64:
             self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
         self.builds[build.number] = build
+        self.recuts |= build.recuts and bool(build.cut or build.switches)
+        self.switches |= build.switches and bool(build.cut)
         self._wanted.clear()
         self._costs.clear()
 
@@ -139,6 +144,11 @@ class Index:
         costs = self.costs("", work)
         lines = [costs.line(self.wanted(ask)) for ask in asks]
         return any(line.cost[row] != NEVER for row in since for line in lines)
+
+    def anything_gained_since(self, version: int) -> bool:
+        """True when any node has gained since, whoever could use that."""
+        newest = self._gains[-1][0] if self._gains else 0
+        return max(self.stirred, self._forgotten, newest) > version
 
     # -- what requests cost
 
@@ -178,4 +188,9 @@ def key_of(left: Left) -> Key:
     rests: tuple[int, ...] = ()
     if left.shared:
         rests = tuple(sorted(milli for milli in left.milli if 0 < milli < 1000))
-    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+    whole, cut = left.free.bit_count(), ()
+    if left.cuts is not None:
+        cut = count_idle(left)
+        if build.single:  # packing sees as many GPUs as there are instances
+            whole += sum(count for _, count in cut)
+    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, whole, rests, cut)

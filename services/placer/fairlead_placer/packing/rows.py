@@ -20,6 +20,7 @@ class Key(NamedTuple):
     memory_mib: int
     whole: int  # GPUs that nobody uses
     rests: tuple[int, ...] = ()  # of GPUs in part used, ascending
+    cut: tuple[tuple[str, int], ...] = ()  # MIG instances that may be given: (profile, how many), sorted
 
 
 class Rows:
