@@ -27,7 +27,7 @@ CAUSES: dict[str, str] = {
     "gpu_model": "the node has another GPU model",
     "selector": "the node lacks a label of the selector",
     "sharing": "the node's GPUs are, or are not, given out as replicas",
-    "mig_profile": "none of the node's GPUs can have an instance of the MIG profile",
+    "mig_profile": "the node has no GPU that can have an instance of the MIG profile",
     "mig_mode": "too many of the node's GPUs are in MIG mode: they are given by instances, and not whole",
     "gpus": "the node has too few GPUs in all",
     "gpu_memory": "too few of the node's GPUs have the memory",

@@ -39,8 +39,8 @@ def _instance(gpu: str, text: str) -> MigInstance:
 def mig(profile: str, count: int = 1, **more: Any) -> Request:
     """A request for instances, charged as their part of seven."""
     milli = -(-1000 * int(profile[0]) // 7)
-    amounts = {"cpu_milli": 1000, "memory_mib": 1024} | more
-    return Request(profile=profile, gpu_parts=count, gpu_milli=count * milli, **amounts)
+    wanted = Request(profile=profile, gpu_parts=count, gpu_milli=count * milli, cpu_milli=1000, memory_mib=1024)
+    return msgspec.structs.replace(wanted, **more)
 
 
 class MigWorld(World):
