@@ -89,7 +89,9 @@ class Stream:
     def report(self, node: str, plan: int, failure: str) -> None:
         inventory = self.world.inventories[node]
         self.absorb(
-            self.world.report(node, InventorySeen(n=0, boot_id="boot-1", inventory=inventory, plan=plan, failure=failure))
+            self.world.report(
+                node, InventorySeen(n=0, boot_id="boot-1", inventory=inventory, plan=plan, failure=failure)
+            )
         )
 
     def trouble(self) -> None:
