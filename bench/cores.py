@@ -10,7 +10,7 @@ import msgspec
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_schemas import jobspec
+from fairlead_schemas import jobspec, resolving
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.events import JobPlaced, JobSucceeded
@@ -36,7 +36,7 @@ class Pair:
     def run(self, jobs: int) -> float:
         """Jobs per second from the submit of all to the end of all."""
         body = jobspec.decode_job(b'{"command":["true"],"resources":{"nvidia.com/gpu":1,"cpu":"1","memory":"1Gi"}}')
-        submit = jobspec.resolve(body, command_id="0", user="bench")
+        submit = resolving.resolve(body, command_id="0", user="bench")
         while self.waiting:
             self._settle([])
         began = time.perf_counter()

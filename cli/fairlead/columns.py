@@ -2,11 +2,14 @@
 
 from datetime import UTC, datetime
 
-import msgspec
-
 from fairlead.render import Column
 from fairlead_schemas.api import Job, Node
+from fairlead_schemas.collecting import Reading
+from fairlead_schemas.fielderrors import InvalidJob
+from fairlead_schemas.jobspec import decode_job
 from fairlead_schemas.quantities import SECOND_NS, format_duration, format_memory, format_milli
+from fairlead_schemas.requesting import request_of
+from fairlead_schemas.resources import Request
 
 #: Slurm's two-letter states by ours.
 SLURM_STATES = {
@@ -42,26 +45,30 @@ def ended_how(job: Job) -> str:
     return f"exit {job.exit_code}" if job.exit_code is not None else ""
 
 
-def asked(job: Job) -> tuple[int, int]:
-    """(nodes, GPUs on each) that the job file asks for; (1, 0) where it cannot be read."""
+def asked(job: Job) -> Request:
+    """What the job file asks for; of one that cannot be read nothing at all."""
     try:
-        spec = msgspec.json.decode(job.spec, type=_Asked)
-        return spec.nodes, int(spec.resources.get("nvidia.com/gpu", 0))
-    except (msgspec.MsgspecError, ValueError):
-        return 1, 0
-
-
-class _Asked(msgspec.Struct):
-    nodes: int = 1
-    resources: dict[str, str | int] = {}
+        return request_of(decode_job(bytes(job.spec)), Reading())
+    except InvalidJob:
+        return Request()
 
 
 def gpu_count(job: Job) -> str:
     """GPUs held, or asked for while none are held: `2x8` for a gang."""
     if held := sum(len(uuids) for uuids in job.gpus.values()):
         return str(held)
-    nodes, gpus = asked(job)
-    return f"{nodes}x{gpus}" if nodes > 1 and gpus else str(gpus)
+    request = asked(job)
+    kinds = [
+        f"{kind.nodes}x{_each(kind)}" if kind.nodes > 1 else _each(kind) for kind in request.kinds if _each(kind) != "0"
+    ]
+    return "+".join(kinds) or "0"
+
+
+def _each(kind: Request) -> str:
+    """GPUs of a node or task: "8", "0.500", "2x3g.20gb"."""
+    if kind.profile or kind.replicas:
+        return f"{kind.gpu_parts}x{kind.profile or 'shared'}"
+    return format_milli(kind.gpu_milli)
 
 
 def is_spent_array(job: Job) -> bool:
@@ -102,7 +109,25 @@ NODES = (
     Column("ADDRESS", lambda n: n.address, wide=True), Column("HOST", lambda n: n.hostname, wide=True),
     Column("RACK", lambda n: n.labels.get("fairlead/rack", ""), wide=True), Column("INSIDE", lambda n: n.inside, wide=True),
     Column("TAINTS", lambda n: ",".join(n.taints), wide=True), Column("JOBS", lambda n: ",".join(n.jobs), wide=True),
+    Column("FAULTED", lambda n: ",".join(f"{gpu}={code}" for gpu, code in n.faulted.items()), wide=True),
     Column("REASON", lambda n: n.reason),
+)  # fmt: skip
+
+ROLLOUTS = (
+    Column("ROLLOUT", lambda r: r.name), Column("STATE", lambda r: r.state),
+    Column("NODES", lambda r: str(sum(map(len, r.nodes.values()))), right=True),
+    *(
+        Column(step.upper(), lambda r, step=step: str(len(r.nodes.get(step, []))), right=True)
+        for step in ("waiting", "draining", "returned", "skipped", "left")
+    ),
+    Column("GPUS AWAY", lambda r: f"{r.gpus_away}/{r.budget_gpus}", right=True), Column("BY", lambda r: r.by),
+    Column("REASON", lambda r: r.reason),
+)  # fmt: skip
+
+WINDOWS = (
+    Column("WINDOW", lambda w: w.name), Column("STATE", lambda w: w.state), Column("STARTS", lambda w: w.starts_at),
+    Column("ENDS", lambda w: w.ends_at), Column("NODES", lambda w: ",".join(w.nodes)), Column("BY", lambda w: w.by),
+    Column("REASON", lambda w: w.reason),
 )  # fmt: skip
 
 
@@ -115,7 +140,7 @@ def _slurm_where(job: Job) -> str:
 SQUEUE = (
     Column("JOBID", lambda j: j.id, right=True), Column("PARTITION", lambda j: j.queue), Column("NAME", lambda j: j.name),
     Column("USER", lambda j: j.user), Column("ST", lambda j: SLURM_STATES[j.state]), Column("TIME", elapsed, right=True),
-    Column("NODES", lambda j: str(asked(j)[0]), right=True), Column("NODELIST(REASON)", _slurm_where),
+    Column("NODES", lambda j: str(asked(j).units), right=True), Column("NODELIST(REASON)", _slurm_where),
 )  # fmt: skip
 
 SINFO = (
@@ -125,7 +150,7 @@ SINFO = (
 
 SACCT = (
     Column("JobID", lambda j: j.id), Column("JobName", lambda j: j.name), Column("Partition", lambda j: j.queue),
-    Column("Account", lambda j: j.project), Column("AllocTRES", lambda j: f"gres/gpu={asked(j)[0] * asked(j)[1]}"),
+    Column("Account", lambda j: j.project), Column("AllocTRES", lambda j: f"gres/gpu={format_milli(asked(j).gpu_milli_total)}"),
     Column("State", lambda j: SLURM_STATE_WORDS[SLURM_STATES[j.state]]),
     Column("ExitCode", lambda j: f"{j.exit_code or 0}:{j.signal or 0}", right=True),
 )  # fmt: skip

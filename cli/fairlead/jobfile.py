@@ -14,7 +14,8 @@ import yaml
 
 from fairlead import kubernetes_job, sbatch
 from fairlead.errors import Refused
-from fairlead_schemas import jobspec
+from fairlead_schemas import jobspec, resolving
+from fairlead_schemas.fielderrors import InvalidJob
 
 FILE_BYTES_MAX = jobspec.SPEC_BYTES_MAX
 DOCUMENTS_MAX = 1000
@@ -61,8 +62,8 @@ def check(job: Document) -> jobspec.JobSpec:
     """The job file as the gateway would read it. Raises Refused naming every field that is wrong."""
     try:
         spec = jobspec.job_from(job)
-        jobspec.resolve(spec, command_id="dry-run", user="")
-    except jobspec.InvalidJob as error:
+        resolving.resolve(spec, command_id="dry-run", user="")
+    except InvalidJob as error:
         lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
         raise Refused("\n".join(["the job file is not valid", *lines])) from error
     return spec

@@ -8,6 +8,8 @@ import copy
 from typing import Any, NamedTuple
 
 from fairlead.errors import Refused
+from fairlead_schemas.gpuwords import is_gpu
+from fairlead_schemas.requesting import NIC
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 #: Fields that change nothing here and would only make noise.
@@ -47,6 +49,7 @@ def read(document: dict[str, Any]) -> Read:
         "workdir": _take(container, "workingDir"),
         "resources": _resources(container),
         "nodeSelector": _take(rest, pod + "nodeSelector"),
+        "tolerations": _tolerations(rest, pod),
         "time": _times(rest, pod),
         "retries": _retries(rest),
         "array": _array(rest),
@@ -91,11 +94,22 @@ def _resources(container: dict[str, Any]) -> dict[str, Any]:
     """Limits win over requests, as they are what a container may really use."""
     wanted: dict[str, Any] = {}
     for part in ("requests", "limits"):
-        for key in ("nvidia.com/gpu", "cpu", "memory"):
+        there = container.get("resources")
+        named = (there.get(part) if isinstance(there, dict) else None) or {}
+        for key in [key for key in named if key in ("cpu", "memory", NIC) or is_gpu(str(key))]:
             value = _take(container, f"resources.{part}|{key}")
             if value is not None:
                 wanted[key] = value
     return wanted
+
+
+def _tolerations(rest: dict[str, Any], pod: str) -> list[Any]:
+    """Those that say nothing of time; the others stay behind and are named as not followed."""
+    given = _take(rest, pod + "tolerations") or []
+    followed = [one for one in given if isinstance(one, dict) and "tolerationSeconds" not in one]
+    if len(followed) < len(given):
+        rest["spec"]["template"]["spec"]["tolerations"] = [one for one in given if one not in followed]
+    return followed
 
 
 def _times(rest: dict[str, Any], pod: str) -> dict[str, str]:

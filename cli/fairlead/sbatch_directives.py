@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 
 from fairlead.errors import Refused
 from fairlead.gpu_words import PRODUCT_LABEL
+from fairlead.sbatch_shape import Shape, size
+from fairlead_schemas import selectors
 from fairlead_schemas.ids import is_job_id
+from fairlead_schemas.migprofiles import is_profile
 
 type Fields = dict[str, Any]
 
@@ -26,10 +29,8 @@ class Read(NamedTuple):
 NOT_FOLLOWED = {
     "output": "output is kept for you: fairlead logs ID",
     "error": "output is kept for you: fairlead logs ID",
-    "exclusive": "ask for all GPUs and CPUs of a node instead",
     "no-requeue": "a job whose node is lost is always queued again",
     "qos": "use --partition for the queue",
-    "constraint": "use nodeSelector in a job file",
     "nodelist": "use nodeSelector in a job file",
     "exclude": "cordon the node instead",
     "hold": "fairlead hold ID after the submit",
@@ -38,25 +39,9 @@ NOT_FOLLOWED = {
 }
 
 
-class _Shape:
-    """What the directives say about size, collected first because each depends on the others."""
-
-    def __init__(self) -> None:
-        self.nodes = 1
-        self.tasks = 0  # in all
-        self.tasks_per_node = 0
-        self.cpus_per_task = 1
-        self.gpus = 0  # in all
-        self.gpus_per_node = 0
-        self.gpus_per_task = 0
-        self.memory = ""
-        self.memory_per_cpu_mib = 0
-        self.memory_per_gpu_mib = 0
-
-
 def translate(options: Iterable[tuple[str, str]]) -> Read:
     """Job file words for sbatch's options; later ones win. Raises Refused for an unreadable value."""
-    shape = _Shape()
+    shape = Shape()
     job: Fields = {}
     notes: list[str] = []
     for key, value in options:
@@ -70,35 +55,8 @@ def translate(options: Iterable[tuple[str, str]]) -> Read:
             notes.append(f"--{key} is NOT FOLLOWED: {NOT_FOLLOWED[key]}")
         else:
             notes.append(f"--{key} is NOT KNOWN here and not followed")
-    _size(shape, job, notes)
+    size(shape, job, notes)
     return Read(job, notes)
-
-
-def _size(shape: _Shape, job: Fields, notes: list[str]) -> None:
-    """Slurm counts some things per task or in all; a job file counts per node."""
-    tasks = shape.tasks_per_node or -(-max(shape.tasks, 1) // shape.nodes)
-    cpus = tasks * shape.cpus_per_task
-    gpus = shape.gpus_per_node or shape.gpus_per_task * tasks
-    if shape.gpus and not gpus:
-        if shape.gpus % shape.nodes:
-            raise Refused(f"--gpus: expected a multiple of --nodes ({shape.nodes}), found {shape.gpus}")
-        gpus = shape.gpus // shape.nodes
-    resources: Fields = {}
-    if gpus:
-        resources["nvidia.com/gpu"] = gpus
-    if cpus > 1:
-        resources["cpu"] = str(cpus)
-    memory_mib = shape.memory_per_cpu_mib * cpus or shape.memory_per_gpu_mib * gpus
-    if shape.memory or memory_mib:
-        resources["memory"] = shape.memory or f"{memory_mib}Mi"
-    if resources:
-        job["resources"] = resources
-    if shape.nodes > 1:
-        job["nodes"] = shape.nodes
-    if tasks > 1:
-        notes.append(
-            f"one process starts per node with the CPUs of its {tasks} tasks; start the tasks yourself (torchrun, mpirun)"
-        )
 
 
 def _whole(value: str) -> int:
@@ -107,8 +65,8 @@ def _whole(value: str) -> int:
     return int(value)
 
 
-def _set(field: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
-    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _set(field: str) -> "Callable[[str, Fields, Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
         if not value:
             raise ValueError("expected a value")
         job[field] = value
@@ -116,33 +74,51 @@ def _set(field: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
     return follow
 
 
-def _count(attribute: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
-    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _count(attribute: str) -> "Callable[[str, Fields, Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
         setattr(shape, attribute, _whole(value))
 
     return follow
 
 
-def _nodes(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
-    least, dash, _ = value.partition("-")
+def _nodes(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
+    least, dash, most = value.partition("-")
     shape.nodes = _whole(least)
-    if dash:
-        notes.append(f"--nodes={value}: exactly {least} nodes are asked for")
+    if dash and _whole(most) < shape.nodes:
+        raise ValueError('expected a number, or a range such as "2-8"')
+    shape.nodes_asked = value if dash and int(most) > shape.nodes else least
 
 
-def _gpus(attribute: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
-    """`8` or `a100:8`; the type becomes a node selector, whose short name is resolved at submit."""
+def _gpus(attribute: str) -> "Callable[[str, Fields, Shape, list[str]], None]":
+    """`8`, `a100:8` or `3g.20gb:2`; a model becomes a node selector, whose short name is resolved at submit."""
 
-    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+    def follow(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
         model, _, count = value.rpartition(":")
         setattr(shape, attribute, _whole(count))
-        if model:
+        shape.profile = model if is_profile(model) else ""
+        if model and not shape.profile:
             job["nodeSelector"] = {PRODUCT_LABEL: model}
 
     return follow
 
 
-def _gres(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _exclusive(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
+    if value:
+        notes.append(f"--exclusive={value} is NOT FOLLOWED: only whole nodes are (--exclusive)")
+    else:
+        job["exclusive"] = True
+
+
+def _constraint(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
+    """Features are labels here: `ib` is a node that has the label, `rack=r1` one that has this value; "&" joins them."""
+    words = value.split("&")
+    try:
+        job["nodeAffinity"] = [selectors.parse(word).text for word in words]
+    except selectors.SelectorError:
+        raise ValueError('expected labels joined by "&", such as "ib&fairlead/rack=r1"') from None
+
+
+def _gres(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     for item in value.split(","):
         kind, *rest = item.removeprefix("gres/").removeprefix("gres:").split(":")
         if kind != "gpu":
@@ -161,7 +137,7 @@ def _memory_mib(value: str) -> int:
     return -(-kib // 1024)
 
 
-def _memory(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _memory(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     mib = _memory_mib(value)
     if mib == 0:
         notes.append("--mem=0 (all memory of the node) is NOT FOLLOWED: name an amount")
@@ -169,8 +145,8 @@ def _memory(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
     shape.memory = f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
 
 
-def _memory_per(attribute: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
-    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _memory_per(attribute: str) -> "Callable[[str, Fields, Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
         setattr(shape, attribute, _memory_mib(value))
 
     return follow
@@ -192,13 +168,13 @@ def slurm_seconds(value: str) -> int:
     return first * 60 + second
 
 
-def _time(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _time(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     if value.upper() in ("UNLIMITED", "INFINITE"):
         return
     job["time"] = {**job.get("time", {}), "total": f"{slurm_seconds(value)}s"}
 
 
-def _signal(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _signal(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     signal, at, seconds = value.rpartition("@")
     if not at:
         raise ValueError('expected a signal and seconds such as "TERM@120"')
@@ -207,7 +183,7 @@ def _signal(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
         notes.append(f"--signal={value}: the notice is always SIGTERM, {seconds} s before SIGKILL")
 
 
-def _array(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _array(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     indexes, percent, at_once = value.partition("%")
     if not re.fullmatch(r"\d+-\d+", indexes):
         if not indexes.isdecimal():
@@ -220,7 +196,7 @@ def _array(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
 _CONDITIONS = {"afterok": "succeeded", "afternotok": "failed", "afterany": "ended"}
 
 
-def _dependency(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _dependency(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     """`afterok:1:2,afterany:3`: all of them. What cannot be followed is refused: such a job must not start at once."""
     wanted: list[Fields] = []
     for part in value.split(","):
@@ -232,7 +208,7 @@ def _dependency(value: str, job: Fields, shape: _Shape, notes: list[str]) -> Non
     job["dependsOn"] = wanted
 
 
-def _export(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _export(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     for item in value.split(","):
         name, equals, text = item.partition("=")
         if equals:
@@ -241,8 +217,8 @@ def _export(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
             notes.append(f"--export={item} is NOT FOLLOWED: write NAME=VALUE; your own environment is not sent")
 
 
-def _moment(field: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
-    def follow(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _moment(field: str) -> "Callable[[str, Fields, Shape, list[str]], None]":
+    def follow(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
         if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", value):
             raise ValueError('expected a time such as "2027-01-31T10:00:00+01:00"')
         job[field] = value
@@ -250,17 +226,18 @@ def _moment(field: str) -> "Callable[[str, Fields, _Shape, list[str]], None]":
     return follow
 
 
-def _requeue(value: str, job: Fields, shape: _Shape, notes: list[str]) -> None:
+def _requeue(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     """Slurm requeues after the loss of a node, not after a failed exit; that is what always happens here."""
 
 
 #: {directive: how it changes the job file}
-DIRECTIVES: dict[str, Callable[[str, Fields, _Shape, list[str]], None]] = {
+DIRECTIVES: dict[str, Callable[[str, Fields, Shape, list[str]], None]] = {
     "job-name": _set("name"), "partition": _set("queue"), "account": _set("project"), "chdir": _set("workdir"),
     "nodes": _nodes, "ntasks": _count("tasks"), "ntasks-per-node": _count("tasks_per_node"),
     "cpus-per-task": _count("cpus_per_task"), "gres": _gres, "gpus": _gpus("gpus"),
     "gpus-per-node": _gpus("gpus_per_node"), "gpus-per-task": _gpus("gpus_per_task"),
     "mem": _memory, "mem-per-cpu": _memory_per("memory_per_cpu_mib"), "mem-per-gpu": _memory_per("memory_per_gpu_mib"),
     "time": _time, "signal": _signal, "array": _array, "export": _export, "begin": _moment("startAt"),
-    "deadline": _moment("deadline"), "dependency": _dependency, "requeue": _requeue,
+    "deadline": _moment("deadline"), "exclusive": _exclusive, "constraint": _constraint,
+    "dependency": _dependency, "requeue": _requeue,
 }  # fmt: skip

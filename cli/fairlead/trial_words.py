@@ -7,7 +7,7 @@ from fairlead_schemas.api import DryRun, QuotaAfter, StartEstimate
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.quantities import SECOND_NS, format_duration
 from fairlead_schemas.queuewords import counted, number
-from fairlead_schemas.resources import Request
+from fairlead_schemas.requestwords import size
 
 _command = msgspec.json.Decoder(SubmitJob)
 #: Of those ahead, so many are named.
@@ -27,12 +27,6 @@ def facts(found: DryRun) -> list[tuple[str, str]]:
         *lines("may yield", [one.message for one in found.displaces]), ("estimate", _estimate(found.estimate)),
         ("as of", f"sequence {found.sequence}" if found.sequence else ""),
     ]  # fmt: skip
-
-
-def size(request: Request) -> str:
-    """ "4 GPUs", "2 nodes x 8 GPUs", "1 CPU"."""
-    each = counted("gpu", request.gpu_milli) if request.gpu_milli else counted("cpu", request.cpu_milli)
-    return f"{request.nodes} nodes x {each}" if request.nodes > 1 else each
 
 
 def _quota(one: QuotaAfter) -> str:

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args, get_origin
 
 import msgspec
 
-from fairlead_schemas.jobspec import FieldError
+from fairlead_schemas.fielderrors import FieldError
 from fairlead_schemas.quantities import QuantityError
 
 #: Characters of a wrong value that a message repeats.

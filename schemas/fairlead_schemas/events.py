@@ -317,7 +317,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
-    """These may yield to a starving job, in this order; the placer asks as few of them as make room."""
+    """These may yield to a starving job, in this order; the placer asks the cheapest of them that make room."""
 
     job: str
     attempt: int
@@ -741,6 +741,11 @@ class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):
     #: The parts of the score that chose these nodes, in whole points.
     score: dict[str, int] = {}
 
+    @property
+    def units(self) -> int:
+        """How many of the units that it asks for it got: fewer than all only where it said how few will do."""
+        return sum(part.tasks for part in self.parts)
+
 
 class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     """An open offer fits nowhere now. It stays open; its whole equivalence class waits for a change."""
@@ -754,9 +759,8 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     fitting: int = 0
     gpu_milli_free: int = 0  # on the pool's nodes that take this work
     gpu_milli_total: int = 0  # of the pool, busy or not
-    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
-    level: str = ""
-    best: int = 0
+    level: str = ""  # of topology.py, where all units must lie in one domain of it
+    best: int = 0  # the most units that one domain of the level takes now
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from fairlead_schemas.collecting import Reading, shown
 from fairlead_schemas.ids import is_token
 from fairlead_schemas.jobspec import PRIORITY_MAX, PROJECT_CHARS_MAX
 from fairlead_schemas.quantities import SECOND_NS, QuantityError, parse_duration
-from fairlead_schemas.queues import Ageing, PoolSettings
+from fairlead_schemas.queues import REPLICAS_MAX, Ageing, PoolSettings, Sharing
 from fairlead_schemas.queuewords import Quantity, duration_word, is_model, parse_price, thousandths_word
 
 #: Models with a price, and names in a pool's lists.
@@ -34,6 +34,13 @@ class AgeingWords(_Strict, frozen=True, kw_only=True):
     most: int
 
 
+class SharingWords(_Strict, frozen=True, kw_only=True):
+    """How the pool's nodes slice their GPUs by time: replicas of each, and whether a job gets one at most on each node."""
+
+    replicas: int
+    oneEach: bool = False  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+
+
 class PoolWords(_Strict, frozen=True, kw_only=True):
     """One pool. Durations are such as "5m" or "7d"; `prices`: what a GPU of a model counts for in budgets (others: 1)."""
 
@@ -45,6 +52,7 @@ class PoolWords(_Strict, frozen=True, kw_only=True):
     users: list[str] = []
     projects: list[str] = []
     prices: dict[str, Quantity] = {}
+    sharing: SharingWords | None = None
 
 
 def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
@@ -68,6 +76,7 @@ def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
             what=f"a project of 1 to {PROJECT_CHARS_MAX} printable characters", most=NAMES_MAX,
         ),
         prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"),
+        sharing=_sharing(reading, fields.get("sharing"), f"{at}.sharing"),
     )  # fmt: skip
 
 
@@ -81,6 +90,14 @@ def _ageing(reading: Reading, value: Any, at: str) -> Ageing | None:
     fields = reading.fields(value, AgeingWords, at)
     every_ns = reading.quantity(_some_time, fields.get("every", 1), f"{at}.every")
     return Ageing(every_ns=every_ns, most=reading.whole(fields.get("most", 1), f"{at}.most", 1, PRIORITY_MAX))
+
+
+def _sharing(reading: Reading, value: Any, at: str) -> Sharing | None:
+    if value is None:
+        return None
+    fields = reading.fields(value, SharingWords, at)
+    replicas = reading.whole(fields.get("replicas", 2), f"{at}.replicas", 2, REPLICAS_MAX)
+    return Sharing(replicas=replicas, one_each=fields.get("oneEach", False))
 
 
 def _half_life(reading: Reading, value: Any, at: str) -> int:
@@ -123,4 +140,8 @@ def pool_words(settings: PoolSettings) -> dict[str, Any]:
             words[name] = list(names)
     if settings.prices:
         words["prices"] = {model: thousandths_word(price) for model, price in sorted(settings.prices.items())}
+    if settings.sharing is not None:
+        words["sharing"] = {"replicas": settings.sharing.replicas}
+        if settings.sharing.one_each:
+            words["sharing"]["oneEach"] = True
     return words

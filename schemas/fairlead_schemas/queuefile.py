@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fairlead_schemas.collecting import Reading, shown
+from fairlead_schemas.fielderrors import FieldError
 from fairlead_schemas.ids import QUEUE_DEPTH_MAX, is_token
-from fairlead_schemas.jobspec import FieldError
 from fairlead_schemas.poolsettings import PoolWords, pool_words, read_pool
 from fairlead_schemas.queues import CHANGES_MAX, DEFAULT_POOL, PoolEntry, PoolSettings, QueueEntry, QueueSettings
 from fairlead_schemas.queuesettings import QueueWords, queue_words, read_queue

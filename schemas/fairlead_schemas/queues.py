@@ -26,6 +26,8 @@ QUEUE_PRIORITY_MAX = 1000
 CHANGES_MAX = 400
 #: The user of `users` that stands for everybody who is not named.
 ANY_USER = "*"
+#: Replicas of one GPU, at most.
+REPLICAS_MAX = 64
 #: What a budget counts in: thousandths of a GPU, for seconds, times the price of its model.
 GPU_HOUR = 3_600_000
 
@@ -87,6 +89,14 @@ class Ageing(_Setting, frozen=True, kw_only=True):
     most: int
 
 
+class Sharing(_Setting, frozen=True, kw_only=True):
+    """GPUs that their nodes slice by time, each into so many replicas (nvidia.com/gpu.shared)."""
+
+    replicas: int
+    #: A node or task gets one at most: two might lie on one GPU, and would give it no more time.
+    one_each: bool = False
+
+
 class PoolSettings(_Setting, frozen=True, kw_only=True):
     """One pool's settings, whole. Its nodes are those with the label `fairlead/pool: <name>`."""
 
@@ -104,6 +114,8 @@ class PoolSettings(_Setting, frozen=True, kw_only=True):
     patience_ns: int = 300_000_000_000
     #: What a GPU of each model class counts for in budgets, in thousandths; one that is not named: 1000.
     prices: dict[str, int] = {}
+    #: None: its GPUs are not sliced by time.
+    sharing: Sharing | None = None
 
 
 class QueueEntry(_Setting, frozen=True, kw_only=True):

@@ -55,6 +55,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     #: Further units of another kind, placed with these or not at all. Theirs alone: nodes, amounts, GPUs, selector.
     also: tuple["Request", ...] = ()
 
+    def without(self, missing: int) -> "Request":
+        """What an attempt holds whose placement has so many units less than the most it asks for (`nodes_min`)."""
+        return msgspec.structs.replace(self, nodes=self.nodes - missing) if missing else self
+
     @property
     def kinds(self) -> tuple["Request", ...]:
         """Each kind of unit, in the order of the ranks."""

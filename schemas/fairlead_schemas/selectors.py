@@ -3,7 +3,8 @@
 One requirement is one text, so that it can be counted, compared and shown as it was written:
 
     key=value   key!=value   key in (a,b)   key notin (a,b)   key   !key     as Kubernetes reads them
-    key~word                  the value has the word between dashes, whatever the case: "A100" in NVIDIA-A100-SXM4-80GB
+    key~word   key~a|b        the value has the word (one of them) between dashes, whatever the case: "A100" is in
+                              NVIDIA-A100-SXM4-80GB
     key>=550.54   key<13      versions, number by number; a value without a number does not suit
 """
 
@@ -15,10 +16,10 @@ KEY_CHARS_MAX = 253
 VALUE_CHARS_MAX = 200
 VALUES_MAX = 32
 
-_KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
-_SET = re.compile(rf"({_KEY})\s+(in|notin)\s+\(([^()]*)\)\Z", re.ASCII)
-_PAIR = re.compile(rf"({_KEY})\s*(!=|==|>=|<=|=|>|<|~)\s*(.*)\Z", re.ASCII | re.DOTALL)
-_BARE = re.compile(rf"(!?)\s*({_KEY})\Z", re.ASCII)
+KEY_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
+_SET = re.compile(rf"({KEY_PATTERN})\s+(in|notin)\s+\(([^()]*)\)\Z", re.ASCII)
+_PAIR = re.compile(rf"({KEY_PATTERN})\s*(!=|==|>=|<=|=|>|<|~)\s*(.*)\Z", re.ASCII | re.DOTALL)
+_BARE = re.compile(rf"(!?)\s*({KEY_PATTERN})\Z", re.ASCII)
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
 _WORDS = re.compile(r"[^A-Za-z0-9.]+", re.ASCII)
 
@@ -44,6 +45,8 @@ class Requirement(NamedTuple):
                 return f"!{self.key}"
             case "in" | "notin":
                 return f"{self.key} {self.operator} ({','.join(self.values)})"
+            case "~":
+                return f"{self.key}~{'|'.join(self.values)}"
             case _:
                 return f"{self.key}{self.operator}{self.values[0]}"
 
@@ -60,7 +63,7 @@ class Requirement(NamedTuple):
             case "absent":
                 return value is None
             case "~":
-                return value is not None and has_word(value, self.values[0])
+                return value is not None and any(has_word(value, word) for word in self.values)
             case _:
                 return value is not None and _compares(value, self.operator, self.values[0])
 
@@ -75,7 +78,10 @@ def parse(text: str) -> Requirement:
             raise SelectorError(f'expected 1 to {VALUES_MAX} values such as "key in (a,b)", found "{text[:80]}"')
         return _checked(Requirement(found[1], found[2], values), text)
     if found := _PAIR.match(stripped):
-        return _checked(Requirement(found[1], "=" if found[2] == "==" else found[2], (found[3].strip(),)), text)
+        values = (
+            tuple(sorted({word.strip() for word in found[3].split("|")})) if found[2] == "~" else (found[3].strip(),)
+        )
+        return _checked(Requirement(found[1], "=" if found[2] == "==" else found[2], values), text)
     if found := _BARE.match(stripped):
         return _checked(Requirement(found[2], "absent" if found[1] else "exists"), text)
     raise SelectorError(
@@ -90,9 +96,22 @@ def _checked(found: Requirement, text: str) -> Requirement:
         )
     if found.operator in (">", "<", ">=", "<=") and not version(found.values[0]):
         raise SelectorError(f'expected a version such as 550.54 after "{found.operator}", found "{text[:80]}"')
-    if found.operator == "~" and not found.values[0]:
-        raise SelectorError(f'expected a word after "~", found "{text[:80]}"')
+    if found.operator == "~" and (len(found.values) > VALUES_MAX or not all(map(_words, found.values))):
+        raise SelectorError(
+            f'expected 1 to {VALUES_MAX} words such as "A100" or "A100|H100" after "~", found "{text[:80]}"'
+        )
+    if not all(map(str.isprintable, found.values)):
+        raise SelectorError(f"expected printable values, found {text[:80]!r}")
     return found
+
+
+def equal(key: str, value: str) -> str:
+    """The requirement that a label has this very value. Raises SelectorError where no text says so: a key that is none, a
+    value with spaces around it."""
+    text = f"{key}={value}"
+    if parse(text) != (key, "=", (value,)):
+        raise SelectorError(f'expected a label such as "fairlead/rack: r1", found "{key[:80]}: {value[:80]}"')
+    return text
 
 
 def suits(labels: dict[str, str], selector: tuple[str, ...]) -> bool:

@@ -9,7 +9,7 @@ from bench.kueue_load import job_file, queue_file
 from bench.kueue_model import VARIANTS, Outcome, Rules, outcome
 from bench.kueue_schedule import QUEUES, SIZES, Arrival, least_ms, schedule
 from bench.kueue_tally import Tally
-from fairlead_schemas import jobspec
+from fairlead_schemas import jobspec, resolving
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.events import EventBase, JobRequeued, JobSubmitted, RunStarted
 from fairlead_schemas.resources import Request
@@ -34,7 +34,7 @@ def test_every_arrival_is_a_job_that_the_api_takes() -> None:
     """The job files decode, and ask for what the arrival says."""
     for arrival in schedule()[:100]:
         body = msgspec.json.encode(job_file(arrival))
-        command = jobspec.resolve(jobspec.decode_job(body), command_id="1", user="bench")
+        command = resolving.resolve(jobspec.decode_job(body), command_id="1", user="bench")
         asked = (command.queue, command.request.cpu_milli, command.priority)
         assert (arrival.queue, arrival.units * 1000, arrival.priority) == asked
 

@@ -12,7 +12,7 @@ JOBS = page(
     ended("failed", job_id="3", name="broken", exit_code=3),
     ended("succeeded", job_id="2", name="two\nlines\x1b[31m", array={"succeeded": 8, "failed": 0}, nodes=[], gpus={}, started_at=None),
     job_document(
-        "1", name="eval", state="queued", nodes=[], gpus={}, started_at=None, spec={"nodes": 2, "resources": {"nvidia.com/gpu": 8}},
+        "1", name="eval", state="queued", nodes=[], gpus={}, started_at=None, spec={"command": ["x"], "nodes": 2, "resources": {"nvidia.com/gpu": 8}},
         reason={"code": "maximum", "message": "queue research is at 2 of 8 GPUs; this needs 16", "detail": {"next": "wait"}},
     ),
 )  # fmt: skip

@@ -68,6 +68,16 @@ def read(*directives: str) -> Read:
         (["--export=A=1,B=two"], {"env": {"A": "1", "B": "two"}}),
         (["--begin=2027-01-31T10:00:00+01:00"], {"startAt": "2027-01-31T10:00:00+01:00"}),
         (["--requeue"], {}),
+        (["--nodes=2-8", "--gpus-per-node=4"], {"nodes": "2-8", "resources": {GPU: 4}}),
+        (["--nodes=2-2"], {"nodes": 2}),
+        (["--ntasks=16", "--gpus-per-task=1", "-c 4"], {"tasks": 16, "resources": {GPU: 1, "cpu": "4"}}),
+        (["--ntasks=16", "--mem-per-cpu=2G", "-c 2"], {"tasks": 16, "resources": {"cpu": "2", "memory": "4096Mi"}}),
+        (["--ntasks=4", "--gpus=4"], {"resources": {GPU: 4, "cpu": "4"}}),
+        (["--ntasks=4", "--mem=8G"], {"resources": {"cpu": "4", "memory": "8Gi"}}),
+        (["--gres=gpu:3g.20gb:2"], {"resources": {"nvidia.com/mig-3g.20gb": 2}}),
+        (["--exclusive"], {"exclusive": True}),
+        (["--constraint=ib"], {"nodeAffinity": ["ib"]}),
+        (["-C ib&fairlead/rack=r1"], {"nodeAffinity": ["ib", "fairlead/rack=r1"]}),
         (["--nodes=4", "--nodes=2"], {"nodes": 2}),
         (['--job-name "two words" # a remark'], {"name": "two words"}),
     ],
@@ -83,7 +93,7 @@ def test_a_directive_becomes_words_of_a_job_file(directives: list[str], expected
     "directive",
     [
         "--output=x-%j.out",
-        "--exclusive",
+        "--exclusive=user",
         "--mail-type=ALL",
         "--licenses=matlab",
         "--frobnicate=1",
@@ -108,6 +118,10 @@ def test_what_is_not_followed_is_named(directive: str) -> None:
         "--array=0-9%0",
         "--array=0-9%x",
         "--gres=gpu:0",
+        "--nodes=8-2",
+        "--nodes=2-x",
+        "--constraint=a|b",
+        "--constraint=",
         "--begin=now+1hour",
         "--deadline=tomorrow",
         "--gpus=x:",
@@ -128,6 +142,8 @@ def test_gpus_in_all_must_divide_over_the_nodes() -> None:
     """`--gpus` counts in all; what does not come out even is refused, not rounded."""
     with pytest.raises(Refused, match="multiple of --nodes"):
         read("--nodes=3", "--gpus=8")
+    with pytest.raises(Refused, match="expected one number of --nodes"):
+        read("--nodes=2-4", "--gpus=8")
 
 
 def test_only_leading_comments_count() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead import jobfile
 from fairlead_queue.sequencers.named import OURS
-from fairlead_schemas.poolsettings import AgeingWords, PoolWords
+from fairlead_schemas.poolsettings import AgeingWords, PoolWords, SharingWords
 from fairlead_schemas.queuefile import read_queue_file
 from fairlead_schemas.queuesettings import BudgetWords, PreemptionWords, QueueWords
 from fairlead_schemas.queuewords import GPU_WORD
@@ -19,7 +19,7 @@ PAGE = (DOCS / "queues.md").read_text()
 #: {the heading above a table of keys: whose keys these are}
 TABLES: dict[str, type[msgspec.Struct]] = {
     "## A queue": QueueWords, "### `budget`": BudgetWords, "### `preemption`": PreemptionWords, "## A pool": PoolWords,
-    "### `ageing`": AgeingWords,
+    "### `ageing`": AgeingWords, "### `sharing`": SharingWords,
 }  # fmt: skip
 #: How the page says defaults that are not a value.
 IN_WORDS: dict[str, Any] = {

@@ -8,11 +8,12 @@ import pytest
 
 from fairlead.main import VERBS
 from fairlead_schemas.events import Event
-from fairlead_schemas.jobspec import decode_job, resolve
+from fairlead_schemas.jobspec import decode_job
+from fairlead_schemas.resolving import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("facts", "fairness", "queues", "walk-team-lead")),
+    *ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("facts", "fairness", "nodes", "queues", "walk-team-lead")),
     *(ROOT / "docs" / "adr").glob("*.md"),
 ]  # fmt: skip
 EVENTS = {kind.__name__ for kind in Event.__args__}

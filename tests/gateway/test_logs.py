@@ -9,6 +9,7 @@ import pytest
 from fairlead_bus.port import Message
 from fairlead_gateway.logs import Assembly
 from fairlead_schemas import subjects
+from fairlead_schemas.events import Part
 from fairlead_schemas.reports import OutputPiece, OutputWanted, encode
 from tests.gateway.world import World, gpus
 
@@ -194,3 +195,15 @@ async def test_a_follower_of_a_waiting_job_gets_its_output_once_it_runs() -> Non
         assert (await answer).content == TEXT
         array = await world.submit(array=2)
         assert (await world.http.get(f"/v1/jobs/{array}/logs")).status_code == 422
+
+
+async def test_a_job_has_as_many_ranks_as_its_placement_has_parts() -> None:
+    """Tasks that share a node are one; before it is placed, any that there may be can be asked for."""
+    async with World() as world:
+        job = await world.submit(nodes="2-4", resources=gpus(1))
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=3")).status_code == 200
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=4")).status_code == 404
+        row = world.gateway.views.jobs.rows[job]
+        row.parts = (Part(node="n1"), Part(node="n2"))
+        answer = await world.http.get(f"/v1/jobs/{job}/logs?rank=2")
+        assert (answer.status_code, answer.json()["hint"]) == (404, f"job {job} has 2 ranks")

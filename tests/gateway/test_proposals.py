@@ -43,6 +43,8 @@ async def test_fewer_gpus_are_named_that_are_free_on_one_node() -> None:
         # The GPUs are there.
         ({"resources": {"nvidia.com/gpu": 1, "cpu": "64"}}, {"wait": "starts when 1 GPU and 64 CPUs are free on one node"}),
         ({"resources": {"cpu": "64"}}, {"wait": "starts when 64 CPUs are free on one node"}),
+        # Five tasks of two GPUs would find room on two nodes of eight, but not beside what runs there.
+        ({"tasks": 5, "resources": gpus(2)}, {"wait": "starts when 2 GPUs are free for each of 5 tasks"}),
         # There is no third node, however few GPUs are asked for.
         ({"resources": gpus(2), "nodes": 3}, {"wait": "starts when 2 GPUs are free on each of 3 nodes"}),
     ],

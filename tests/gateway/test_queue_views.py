@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_gateway.views.documents import job_document
+from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.queuedocs import period_end, pool_document, queue_document, queue_documents
 from fairlead_schemas import api
 from fairlead_schemas import events as ev
@@ -378,3 +378,43 @@ def test_events_about_jobs_that_have_left_are_folded() -> None:
     )  # fmt: skip
     assert {"ReservationEnded", "PreemptionDeclined", "ReservationMade"} <= NOT_MOVING.keys()
     assert not book.views.jobs.rows
+
+
+def test_an_elastic_job_counts_for_what_it_got() -> None:
+    """For the most with its offer, for two of eight nodes from its placement on, and for all of it with the next offer."""
+    book = Logbook()
+    book.write(joined("n1"), joined("n2"), configured("q"))
+    request = Request(nodes=8, nodes_min=2, gpu_milli=1000, cpu_milli=2000)
+
+    def counts() -> tuple[int, int, int]:
+        shown = queue(book, "q")
+        return shown.charged.get("gpu", 0), shown.used.get("gpu", 0), shown.charged.get("cpu", 0)
+
+    book.write(submitted(queue="q", request=request), offered())
+    assert counts() == (8000, 0, 16_000)
+    book.write(placed("1", "n1", "n2"))
+    assert counts() == (2000, 2000, 4000)
+    book.write(started())
+    book.write(ended("1", None, "n1", "n2", outcome="node_lost"), requeued(reason="node_lost"))
+    assert counts() == (0, 0, 0)
+    book.write(offered(attempt=2))
+    assert counts() == (8000, 0, 16_000)
+
+
+def test_every_kind_of_a_job_counts() -> None:
+    """Each for its model; parts of GPUs as they are charged."""
+    book = family()
+    other = Request(nodes=2, gpu_milli=858, gpu_parts=2, profile="3g.20gb", cpu_milli=1000)
+    request = Request(gpu_milli=4000, cpu_milli=1000, selector=(f"nvidia.com/gpu.product={A100}",), also=(other,))
+    book.write(submitted(queue="research/vision", request=request), offered())
+    charged = queue(book, "research").charged
+    assert (charged["gpu"], charged[f"gpu:{A100}"], charged["cpu"]) == (4000 + 2 * 858, 4000, 3000)
+
+
+def test_jobs_that_share_a_gpu_hold_one() -> None:
+    """What a node has free is counted in GPUs, not in parts of placements."""
+    book = Logbook()
+    book.write(joined())
+    for name in ("1", "2"):
+        book.write(submitted(name, request=Request(gpu_milli=500, gpu_parts=1)), offered(name), placed(name))
+    assert node_document(book.views, book.views.nodes.rows["n1"]).gpus_free == 7

@@ -17,7 +17,8 @@ from fairlead_gateway.service import EXIT_DAMAGED, EXIT_OK, Settings, build
 from fairlead_gateway.submissions import Translator
 from fairlead_gateway.views.fold import SHAPE
 from fairlead_schemas import subjects
-from fairlead_schemas.jobspec import JobSpec, decode_job, resolve
+from fairlead_schemas.jobspec import JobSpec, decode_job
+from fairlead_schemas.resolving import resolve
 from tests.gateway.world import World, gpus, until
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from fairlead_gateway.views.documents import job_document
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.api import Reason
+from fairlead_schemas.events import JobPlaced, Part
 from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.resources import Request
 from fairlead_telemetry import schema
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
-from tests.telemetry.story import morning
+from tests.telemetry.story import Story, joined, morning, offered, submitted
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +144,22 @@ def test_documented_columns_are_the_real_ones(warehouse: Warehouse, relation: sc
     assert described == [(column.name, column.type) for column in relation.columns]
     for column in relation.columns:
         assert column.about in schema.help_text()
+
+
+def test_shares_and_kinds_count_as_what_they_are(tmp_path: Path) -> None:
+    """Half a GPU for 100 seconds are 50 GPU-seconds; a job of two kinds asks for the GPUs of both."""
+    warehouse = Warehouse(tmp_path)
+    story = Story()
+    story.at(0, joined("n1"))
+    kinds = Request(nodes=2, gpu_milli=4000, also=(Request(nodes=3, gpu_milli=500, gpu_parts=1), Request(cpu_milli=1)))
+    story.at(1, msgspec.structs.replace(submitted("1"), request=kinds), offered("1"))
+    parts = (Part(node="n1", gpus=("g0",), gpu_milli=500), Part(node="n1", gpus=("g1",)))
+    story.at(2, JobPlaced(cause="1.0", job="1", attempt=1, parts=parts))
+    story.at(102, joined("n2"))
+    store(warehouse, story)
+    assert table(warehouse, "SELECT id, gpus FROM jobs") == "1  9.5"
+    held = table(warehouse, "SELECT rank, gpu_count, gpu_seconds FROM allocations ORDER BY rank")
+    assert held == lines("""
+        0  1  50.0
+        1  1  100.0""")
+    warehouse.close()

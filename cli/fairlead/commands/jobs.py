@@ -10,7 +10,7 @@ import typer
 from fairlead import columns, render, why_words
 from fairlead.client import Client
 from fairlead.commands.options import Id, Ids, Output, Timeout, connect, pick
-from fairlead.commands.submit import exit_code
+from fairlead.commands.sending import exit_code
 from fairlead.errors import FairleadError
 from fairlead.render import Format
 from fairlead_schemas import quantities

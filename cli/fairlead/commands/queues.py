@@ -10,7 +10,7 @@ from fairlead import jobfile, queue_changes, queue_tree, render
 from fairlead.client import Client
 from fairlead.commands.jobs import each
 from fairlead.commands.options import Ids, Output, complete_queue, connect
-from fairlead.commands.submit import read_script
+from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Format
 from fairlead_schemas.api import Page, Queue, QueuesApplied

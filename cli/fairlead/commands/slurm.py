@@ -9,9 +9,12 @@ import typer
 from fairlead import columns, jobfile, render, sbatch, sbatch_directives
 from fairlead.commands import jobs as jobs_verbs
 from fairlead.commands.options import OPEN_STATES, Ids, Output, connect
-from fairlead.commands.submit import read_script, send, with_products
+from fairlead.commands.products import with_products
+from fairlead.commands.sending import send
+from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Format
+from fairlead.submit_words import override
 from fairlead_schemas.api import Node
 from fairlead_schemas.lifecycle import END_STATES
 
@@ -104,7 +107,7 @@ def sbatch_verb(
     here = {"workdir": str(Path.cwd())}
     with connect() as client:
         jobs = [
-            with_products({**here, **jobfile.merge(job, flags.job)}, client, offline_ok=mode.test_only)
+            with_products({**here, **override(job, flags.job)}, client, offline_ok=mode.test_only)
             for job in loaded.jobs
         ]
         send(

@@ -10,7 +10,8 @@ from fairlead.errors import Refused, Unreachable, hint_for
 from fairlead.render import Format
 from fairlead_schemas.api import DryRun
 from fairlead_schemas.commands import encode_commands
-from fairlead_schemas.jobspec import JobSpec, resolve
+from fairlead_schemas.jobspec import JobSpec
+from fairlead_schemas.resolving import resolve
 
 
 def dry_run(client: Client, jobs: list[dict[str, Any]], specs: list[JobSpec], output: Format) -> None:

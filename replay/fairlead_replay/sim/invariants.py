@@ -12,7 +12,8 @@ from fairlead_placer import invariants as placer_invariants
 from fairlead_queue import invariants as queue_invariants
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, Cluster, state_hash
-from fairlead_replay.sim.yielding import YieldBooks
+from fairlead_replay.sim.gangs import whole
+from fairlead_replay.sim.yielding import YieldBooks, amounts, held
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import Commit
 from fairlead_schemas.events import (
@@ -75,7 +76,11 @@ class Books:
                 self.pools[event.node] = event.inventory.labels.get(POOL_LABEL, DEFAULT_POOL)
             case JobPlaced():
                 self.placed.add((event.job, event.attempt))
-                return self._whole(event)
+                wrong = whole(event, self.asked(event.job)[2], self.pools)
+                if event.job in self.charged and not wrong:
+                    queue, user, request = self.charged[event.job]
+                    self.charged[event.job] = (queue, user, held(request, event))
+                return wrong
             case OfferReturned() | RunEnded() | JobCancelled() | JobFailed() | JobSucceeded():
                 self.charged.pop(event.job, None)
             case _:
@@ -94,7 +99,7 @@ class Books:
     def exceeds(self, job: str) -> bool:
         """Whether the job alone is more than some limit above it allows."""
         queue, user, request = self.asked(job)
-        needs = {"gpu": request.gpu_milli_total, "cpu": request.nodes * request.cpu_milli}
+        needs = {"gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total}
         path, limits = queue, [self.settings[queue].users.get(user, self.settings[queue].users.get("*", {}))]
         while path:
             limits.append(self.settings[path].maximum)
@@ -108,7 +113,7 @@ class Books:
         if again:  # another rank
             return ""
         # Where a limit was lowered under what runs, a job that needs nothing of that resource may still come.
-        needs = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
+        needs = amounts(request)
         path = queue
         while path:
             wrong = self._over(path, self.settings[path], needs)
@@ -118,14 +123,13 @@ class Books:
         limits = self.settings[queue].users
         most = limits.get(user, limits.get("*"))
         if most is not None:
-            held = self._held(lambda where, who: where == queue and who == user)
-            if any(held[name] > amount for name, amount in most.items() if needs[name]):
-                return f"I5: offered {job}: user {user} holds {held} in {queue}, may hold {most}"
+            holds = self._held(lambda where, who: where == queue and who == user)
+            if any(holds[name] > amount for name, amount in most.items() if needs[name]):
+                return f"I5: offered {job}: user {user} holds {holds} in {queue}, may hold {most}"
         return ""
 
     def _over(self, path: str, settings: QueueSettings, needs: dict[str, int]) -> str:
-        held = self._held(lambda where, who: where == path or where.startswith(f"{path}/"))
-        for name, amount in held.items():
+        for name, amount in self._held(lambda where, who: where == path or where.startswith(f"{path}/")).items():
             most = settings.maximum.get(name)
             borrowing = settings.borrowing.get(name)
             if borrowing is not None:
@@ -141,26 +145,11 @@ class Books:
         return own if own is not None else sum(self.guaranteed(other, name) for other in below)
 
     def _held(self, counts: Callable[[str, str], bool]) -> dict[str, int]:
-        held = {"gpu": 0, "cpu": 0, "memory": 0}
+        found = {"gpu": 0, "cpu": 0, "memory": 0}
         for queue, user, request in self.charged.values():
             if counts(queue, user):
-                held["gpu"] += request.nodes * request.gpu_milli
-                held["cpu"] += request.nodes * request.cpu_milli
-                held["memory"] += request.nodes * request.memory_mib
-        return held
-
-    def _whole(self, event: JobPlaced) -> str:
-        _, _, request = self.asked(event.job)
-        if len(event.parts) != request.nodes:
-            return f"I6: job {event.job} asks for {request.nodes} nodes, placed on {len(event.parts)}"
-        for part in event.parts:
-            if (len(part.gpus) * 1000, part.cpu_milli, part.memory_mib) != (
-                request.gpu_milli, request.cpu_milli, request.memory_mib
-            ):  # fmt: skip
-                return f"I6: job {event.job} asks for {request}, got {part} on {part.node}"
-            if self.pools[part.node] != (request.pool or DEFAULT_POOL):
-                return f"job {event.job} is of pool {request.pool!r}, placed on {part.node} of {self.pools[part.node]}"
-        return ""
+                found = {name: amount + found[name] for name, amount in amounts(request).items()}
+        return found
 
 
 class Observer:

@@ -24,6 +24,7 @@ from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.disasters import Strikes
 from fairlead_replay.sim.faults import Faults
+from fairlead_replay.sim.gangs import could_ever
 from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import Machine, Starts, Truth
 from fairlead_replay.sim.processes import FENCE_NS, Node, Replica
@@ -196,7 +197,7 @@ class World:
                 for each in inventories
                 if each.labels.get(POOL_LABEL, DEFAULT_POOL) == (request.pool or DEFAULT_POOL)
             ]
-            fits = sum(len(each.gpus) * 1000 >= request.gpu_milli for each in pool) >= request.nodes
+            fits = could_ever(request, pool)
             if not fits or self.observer.books.exceeds(job):
                 await self.people.send("queue", [CancelJob(id=self.people.new_id(), job=job)])
 

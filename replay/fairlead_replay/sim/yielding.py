@@ -23,6 +23,8 @@ class YieldBooks:
         self.slices: dict[str, int] = {}
         #: {job: when its run began, 0 while it only has its place}
         self.runs: dict[str, int] = {}
+        #: {job: what its placement has of what it asks for}
+        self.holds: dict[str, Request] = {}
         self.leaving: set[str] = set()
         #: The log's time: the latest of all commits.
         self.now_ns = 0
@@ -43,12 +45,14 @@ class YieldBooks:
                 self.slices[event.job] = event.slice_ns
             case ev.JobPlaced():
                 self.runs[event.job] = 0
+                self.holds[event.job] = held(self.asked(event.job)[2], event)
             case ev.RunStarted() if event.job in self.runs:
                 self.runs[event.job] = self.now_ns
             case ev.JobStopRequested() | ev.PreemptionStarted() if event.job in self.runs:
                 self.leaving.add(event.job)
             case ev.RunEnded():
                 self.runs.pop(event.job, None)
+                self.holds.pop(event.job, None)
                 self.leaving.discard(event.job)
             case _:
                 pass
@@ -70,21 +74,27 @@ class YieldBooks:
                 for name, needed in needs.items():
                     least = self.guaranteed(path, name)
                     left = self._held(path, name, gone)
-                    if needed and least and left < least and amounts(self.asked(victim.job)[2])[name]:
+                    if needed and least and left < least and amounts(self.holds[victim.job])[name]:
                         return f"{victim.job} is asked to yield to {event.job}, {path} keeps {left} of {least} {name}"
         return ""
 
     def _held(self, path: str, name: str, gone: set[str]) -> int:
-        running = (self.asked(job) for job in self.runs if job not in gone)
+        queues = {job: self.asked(job)[0] for job in self.runs if job not in gone}
         return sum(
-            amounts(request)[name] for queue, _, request in running if queue == path or queue.startswith(f"{path}/")
+            amounts(self.holds[job])[name]
+            for job, queue in queues.items()
+            if queue == path or queue.startswith(f"{path}/")
         )
 
 
 def amounts(request: Request) -> dict[str, int]:
-    """By resource, over all nodes."""
-    each = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
-    return {name: amount * request.nodes for name, amount in each.items()}
+    """By resource, over all units."""
+    return {"gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total, "memory": request.memory_mib_total}
+
+
+def held(request: Request, placed: ev.JobPlaced) -> Request:
+    """What a placement has of a request: all of it, unless that says how few units will do."""
+    return request.without(request.units - placed.units) if request.nodes_min else request
 
 
 def _up(path: str) -> Iterable[str]:

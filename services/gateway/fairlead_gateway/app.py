@@ -21,7 +21,7 @@ from fairlead_gateway.openapi import install
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json
 from fairlead_schemas import asyncapi
-from fairlead_schemas.jobspec import FieldError
+from fairlead_schemas.fielderrors import FieldError
 
 #: Built once: it is the same for every process of a version.
 log_document = cache(asyncapi.document)

@@ -14,7 +14,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import Outcome
 from fairlead_schemas.api import SubmitResult
 from fairlead_schemas.commands import CommandBase
-from fairlead_schemas.jobspec import FieldError, field_error
+from fairlead_schemas.fielderrors import FieldError, field_error
 
 BODY_BYTES_MAX = 64 * 1024
 

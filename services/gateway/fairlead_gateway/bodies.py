@@ -3,7 +3,7 @@
 import msgspec
 
 from fairlead_gateway.problems import invalid
-from fairlead_schemas.jobspec import FieldError, field_error
+from fairlead_schemas.fielderrors import FieldError, field_error
 
 ONE_BYTES_MAX = 256 * 1024
 LIST_BYTES_MAX = 8 * 1024 * 1024

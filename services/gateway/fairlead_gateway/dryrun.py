@@ -20,7 +20,9 @@ from fairlead_gateway.why import outlook
 from fairlead_schemas import api
 from fairlead_schemas.ask import COMMANDS_MAX, AskDryRun, Outcome
 from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.jobspec import FieldError, InvalidJob, decode_job, resolve
+from fairlead_schemas.fielderrors import FieldError, InvalidJob
+from fairlead_schemas.jobspec import decode_job
+from fairlead_schemas.resolving import resolve
 
 _NO_SPEC = msgspec.Raw(b"null")
 

@@ -31,8 +31,8 @@ from fairlead_gateway.why.reason import likeness, reason_of
 from fairlead_schemas import cloudevents as ce
 from fairlead_schemas.api import Reason, SubmitResult
 from fairlead_schemas.commands import CancelJob, HoldJob, ReleaseJob
+from fairlead_schemas.fielderrors import FieldError, InvalidJob, field_error
 from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.jobspec import FieldError, InvalidJob, field_error
 from fairlead_schemas.resources import Request
 
 LIST_JOBS_MAX = 20_000

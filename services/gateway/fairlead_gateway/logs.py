@@ -292,8 +292,16 @@ def _check(row: JobRow, rank: int | None, attempt: int | None) -> None:
         raise bad_parameter("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
     if attempt is not None and attempt > row.attempt:
         raise not_found("attempt", str(attempt), hint=f"job {row.id} is in attempt {row.attempt}")
-    if rank is not None and rank >= row.request.nodes:
-        raise not_found("rank", str(rank), hint=f"job {row.id} has {row.request.nodes} ranks")
+    ranks = _ranks(row, attempt)
+    if rank is not None and rank >= ranks:
+        raise not_found("rank", str(rank), hint=f"job {row.id} has {ranks} ranks")
+
+
+def _ranks(row: JobRow, attempt: int | None) -> int:
+    """How many parts the attempt's placement has; before it is placed, as many as there may be."""
+    if attempt is not None and attempt != row.attempt:
+        return len(row.past.get(str(attempt), ())) or row.request.units
+    return len(row.parts) or row.request.units
 
 
 async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: int | None) -> Source:

@@ -6,7 +6,7 @@ Every refusal that reaches a client is one of these; a handler raises `Refused` 
 import msgspec
 
 from fairlead_schemas.api import Problem
-from fairlead_schemas.jobspec import FieldError
+from fairlead_schemas.fielderrors import FieldError
 
 MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"

@@ -21,8 +21,8 @@ from fairlead_gateway.views.rows import Outcome
 from fairlead_schemas.api import QueuesApplied
 from fairlead_schemas.collecting import decode_object
 from fairlead_schemas.commands import MESSAGE_BYTES_MAX, ApplyQueues
+from fairlead_schemas.fielderrors import FieldError, field_error
 from fairlead_schemas.ids import is_queue_path
-from fairlead_schemas.jobspec import FieldError, field_error
 from fairlead_schemas.queuefile import InvalidQueues, read_queue_file, read_settings
 from fairlead_schemas.queues import QueueEntry, QueueRemoval
 

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_schemas.commands import digest_of
-from fairlead_schemas.jobspec import FieldError, InvalidJob, decode_job, resolve
+from fairlead_schemas.fielderrors import FieldError, InvalidJob
+from fairlead_schemas.jobspec import decode_job
+from fairlead_schemas.resolving import resolve
 
 #: Translations in a generation (two are kept), and the largest body worth keeping.
 GENERATION = 2048

@@ -15,8 +15,8 @@ from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import commands, subjects
 from fairlead_schemas.api import SubmitResult
+from fairlead_schemas.fielderrors import FieldError
 from fairlead_schemas.ids import is_job_id, is_queue_path, is_token
-from fairlead_schemas.jobspec import FieldError
 from fairlead_schemas.quantities import QuantityError, parse_duration
 
 SQL_TIMEOUT_S = 30.0

@@ -69,7 +69,8 @@ def _kept(state: State) -> list[Offer]:
 
 def _picky(state: State) -> dict[str, frozenset[str]]:
     """{job with an open offer: nodes that it has failed on and goes to no more}."""
-    found = {job: avoided(state, job) for job in state.failed_on if job in state.offers}
+    few, many = sorted((state.failed_on, state.offers), key=len)
+    found = {job: avoided(state, job) for job in few if job in many}
     return {job: names for job, names in found.items() if names}
 
 

@@ -2,33 +2,23 @@
 changes nothing.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.asks import Ask, asks_of, several
 from fairlead_placer.capacity.choosing import NOBODY, Choice, best
+from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.gangs import Shortfall, choose
+from fairlead_placer.capacity.index import Index
+from fairlead_placer.capacity.seating import least_units, seated, units_in
 from fairlead_placer.capacity.seats import Seat, part_of, seat
 from fairlead_placer.entities import Node
-from fairlead_placer.packing.costs import NEVER
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
-
-
-def fitting(state: State, request: Request) -> Iterator[str]:
-    """Names of the nodes that would take a unit now, the tightest first."""
-    index, ask = state.pools.of(request), asks_of(request)[0]
-    _, line = index.line(ask, state.work_of(request))
-    rows = [row for row, masks in enumerate(index.inhabitants) if masks and line.cost[row] != NEVER]
-    tight = index.rows.tightness
-    names = sorted(
-        (int(tight[row]), name) for row in rows for names in index.inhabitants[row].values() for name in names
-    )
-    return (name for _, name in names if isinstance(seat(index.members[name].left, ask), Seat))
+from fairlead_schemas.topology import domain_of
 
 
 class Found(NamedTuple):
@@ -42,7 +32,7 @@ class Found(NamedTuple):
 def find(state: State, request: Request, avoided: Collection[str] = NOBODY) -> Found | Shortfall:
     """A place for the request in its pool now, on none of the avoided nodes; or what is short."""
     chosen = _choose(state, request, avoided)
-    return chosen if isinstance(chosen, Shortfall) else found_on(chosen)
+    return chosen if isinstance(chosen, Shortfall) else found_on(state.pools.of(request), chosen)
 
 
 def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Choice] | Shortfall:
@@ -55,56 +45,103 @@ def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Ch
 
 def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
     """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
-    too, where they have none at all: then its turn is that of its class."""
-    if request.also or request.tasks:
-        return None
-    ask = asks_of(request)[0]
-    own = [Choice(node, ask, place, {}) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
-    own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
+    too, where they have none at all: then its turn is that of its class. What must share nodes or lie in one domain, or
+    is of several kinds, goes on kept nodes as a whole or not at all."""
+    asks = asks_of(request)
+    nodes = sorted(kept, key=lambda node: (node.gpus_free, node.left.cpu_milli, node.name))
+    if request.also or request.tasks or asks[0].level:
+        chosen = _together(asks, nodes)
+        return None if chosen is None else found_on(state.pools.of(request), chosen)
+    own = [
+        Choice(node, asks[0], place, (0, 0)) for node in nodes if isinstance(place := seat(node.left, asks[0]), Seat)
+    ]
     own = own[: request.nodes]
     if not own:
         return None
     if len(own) < request.nodes:
         others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), avoided)
-        if isinstance(others, Shortfall):
+        if not isinstance(others, Shortfall):
+            own += others
+        elif len(own) < least_units(asks)[0]:
             return None
-        own += others
-    return found_on(sorted(own, key=lambda choice: choice.node.name))
+    return found_on(state.pools.of(request), sorted(own, key=lambda choice: choice.node.name))
 
 
-def found_on(chosen: Sequence[Choice]) -> Found:
+def _together(asks: Sequence[Ask], nodes: Sequence[Node]) -> list[Choice] | None:
+    """All units (of an elastic request: else its least) on these nodes alone, in one domain of the level required."""
+    level = asks[0].level
+    domains: dict[str, list[Node]] = {}
+    for node in nodes:
+        domains.setdefault(_domain(node, level), []).append(node)
+    if level:
+        domains.pop("", None)
+    most = [ask.request.nodes for ask in asks]
+    for wanted in (most, least_units(asks)):
+        for members in domains.values():
+            lefts = [node.left for node in members]
+            found = seated(
+                range(len(members)), wanted, lambda kind, at, lefts=lefts: units_in(lefts[at], asks[kind], most[kind]),
+                asks[0].request.tasks,
+            )  # fmt: skip
+            if found is not None:
+                return [each for ask, own in zip(asks, found, strict=True) for each in _choices(ask, members, own)]
+    return None
+
+
+def _domain(node: Node, level: str) -> str:
+    if level == "node":
+        return node.name
+    return domain_of(node.inventory.labels, level) if level else ""
+
+
+def _choices(ask: Ask, members: Sequence[Node], units: dict[int, int]) -> list[Choice]:
+    found: list[Choice] = []
+    for at, count in sorted(units.items(), key=lambda each: members[each[0]].name):
+        wanted = ask if count == 1 else several(ask, count)
+        place = seat(members[at].left, wanted)
+        assert isinstance(place, Seat)
+        found.append(Choice(members[at], wanted, place, (0, 0), count))
+    return found
+
+
+def found_on(index: Index, chosen: Sequence[Choice]) -> Found:
     """The choices, recorded."""
     if len(chosen) == 1:
-        node, ask, place, cost, tasks = chosen[0]
+        node, ask, place, _, tasks = chosen[0]
         part = part_of(node.name, node.left, ask, place, tasks)
-        left = node.left
-        score = {
-            **cost,
-            "cpu_left_milli": left.cpu_milli - part.cpu_milli,
-            "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
-        }
-        if place.link_score:
-            score["links"], score["numa_nodes"] = place.link_score, place.numa_nodes
-        return Found([node], (part,), score)
+        return Found([node], (part,), _score(chosen[0], part))
     parts = tuple([part_of(each.node.name, each.node.left, each.ask, each.seat, each.tasks) for each in chosen])
     score: dict[str, int] = {}
     for choice, part in zip(chosen, parts, strict=True):
-        own = found_on([choice]).score if choice.seat.link_score else {
-            **choice.cost, "cpu_left_milli": choice.node.left.cpu_milli - part.cpu_milli,
-            "gpus_left": choice.node.gpus_free - (0 if choice.seat.milli else len(choice.seat.gpus)),
-        }  # fmt: skip
-        for name, points in own.items():
+        for name, points in _score(choice, part).items():
             score[name] = score.get(name, 0) + points
     nodes = [choice.node for choice in chosen]
-    score.update(spanned(nodes))
+    score.update(spanned(index, nodes))
     return Found(nodes, parts, score)
 
 
-def spanned(nodes: Sequence[Node]) -> dict[str, int]:
+def _score(choice: Choice, part: Part) -> dict[str, int]:
+    """The parts of one node's score; higher costs are worse, more links are better."""
+    left, place = choice.node.left, choice.seat
+    unusable, scarce = choice.cost
+    score = {
+        "unusable_milli": unusable,
+        "scarce_milli": scarce,
+        "cpu_left_milli": left.cpu_milli - part.cpu_milli,
+        "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
+    }
+    if place.link_score:
+        score["links"], score["numa_nodes"] = place.link_score, place.numa_nodes
+    return score
+
+
+def spanned(index: Index, nodes: Sequence[Node]) -> dict[str, int]:
     """{level: how many of its domains the nodes lie in}, of the levels that all of them name."""
     found: dict[str, int] = {}
-    for level in DOMAIN_LABELS:
-        domains = {domain_of(node.inventory.labels, level) for node in nodes}
-        if "" not in domains:
-            found[f"{level}s"] = len(domains)
+    for level in LEVELS:
+        if index.domains.known(level):
+            of = index.domains.of[level]
+            domains = {int(of[node.slot]) for node in nodes}
+            if -1 not in domains:
+                found[f"{level}s"] = len(domains)
     return found

@@ -11,7 +11,7 @@ import numpy as np
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seats import Seat, is_faulted, seat, short_of
+from fairlead_placer.capacity.seats import Seat, gpus_short, is_faulted, seat
 from fairlead_placer.entities import CORDONED, Node, pool_of
 from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
@@ -101,7 +101,7 @@ def refusal(state: State, request: Request, job: str, short: Shortfall | None = 
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members), fitting=fitting,
         gpu_milli_free=_free_milli(index, asks[0], job),
-        gpu_milli_total=1000 * sum(len(node.inventory.gpus) for node in index.members.values()),
+        gpu_milli_total=1000 * index.gpus,
         level=short.level if short else "", best=short.best if short else 0,
     )  # fmt: skip
 
@@ -119,18 +119,29 @@ def _free_milli(index: Index, ask: Ask, job: str) -> int:
 def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:
     """({cause: nodes}, nodes that fit). Nodes that are alike are looked at once."""
     counts: dict[str, int] = {}
-    for masks in index.inhabitants:
-        for names in masks.values():
-            left = index.members[names[0]].left
-            cause = ask.verdict(left.build).cause or short_of(left, ask)
-            if cause is None:  # the amounts are there; each node is another inside
-                for name in names:
-                    found = seat(index.members[name].left, ask)
-                    each = "" if isinstance(found, Seat) else found
-                    counts[each] = counts.get(each, 0) + 1
-            else:
-                counts[cause] = counts.get(cause, 0) + len(names)
+    for row, masks in enumerate(index.inhabitants):
+        if masks:
+            for names in masks.values():
+                _count_names(index, row, names, ask, counts)
     for node in index.aside.values():
         cause = cause_of(node, ask, job)
         counts[cause] = counts.get(cause, 0) + 1
     return counts, counts.pop("", 0)
+
+
+def _count_names(index: Index, row: int, names: list[str], ask: Ask, counts: dict[str, int]) -> None:
+    """Nodes of one row and one set of free GPUs: at once, where what the row says of them settles it."""
+    left = index.members[names[0]].left
+    cause = ask.verdict(left.build).cause or gpus_short(left, ask)
+    key, request = index.rows.keys[row], ask.request
+    if not cause and key.cpu_milli < request.cpu_milli:
+        cause = "free_cpu"
+    elif not cause and key.memory_mib < request.memory_mib:
+        cause = "free_memory"
+    if cause:
+        counts[cause] = counts.get(cause, 0) + len(names)
+        return
+    for name in names:
+        found = seat(index.members[name].left, ask)
+        each = "" if isinstance(found, Seat) else found
+        counts[each] = counts.get(each, 0) + 1

@@ -95,7 +95,11 @@ def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:
     """What must still come free on the node (GPUs, milli-CPU, MiB), how many ranks live there, its name."""
     ask, left = asks_of(request)[0], node.left
     suits = ask.verdict(left.build).suits
-    free = (left.free & suits).bit_count() if ask.whole else sum(milli >= ask.milli for milli in left.milli)
+    free = (
+        (left.free & suits).bit_count()
+        if ask.whole
+        else sum(left.rest(at) >= ask.milli for at in range(len(left.uuids)))
+    )
     return (
         max(0, ask.gpus - free),
         max(0, request.cpu_milli - left.cpu_milli),

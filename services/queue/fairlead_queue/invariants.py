@@ -28,7 +28,7 @@ def _check_charges(state: State, pool: Pool) -> None:
     for job in state.jobs.values():
         if charged(job) and job.lane.klass.pool is pool:
             for node in job.lane.leaf.node.up():
-                expected[node] = [have + more for have, more in zip(expected[node], job.lane.klass.need, strict=True)]
+                expected[node] = [have + more for have, more in zip(expected[node], pool.holds(job), strict=True)]
     for node, amounts in expected.items():
         if node.usage != amounts:
             raise AssertionError(f"queue {node.path!r} is charged {node.usage}, its jobs hold {amounts}")
@@ -95,6 +95,8 @@ def charged(job: Job) -> bool:
 
 
 def _problem(state: State, job: Job) -> str:
+    if job.missing and (not charged(job) or job.open or not 0 < job.missing < job.lane.klass.request.nodes):
+        return f"{job.missing} of its units are missing"
     if job.id in state.finished or job.state in END_STATES:
         return "live and finished at once"
     if job.open != (job.id in job.lane.offers) or (job.open and job.state not in ("offered", "stopping")):

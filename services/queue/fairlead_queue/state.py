@@ -285,9 +285,18 @@ class State:
         """Where a node belongs, if there are queues for it."""
         return self.pools.get(self.nodes.pool_of(node))
 
+    def shrink(self, job: Job, missing: int) -> None:
+        """The placement of an elastic job has so many units less than it was charged for with its offer."""
+        self.settle_past(job.lane)
+        job.missing = missing
+        job.lane.klass.pool.charge_missing(job, -1)
+
     def uncharge(self, job: Job) -> None:
         """What it held counts against its queue no longer."""
         lane = job.lane
+        if job.missing:
+            lane.klass.pool.charge_missing(job, 1)
+            job.missing = 0
         lane.klass.pool.charge(lane, -1)
         if lane.running.pop(job.id, None) is not None and job.deadline_ns:
             self.due.set_alarm(job)

@@ -147,7 +147,7 @@ JOBS = Relation(
         Column("priority", "INTEGER", "as submitted"),
         Column("is_array", "BOOLEAN", "true for the array itself, not for its elements"),
         Column("attempt", "UINTEGER", "newest attempt, from 1"),
-        Column("gpus", "DOUBLE", "GPUs asked for, over all nodes"),
+        Column("gpus", "DOUBLE", "GPUs asked for, over all nodes; parts of GPUs as they are charged"),
         Column("nodes", "VARCHAR[]", "nodes of the newest placement, in rank order"),
         Column("exit_code", "INTEGER", "of the newest attempt, once its run has ended"),
         Column("signal", "INTEGER", "of the newest attempt, where a signal ended it"),
@@ -162,8 +162,10 @@ JOBS = Relation(
       SELECT job, queue, "user", time, body->>'name' AS name,
         coalesce(body->>'project', '') AS project, coalesce(body->>'kind', 'batch') AS kind,
         coalesce((body->>'priority')::INTEGER, 50) AS priority, (body->'array') IS NOT NULL AS is_array,
-        coalesce((body->>'$.request.nodes')::INTEGER, 1)
-          * coalesce((body->>'$.request.gpu_milli')::BIGINT, 0) / 1000 AS gpus,
+        (coalesce((body->>'$.request.nodes')::INTEGER, 1) * coalesce((body->>'$.request.gpu_milli')::BIGINT, 0)
+          + CASE WHEN contains(body::VARCHAR, '"also":[') THEN coalesce(list_sum(list_transform(
+              from_json(body->'$.request.also', '[{"nodes": "BIGINT", "gpu_milli": "BIGINT"}]'),
+              lambda kind: coalesce(kind.nodes, 1) * coalesce(kind.gpu_milli, 0))), 0) ELSE 0 END) / 1000 AS gpus,
         coalesce((body->>'start_at_ns')::BIGINT, 0) > at_ns AS later
       FROM events WHERE type = 'JobSubmitted'
     ), wanted AS (
@@ -226,13 +228,16 @@ ALLOCATIONS = Relation(
         Column("memory_mib", "BIGINT", "memory held"),
         Column("placed_at", "TIMESTAMP", "UTC"),
         Column("released_at", "TIMESTAMP", "UTC; empty while it is held"),
-        Column("gpu_seconds", "DOUBLE", "GPU-seconds held, up to cursor.at_ns while it is held"),
+        Column(
+            "gpu_seconds", "DOUBLE", "GPU-seconds held, a share of a GPU as that; up to cursor.at_ns while it is held"
+        ),
     ),
     """
     WITH placed AS (
       SELECT job, attempt, time, at_ns,
         unnest(from_json(body->'parts',
-          '[{"node": "VARCHAR", "gpus": ["VARCHAR"], "cpu_milli": "BIGINT", "memory_mib": "BIGINT"}]')) AS part,
+          '[{"node": "VARCHAR", "gpus": ["VARCHAR"], "cpu_milli": "BIGINT", "memory_mib": "BIGINT",
+            "gpu_milli": "BIGINT"}]')) AS part,
         generate_subscripts(from_json(body->'parts', '["JSON"]'), 1) - 1 AS rank
       FROM events WHERE type = 'JobPlaced'
     ), back AS (
@@ -252,7 +257,7 @@ ALLOCATIONS = Relation(
     SELECT p.job, p.attempt, p.rank::INTEGER AS rank, p.part.node AS node, coalesce(p.part.gpus, []) AS gpus,
       coalesce(len(p.part.gpus), 0)::INTEGER AS gpu_count, coalesce(p.part.cpu_milli, 0) AS cpu_milli,
       coalesce(p.part.memory_mib, 0) AS memory_mib, p.time AS placed_at, r.time AS released_at,
-      gpu_count * (coalesce(r.at_ns, (SELECT at_ns FROM cursor)) - p.at_ns) / 1e9 AS gpu_seconds
+      gpu_count * coalesce(p.part.gpu_milli, 1000) / 1000 * (coalesce(r.at_ns, (SELECT at_ns FROM cursor)) - p.at_ns) / 1e9 AS gpu_seconds
     FROM placed p LEFT JOIN released r ON r.job = p.job AND r.attempt = p.attempt AND r.rank = p.rank""",
 )
 RUNS = Relation(

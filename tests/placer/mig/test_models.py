@@ -8,7 +8,7 @@ import pytest
 from fairlead_placer.mig.finding import NoMig, find_model, read_product
 from fairlead_placer.mig.layouts import Instance, layouts_of, legal_fault, maximal_layouts
 from fairlead_placer.mig.models import BY_NAME, MODELS, Model
-from fairlead_placer.mig.shapes import profile_of, resource_of
+from fairlead_schemas.migprofiles import is_profile, profile_milli, profile_of, resource_of
 from tests.placer.mig.exhaustive import DATA, TABLES
 
 #: Devices that the named configurations are for, beside those of the published tables.
@@ -207,3 +207,12 @@ def test_the_first_layout_has_the_driver_s_order() -> None:
     """Two halves lie as `nvidia-smi mig -cgi 9,9` lays them: the upper one first."""
     model = BY_NAME["A100-40GB"]
     assert next(layouts_of(model, (0, 0, 0, 0, 2, 0, 0))) == (Instance("3g.20gb", 4), Instance("3g.20gb", 0))
+
+
+def test_a_profile_is_charged_as_the_largest_part_that_it_is_of_any_model() -> None:
+    """The charge goes by the name alone, before a GPU is chosen: a GPU that is cut up is never charged as less than it is."""
+    for profile in {name for model in MODELS for name in model.profiles}:
+        models = [model for model in MODELS if profile in model.profiles]
+        parts = [-(-1000 * model.cut(profile).compute // model.shape.compute) for model in models]
+        assert is_profile(profile)
+        assert profile_milli(profile) == max(parts), profile

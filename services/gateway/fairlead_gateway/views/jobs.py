@@ -125,19 +125,24 @@ class JobsView:
                 array.elements[old] -= 1
             array.elements[new] = array.elements.get(new, 0) + 1
 
-    def place(self, row: JobRow, at_ns: int) -> None:
-        """The attempt has its place."""
+    def place(self, row: JobRow, units: int, at_ns: int) -> None:
+        """The attempt has its place, with so many of the units that it asks for: for the others it is charged no more."""
         if row.charged and not row.placed_ns:
-            self._queues.use(row.queue, row.request)
+            if row.request.nodes_min and units < row.request.units:
+                self._queues.charge(row.queue, row.user, row.request, -1)
+                row.missing = row.request.units - units
+                self._queues.charge(row.queue, row.user, row.holds)
+            self._queues.use(row.queue, row.holds)
         row.placed_ns = at_ns
 
     def uncharge(self, row: JobRow) -> None:
         """What the attempt held counts for nobody any more."""
         if row.charged:
             row.charged = False
-            self._queues.charge(row.queue, row.user, row.request, -1)
+            self._queues.charge(row.queue, row.user, row.holds, -1)
             if row.placed_ns:
-                self._queues.use(row.queue, row.request, -1)
+                self._queues.use(row.queue, row.holds, -1)
+            row.missing = 0
 
     def _queued(self, e: ev.JobQueued, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]

@@ -16,12 +16,13 @@ def charge_of(request: Request) -> tuple[tuple[str, int], ...]:
     """What an attempt is charged for: (resource, amount) over all its nodes. A GPU of a model that the request
     names counts as such, too."""
     amounts = {
-        "gpu": request.nodes * request.gpu_milli, "cpu": request.nodes * request.cpu_milli,
-        "memory": request.nodes * request.memory_mib,
+        "gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total, "memory": request.memory_mib_total,
     }  # fmt: skip
-    for label in request.selector:
-        if label.startswith(_MODEL):
-            amounts[gpu_class(label.removeprefix(_MODEL))] = amounts["gpu"]
+    for kind in request.kinds:
+        for label in kind.selector:
+            if label.startswith(_MODEL):
+                model = gpu_class(label.removeprefix(_MODEL))
+                amounts[model] = amounts.get(model, 0) + kind.nodes * kind.gpu_milli
     return tuple((resource, amount) for resource, amount in amounts.items() if amount)
 
 

@@ -97,6 +97,8 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     by: str = ""
     not_before_ns: int = 0
     charged: bool = False
+    #: Units of the request that the placement has not, where it said how few will do.
+    missing: int = 0
     run_ended: bool = False
     #: An element's array; "" for others.
     array_id: str = ""
@@ -123,6 +125,11 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     #: Why the queue does not offer it, where it said so of this very job.
     deferral: Deferral | None = None
     room: Room | None = None
+
+    @property
+    def holds(self) -> Request:
+        """What the attempt is charged for: what it asks for, or what it got of it."""
+        return self.request.without(self.missing)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -187,7 +194,15 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     draining: bool = False
     drained: bool = False
     lost: bool = False
+    quarantined: bool = False
+    suspect: bool = False
+    #: Why it is cordoned or drained, and which class set that; why it is in quarantine.
     reason: str = ""
+    setter: str = ""
+    quarantine_reason: str = ""
+    #: (taint, setter), as they were set; those of the inventory stand there. {GPU UUID: what is wrong with it}.
+    taints: list[tuple[str, str]] = []
+    faulted: dict[str, str] = {}
     held: dict[str, Part] = {}
     changed_seq: int = 0
 
@@ -204,3 +219,42 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     repeated: bool = False
     #: Of a change of queues: how many were configured, removed, and left as they were.
     applied: tuple[int, int, int] | None = None
+
+
+class WindowRow(msgspec.Struct, gc=False):
+    """A maintenance window that is not over."""
+
+    name: str
+    nodes: tuple[str, ...]
+    starts_ns: int
+    ends_ns: int
+    notice_ns: int
+    by: str
+    reason: str
+    started: bool = False
+
+
+class RolloutRow(msgspec.Struct, gc=False):
+    """A rolling upgrade, under way or one of the last that ended: {node: its newest step, "" before its turn}."""
+
+    name: str
+    nodes: dict[str, str]
+    budget_gpus: int
+    nodes_max: int
+    want: tuple[str, ...]
+    deadline_ns: int
+    stop_long: bool
+    by: str
+    reason: str
+    started_ns: int
+    state: str = "running"  # running | paused | done | cancelled
+
+
+class BreakerRow(msgspec.Struct, frozen=True, gc=False):
+    """One thing that has tripped the breaker and was not reset since."""
+
+    kind: str
+    found: int
+    allowed: int
+    of: int
+    at_ns: int

@@ -27,7 +27,7 @@ class RunsView:
         row = self._jobs.rows[e.job]
         self._jobs.move(row, "JobPlaced", seq)
         row.parts = e.parts
-        self._jobs.place(row, at_ns)
+        self._jobs.place(row, e.units, at_ns)
         row.run_ended = False
         row.exit_code = row.signal = None
         row.message = ""

@@ -149,7 +149,7 @@ class WaitingView:
         if other is not None:
             room = self._room(e.beneficiary, other.attempt)
             room.named, room.asked = 0, (*room.asked, e.job)
-        resource = "gpu" if row.request.gpu_milli else "cpu"
+        resource = "gpu" if row.request.gpu_milli_total else "cpu"
         queue, over = self.over(row.queue, other.queue if other is not None else "", resource)
         row.yielding = Yielding(
             e.attempt, seq, e.beneficiary, e.rule, row.priority, other.priority if other is not None else 0, queue, over,

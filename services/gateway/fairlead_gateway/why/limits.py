@@ -103,10 +103,13 @@ def _or_less(row: JobRow, deferral: Deferral) -> str:
     left = asked - (deferral.held + deferral.needed - deferral.ceiling)
     if left <= 0 or left >= asked:
         return ""
+    if row.request.also:
+        return ""
     if nodes == 1:
         return f", or ask for {number(resource, left)} instead of {number(resource, asked)}"
     fitting = left * nodes // asked
-    return f", or ask for {fitting} node{'' if fitting == 1 else 's'} instead of {nodes}" if fitting else ""
+    unit = "task" if row.request.tasks else "node"
+    return f", or ask for {fitting} {unit}{'' if fitting == 1 else 's'} instead of {nodes}" if fitting else ""
 
 
 # --------------------------------------------------------------------------------- one of each

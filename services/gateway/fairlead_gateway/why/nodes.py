@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from fairlead_gateway.views.rows import Refusal
-from fairlead_schemas.queuewords import counted
 from fairlead_schemas.resources import Request
 
 #: What kept a node from taking part, in words: (one node, several nodes).
@@ -27,6 +26,19 @@ _KEPT_BACK: dict[str, tuple[str, str]] = {
     "gpu_faulted": ("has too many faulted GPUs", "have too many faulted GPUs"),
     "avoided": ("is where the job has failed", "are where the job has failed"),
     "reserved": ("is kept for another job", "are kept for other jobs"),
+    "sharing": (
+        "gives its GPUs out otherwise (whole, or as replicas)",
+        "give their GPUs out otherwise (whole, or as replicas)",
+    ),
+    "topology": ("never has GPUs so connected", "never have GPUs so connected"),
+    "nics": ("has too few network devices", "have too few network devices"),
+    "free_gpu_memory": ("lacks free GPU memory", "lack free GPU memory"),
+    "not_empty": ("is not empty", "are not empty"),
+    "free_links": ("has free GPUs enough, but not so connected", "have free GPUs enough, but not so connected"),
+    "free_numa": (
+        "has no NUMA node or socket with both the GPUs and the CPUs free",
+        "have no NUMA node or socket with both the GPUs and the CPUs free",
+    ),
     "pool": ("is in another pool", "are in another pool"),
 }
 
@@ -36,20 +48,12 @@ def where(request: Request) -> str:
     return f"pool {request.pool}" if request.pool else "the cluster"
 
 
-def needs(request: Request) -> str:
-    """ "8 GPUs on each of 2 nodes"; of a job without GPUs its CPUs and memory."""
-    amount = counted("gpu", request.gpu_milli)
-    if not request.gpu_milli:
-        amount = f"{counted('cpu', request.cpu_milli)} and {counted('memory', request.memory_mib)}"
-    return f"{amount} on each of {request.nodes} nodes" if request.nodes > 1 else f"{amount} on one node"
-
-
 def over_nodes(refusal: Refusal, request: Request) -> str:
     """ "of 4 nodes 3 lack free GPUs, 1 is cordoned"."""
     if not refusal.nodes:
         return f"{where(request)} has no nodes"
     told = kept_back(refusal.reasons)
-    if refusal.fitting and request.nodes > 1:
+    if refusal.fitting and request.units > 1:
         told += f"{', ' if told else ''}{refusal.fitting} could take part"
     of = f"of {refusal.nodes} node{'s' if refusal.nodes != 1 else ''}"
     return f"{of} {told or 'too few fit'}"

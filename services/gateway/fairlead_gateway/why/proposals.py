@@ -11,12 +11,13 @@ import msgspec
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, NodeRow
-from fairlead_gateway.why.nodes import needs
 from fairlead_schemas.ask import Change, Explanation
 from fairlead_schemas.events import Part
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.queuewords import counted, is_are
+from fairlead_schemas.requestwords import gpus, needs, places
 from fairlead_schemas.resources import Request
+from fairlead_schemas.selectors import suits
 
 MILLI = 1000
 #: {what the placer found short on nodes: the resource}
@@ -53,9 +54,11 @@ def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
 
 def too_few_nodes(views: Views, request: Request) -> str:
     """Why the nodes that have joined could not take it if nothing ran on them; "" where they could, or none is known."""
-    fitting = sum(_holds(_room(row, request, {}), request) for row in views.nodes.rows.values() if _may(row, request))
-    if fitting >= request.nodes or not views.nodes.rows:
+    fitting = sum(_units(_room(row, request, {}), request) for row in views.nodes.rows.values() if _may(row, request))
+    if fitting >= least(request) or not views.nodes.rows or not is_judged(request):
         return ""
+    if request.tasks:
+        return f"needs {needs(request)}; the nodes that have joined could take {fitting} of them, even if nothing ran"
     could = f"only {fitting} node{'s' if fitting > 1 else ''}" if fitting else "no node"
     verb = "have" if fitting > 1 else "has"
     return f"needs {needs(request)}; {could} that {verb} joined could take it, even if nothing ran"
@@ -63,9 +66,12 @@ def too_few_nodes(views: Views, request: Request) -> str:
 
 def no_room(views: Views, row: JobRow) -> str:
     """Why nodes could not take it now, whatever its queue says; "" where they could, or none is known."""
-    request, fitting = row.request, sum(_holds(room, row.request) for room in _free(views, row))
-    if fitting >= request.nodes or not views.nodes.rows:
+    request, fitting = row.request, sum(_units(room, row.request) for room in _free(views, row))
+    if fitting >= least(request) or not views.nodes.rows or not is_judged(request):
         return ""
+    if request.tasks:
+        left = f"the nodes that may take it have as much left for {fitting} of them"
+        return too_few_nodes(views, request) or f"needs {needs(request)}; {left}"
     who = f"only {fitting} node{'s' if fitting > 1 else ''}" if fitting else "no node"
     left = f"{who} that may take it {'have' if fitting > 1 else 'has'}"
     return too_few_nodes(views, request) or f"needs {needs(request)}; {left} as much left"
@@ -96,25 +102,39 @@ def _may(row: NodeRow, request: Request) -> bool:
     labels = row.inventory.labels
     if (labels.get(POOL_LABEL) or DEFAULT_POOL) != (request.pool or DEFAULT_POOL):
         return False
-    return all(labels.get(key) == value for key, _, value in (label.partition("=") for label in request.selector))
+    return suits(labels, request.selector)
 
 
-def _holds(room: _Room, request: Request) -> bool:
-    gpus, cpu_milli, memory_mib = room
-    return gpus * MILLI >= request.gpu_milli and cpu_milli >= request.cpu_milli and memory_mib >= request.memory_mib
+def is_judged(request: Request) -> bool:
+    """Whether free amounts of nodes say anything: not of parts of GPUs, of several kinds, or where it matters which nodes
+    they are and what else is on them."""
+    return not (request.gpu_parts or request.also or request.exclusive or request.require or request.nics)
+
+
+def least(request: Request) -> int:
+    """Units without which it does not start."""
+    return request.nodes_min or request.nodes
+
+
+def _units(room: _Room, request: Request) -> int:
+    """Units that so much room holds: one, or as many tasks as fit."""
+    amounts = ((room[0] * MILLI, request.gpu_milli), (room[1], request.cpu_milli), (room[2], request.memory_mib))
+    if not all(free >= amount for free, amount in amounts):
+        return 0
+    return min((free // amount for free, amount in amounts if amount), default=request.nodes) if request.tasks else 1
 
 
 def _fits(request: Request, free: list[_Room]) -> bool:
-    """Whether as many nodes have that much free as it asks for."""
-    return sum(_holds(room, request) for room in free) >= request.nodes
+    """Whether nodes have that much free as it asks for, as far as that can be told."""
+    return not is_judged(request) or sum(_units(room, request) for room in free) >= least(request)
 
 
 def _smaller(request: Request, most: int, free: list[_Room]) -> Change | None:
     """The most GPUs (in milli-GPU, `most` of them at most) with which nodes could take it."""
-    asked = request.gpu_milli // MILLI
-    for fewer in range(most // MILLI, 0, -1):
+    asked = request.gpu_milli // MILLI if is_judged(request) else 0
+    for fewer in range(min(most // MILLI, asked - 1), 0, -1):
         if _fits(msgspec.structs.replace(request, gpu_milli=fewer * MILLI), free):
-            each = " on each node" if request.nodes > 1 else ""
+            each = f" {'for each task' if request.tasks else 'on each node'}" if request.nodes > 1 else ""
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {asked}{each}"
             return Change(kind="smaller", message=message, resource="gpu", amount=fewer * MILLI)
     return None
@@ -134,10 +154,10 @@ def _wait(request: Request, short: Set[str], any_node: bool) -> Change:
     """What must come free on nodes: its GPUs, and what else is short. `any_node`: nothing else keeps nodes from it."""
     amounts = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
     named = [r for r, amount in amounts.items() if amount and (r in short or r == "gpu")] or ["cpu"]
-    told = " and ".join(counted(resource, amounts[resource]) for resource in named)
+    told = " and ".join((gpus(request) if r == "gpu" else "") or counted(r, amounts[r]) for r in named)
     verb = is_are(named[0], amounts[named[0]]) if len(named) == 1 else "are"
-    nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
+    where = places(request, tasks=request.tasks)
     return Change(
-        kind="wait", message=f"starts when {told} {verb} free on {nodes}{'' if any_node else ' that may take it'}",
+        kind="wait", message=f"starts when {told} {verb} free {where}{'' if any_node else ' that may take it'}",
         resource=named[0], amount=amounts[named[0]] * request.nodes,
     )  # fmt: skip

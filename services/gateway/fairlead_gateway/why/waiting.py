@@ -4,12 +4,13 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
 from fairlead_gateway.why.limits import deferred, explained
-from fairlead_gateway.why.nodes import needs, over_nodes, where
+from fairlead_gateway.why.nodes import over_nodes, where
 from fairlead_gateway.why.yielding import after_yielding, with_room
 from fairlead_schemas.api import Reason
 from fairlead_schemas.ask import Explanation
 from fairlead_schemas.events import Dependency
 from fairlead_schemas.queuewords import counted, number
+from fairlead_schemas.requestwords import needs
 
 #: What a job is waited for to do.
 TO = {"succeeded": "to succeed", "failed": "to fail", "ended": "to end"}

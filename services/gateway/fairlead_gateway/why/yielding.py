@@ -53,7 +53,7 @@ def might_yield(views: Views, victim: Victim, queue: str, priority: int) -> str:
         return f"{whose} has had its slice, and this would go before it"
     if row is None or victim.rule == "over_share":
         return f"{whose}: {row.queue if row is not None else 'its queue'} has more than its share, {queue} less than its own"
-    resource = "gpu" if row.request.gpu_milli else "cpu"
+    resource = "gpu" if row.request.gpu_milli_total else "cpu"
     owner, over = views.waiting.over(row.queue, queue, resource)
     return f"{whose}: {owner} uses {counted(resource, over)} over its guarantee, which {queue} is owed"
 

@@ -6,10 +6,10 @@ from weakref import WeakValueDictionary
 
 from fairlead_placer.mig.finding import find_model
 from fairlead_placer.mig.models import Model
-from fairlead_placer.mig.shapes import RESOURCE_PREFIX
 from fairlead_placer.mig.single import Strategy
 from fairlead_placer.topology.inside import Inside, Insides
 from fairlead_schemas.inside import Description
+from fairlead_schemas.migprofiles import MIG_PREFIX
 from fairlead_schemas.queues import MODEL_LABEL
 from fairlead_schemas.resources import Gpu, Inventory
 from fairlead_schemas.topology import DOMAIN_LABELS
@@ -31,6 +31,8 @@ MIG_LABEL = "fairlead/mig"
 MILLI = 1000
 #: Kinds of GPUs whose model is remembered.
 MODELS_MAX = 1024
+#: CPU and memory left of a node are told apart by so many bits: 32 to 63 parts.
+BITS = 6
 #: No two builds of a process have the same number, or an ask would take one cluster's for another's.
 _numbers = count(1)
 
@@ -39,8 +41,8 @@ class Build:
     """What a node is made of. Compared by identity: equal ones are one object while somebody holds it."""
 
     __slots__ = (
-        "__weakref__", "all_gpus", "cpu_milli", "cut", "gpus", "inside", "labels", "memory_mib", "mig_models", "model",
-        "nics", "number", "recuts", "replicas", "single", "switches", "taints",
+        "__weakref__", "all_gpus", "cpu_milli", "cpu_shift", "cut", "gpus", "inside", "labels", "memory_mib",
+        "memory_shift", "mig_models", "model", "nics", "number", "recuts", "replicas", "single", "switches", "taints",
     )  # fmt: skip
 
     def __init__(self, number: int, inventory: Inventory, inside: Inside, taints: tuple[str, ...]) -> None:
@@ -54,6 +56,9 @@ class Build:
         pinned = inside.all_cpus.bit_count() * MILLI
         self.cpu_milli = min(inventory.cpu_milli, pinned) if inside.numa else inventory.cpu_milli
         self.memory_mib = inventory.memory_mib
+        #: Amounts are told apart by their first bits only where nodes are told apart by what they have left.
+        self.cpu_shift = max(0, self.cpu_milli.bit_length() - BITS)
+        self.memory_shift = max(0, self.memory_mib.bit_length() - BITS)
         #: Its GPUs' model, as the label says it or its first GPU does; "" without GPUs.
         self.model = (inventory.labels.get(MODEL_LABEL) or inventory.gpus[0].model) if inventory.gpus else ""
         self.nics = len(inventory.inside.nics)
@@ -83,7 +88,7 @@ def _mig_model(product: str, memory_mib: int) -> Model | None:
 
 def _lasting(inventory: Inventory) -> dict[str, str]:
     """The labels without the counts of MIG instances, which change whenever a GPU is cut anew."""
-    return {key: value for key, value in inventory.labels.items() if not key.startswith(RESOURCE_PREFIX)}
+    return {key: value for key, value in inventory.labels.items() if not key.startswith(MIG_PREFIX)}
 
 
 def replicas_of(labels: dict[str, str]) -> int:

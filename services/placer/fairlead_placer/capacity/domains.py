@@ -17,12 +17,17 @@ class Domains:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.rows: Ints = np.full(64, -1, np.int64)
+        #: [node's number]: what it has left.
+        self.cpu: Ints = np.zeros(64, np.int64)
+        self.memory: Ints = np.zeros(64, np.int64)
         #: {level: [node's number]: its domain's number there, or -1}
         self.of: dict[str, Ints] = {level: np.full(64, -1, np.int64) for level in LEVELS}
         #: {level: names of domains by number}
         self.domains: dict[str, list[str]] = {level: [] for level in LEVELS}
         self._numbers: dict[str, dict[str, int]] = {level: {} for level in LEVELS}
         self._vacant: list[int] = []
+        #: Places in the order of names, made when asked for: {"": nodes, level: its domains}.
+        self._ranks: dict[str, Ints] = {}
 
     def add(self, name: str, labels: dict[str, str]) -> int:
         """A node of these labels; its number."""
@@ -32,6 +37,7 @@ class Domains:
             if number >= len(self.rows):
                 self._double()
         self.names[number] = name
+        self._ranks.clear()
         for level in LEVELS:
             domain = domain_of(labels, level)
             self.of[level][number] = self._number(level, domain) if domain else -1
@@ -46,6 +52,21 @@ class Domains:
         """True when some node is in a domain of the level."""
         return bool(self.domains[level])
 
+    def names_ranked(self) -> Ints:
+        """[node's number]: its place in the order of names."""
+        found = self._ranks.get("")
+        if found is None:
+            found = self._ranks[""] = _ranked(self.names)
+        return found
+
+    def ranks(self, level: str) -> Ints:
+        """[domain's number]: its place in the order of names; then those of nodes, for the ones in no domain."""
+        found = self._ranks.get(level)
+        if found is None:
+            domains = _ranked(self.domains[level])
+            found = self._ranks[level] = np.concatenate([domains, self.names_ranked() + len(domains)])
+        return found
+
     def _number(self, level: str, domain: str) -> int:
         numbers = self._numbers[level]
         number = numbers.get(domain)
@@ -57,4 +78,11 @@ class Domains:
     def _double(self) -> None:
         blank: Ints = np.full(len(self.rows), -1, np.int64)
         self.rows = np.concatenate([self.rows, blank])
+        self.cpu, self.memory = np.concatenate([self.cpu, blank]), np.concatenate([self.memory, blank])
         self.of = {level: np.concatenate([column, blank]) for level, column in self.of.items()}
+
+
+def _ranked(names: list[str]) -> Ints:
+    ranks = np.zeros(len(names), np.int64)
+    ranks[np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)] = np.arange(len(names))
+    return ranks

@@ -15,8 +15,8 @@ from fairlead_placer.capacity.choosing import NOBODY, Choice, ranked
 from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat
-from fairlead_placer.packing.costs import NEVER, Line
-from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.costs import NEVER
+from fairlead_placer.packing.states import Flags, Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
 
@@ -40,11 +40,13 @@ class Kind:
         self.most, self.least = request.nodes, request.nodes_min or request.nodes
         self.costs, self.line = index.line(ask, work)
         self.cost: Ints = self.line.cost
-        rows = index.domains.rows[: len(index.domains.names)]
-        each = _units_per_row(index, ask, self.line) if request.tasks else (self.line.cost != NEVER).astype(np.int64)
+        domains = index.domains
+        last = len(domains.names)
+        rows = domains.rows[:last]
         #: One more, for nodes in no row (-1).
-        each = np.append(each, 0)
-        self.room: Ints = each[rows]
+        fits = np.append(self.line.cost != NEVER, False)[rows]
+        fits &= (domains.cpu[:last] >= request.cpu_milli) & (domains.memory[:last] >= request.memory_mib)
+        self.room: Ints = _tasks(index, ask, rows, fits) if request.tasks else fits.astype(np.int64)
         for name in avoided:
             if name in index.members:
                 self.room[index.members[name].slot] = 0
@@ -52,20 +54,21 @@ class Kind:
             _leave_out(index, ask, self.room)
 
 
-def _units_per_row(index: Index, ask: Ask, line: Line) -> Ints:
-    """Tasks that a node of each row takes, as far as columns tell."""
-    states, request = index.rows.states, ask.request
-    units: Ints = np.full(len(states.cpu), request.nodes, np.int64)
+def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
+    """Tasks that each node takes, as far as columns tell."""
+    request, domains = ask.request, index.domains
+    units: Ints = np.full(len(rows), request.nodes, np.int64)
     if request.profile:
         idle = [dict(key.cut).get(request.profile, 0) // ask.gpus for key in index.rows.keys]
-        units = np.minimum(units, np.array(idle, np.int64))
+        units = np.minimum(units, np.array([*idle, 0], np.int64)[rows])
     elif ask.gpus:
-        units = np.minimum(units, (states.gpus >= ask.milli).sum(axis=1) // ask.gpus)
+        able = (index.rows.states.gpus >= ask.milli).sum(axis=1) // ask.gpus
+        units = np.minimum(units, np.append(able, 0)[rows])
     if request.cpu_milli:
-        units = np.minimum(units, states.cpu // request.cpu_milli)
+        units = np.minimum(units, domains.cpu[: len(rows)] // request.cpu_milli)
     if request.memory_mib:
-        units = np.minimum(units, states.memory // request.memory_mib)
-    return np.where(line.cost == NEVER, 0, np.maximum(units, 0))
+        units = np.minimum(units, domains.memory[: len(rows)] // request.memory_mib)
+    return np.where(fits, np.maximum(units, 0), 0)
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
@@ -153,8 +156,8 @@ def _fullest(index: Index, kinds: Sequence[Kind], level: str, wanted: list[int])
     if left is None or not len(left) or (least := left.min()) >= NEVER >> 8:
         return None
     ties = np.flatnonzero(left == least)
-    names = index.domains.names if level == "node" else index.domains.domains[level]
-    domain = min(map(int, ties), key=names.__getitem__)
+    ranks = index.domains.names_ranked() if level == "node" else index.domains.ranks(level)
+    domain = int(ties[ranks[ties].argmin()])
     if level == "node":
         return np.array([domain])
     return np.flatnonzero(index.domains.of[level][: len(kinds[0].room)] == domain)
@@ -172,22 +175,27 @@ def _sum(left: Ints, right: Ints) -> Ints:
 def _fill(index: Index, kinds: Sequence[Kind], numbers: Ints) -> list[Choice] | tuple[Kind, int, int]:
     """Seats on these nodes; or the kind and node where one was not to be had, and how many units it does take."""
     chosen: list[Choice] = []
-    taken: set[int] = set()
     for kind in kinds:
-        able = [int(number) for number in numbers if kind.room[number] and int(number) not in taken]
+        able = numbers[kind.room[numbers] > 0]
+        units = min(kind.most, int(kind.room[able].sum()))
+        if units < kind.least:  # another kind took what was needed
+            return kind, int(numbers[0]), 0
         found: list[Choice] = []
-        for number, units in _spread(
-            index, kind, able, min(kind.most, sum(int(kind.room[each]) for each in able)), LEVELS[::-1]
-        ):
-            seated = _seat(index, kind, number, units)
+        for number, part in _spread(index, kind, able, units, LEVELS[::-1]):
+            seated = _seat(index, kind, number, part)
             if seated is None:
-                return kind, number, units - 1
+                return kind, number, part - 1
             found.append(seated)
-            taken.add(number)
-        if sum(each.tasks for each in found) < kind.least:
-            return kind, numbers[0], 0  # another kind took what was needed
-        chosen += sorted(found, key=lambda each: each.node.name)
+        found.sort(key=_name_of)
+        chosen += found
+        if len(kinds) > 1:
+            taken = {choice.node.slot for choice in found}
+            numbers = numbers[[int(number) not in taken for number in numbers]]
     return chosen
+
+
+def _name_of(choice: Choice) -> str:
+    return choice.node.name
 
 
 def _seat(index: Index, kind: Kind, number: int, units: int) -> Choice | None:
@@ -199,41 +207,34 @@ def _seat(index: Index, kind: Kind, number: int, units: int) -> Choice | None:
     return Choice(node, ask, found, kind.costs.parts(kind.line, node.row), units)
 
 
-def _spread(index: Index, kind: Kind, able: list[int], units: int, levels: tuple[str, ...]) -> list[tuple[int, int]]:
+def _spread(index: Index, kind: Kind, able: Ints, units: int, levels: Sequence[str]) -> list[tuple[int, int]]:
     """(node, its units): whole domains first, those that take most; the last one is the smallest that takes the rest."""
-    level = next((each for each in levels if index.domains.known(each)), "")
-    if not level:
+    known = [level for level in levels if index.domains.known(level)]
+    if not known:
         return _cheapest(index, kind, able, units)
-    groups: dict[int, list[int]] = {}
-    of = index.domains.of[level]
-    for number in able:
-        domain = int(of[number])
-        groups.setdefault(domain if domain >= 0 else -2 - number, []).append(number)
-    if len(groups) == 1:
-        return (
-            _cheapest(index, kind, able, units)
-            if level == LEVELS[0]
-            else _spread(index, kind, able, units, levels[levels.index(level) + 1 :])
-        )
-    rooms = {domain: sum(int(kind.room[each]) for each in members) for domain, members in groups.items()}
-    found: list[tuple[int, int]] = []
-    order = sorted(groups, key=lambda domain: (-rooms[domain], index.domains.names[groups[domain][0]]))
-    below = levels[levels.index(level) + 1 :]
-    while units and order:
-        enough = [domain for domain in order if rooms[domain] >= units]
-        domain = enough[-1] if enough else order[0]
-        order.remove(domain)
-        part = _spread(index, kind, groups[domain], min(units, rooms[domain]), below)
-        found += part
-        units -= sum(each for _, each in part)
-    return found
+    level, below = known[0], known[1:]
+    of = index.domains.of[level][able]
+    # A node in no domain is one by itself, after all others.
+    domains, where = np.unique(np.where(of < 0, able + len(index.domains.domains[level]), of), return_inverse=True)
+    if len(domains) == 1:
+        return _spread(index, kind, able, units, below)
+    rooms = np.bincount(where, weights=kind.room[able]).astype(np.int64)
+    ranks = index.domains.ranks(level)[domains]
+    order = np.lexsort((ranks, -rooms))
+    held = np.cumsum(rooms[order])
+    full = int(np.searchsorted(held, units))  # so many are taken whole, and one more
+    units_left = units - (int(held[full - 1]) if full else 0)
+    rest = order[full:][rooms[order[full:]] >= units_left]
+    last = rest[np.lexsort((ranks[rest], rooms[rest]))[0]]
+    whole = able[np.isin(where, order[:full])]
+    found = list(zip(whole.tolist(), kind.room[whole].tolist(), strict=True))
+    return found + _spread(index, kind, able[where == last], units_left, below)
 
 
-def _cheapest(index: Index, kind: Kind, able: list[int], units: int) -> list[tuple[int, int]]:
+def _cheapest(index: Index, kind: Kind, able: Ints, units: int) -> list[tuple[int, int]]:
     """Nodes by cost; of tasks, as few nodes as can be."""
-    rows, names = index.domains.rows, index.domains.names
-    tight = index.rows.tightness
-    order = sorted(able, key=lambda number: (int(kind.cost[rows[number]]), int(tight[rows[number]]), names[number]))
+    rows = index.domains.rows[able]
+    order = able[np.lexsort((index.domains.names_ranked()[able], index.rows.tightness[rows], kind.cost[rows]))].tolist()
     if not kind.ask.request.tasks:
         return [(number, 1) for number in order[:units]]
     found: list[tuple[int, int]] = []

@@ -1,10 +1,15 @@
 """One pool: its nodes, in rows of those that are alike, and who is in each. Derived; never in a snapshot.
 
+Alike are nodes of one build with equal GPUs left and nearly as much CPU and memory: rows say what a choice costs, and where
+none can fit; whether a unit fits a node says its `seat`.
+
 A node that takes work is in one row, and there under the mask of its free GPUs, by name: history leaves no trace in the
 order in which nodes are chosen. Nodes that take no work, or are kept for a job, stand aside.
 """
 
 from bisect import bisect_left, insort
+
+import numpy as np
 
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import Build
@@ -16,14 +21,14 @@ from fairlead_placer.entities import Node
 from fairlead_placer.packing.costs import NEVER, Costs, Line
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.rows import Key, Rows
-from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.typical import Arrivals, TypicalWork
+from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.inside import GPUS_MAX
 from fairlead_schemas.resources import Request
 
 #: Rows for each node, and more, beyond which those that nobody is in are forgotten.
 ROWS_PER_NODE, ROWS_SPARE = 4, 1024
-#: Gains that are remembered; who asks about older ones looks at everything.
-GAINS_MAX = 4096
 
 
 class Index:
@@ -32,6 +37,9 @@ class Index:
     def __init__(self) -> None:
         self.members: dict[str, Node] = {}
         self.aside: dict[str, Node] = {}
+        self._unsettled: dict[str, Node] = {}
+        #: GPUs of all members.
+        self.gpus = 0
         self.rows = Rows()
         #: [row]: {mask of free GPUs: names, rising}. Where nothing is known of a node's inside, masks are all 0.
         self.inhabitants: list[dict[int, list[str]]] = []
@@ -39,10 +47,12 @@ class Index:
         #: Whether some node here may have, or had, GPUs that are cut anew; and such as are made whole again.
         self.recuts = self.switches = False
         self.domains = Domains()
-        #: The version at which a node last came, went or changed; {row: version} of what was gained since.
+        #: The version at which a node last came, went or changed; nodes that gained, and when.
         self.stirred = 0
-        self._gains: list[tuple[int, int]] = []
-        self._forgotten = 0
+        self._gained: dict[str, tuple[Node, int]] = {}
+        self._gained_last = 0
+        #: [row]: the version at which a node that is in it gained last.
+        self._gains: Ints = np.zeros(0, np.int64)
         self._costs: dict[str, Costs] = {}
         self._wanted: dict[Ask, Wanted] = {}
 
@@ -51,6 +61,7 @@ class Index:
     def add(self, node: Node) -> None:
         """A node that is new here."""
         self.members[node.name] = node
+        self.gpus += len(node.left.uuids)
         build = node.left.build
         if build.number not in self.builds:
             self._meet(build)
@@ -59,28 +70,55 @@ class Index:
 
     def discard(self, node: Node) -> None:
         """The node belongs elsewhere."""
+        self._unsettled.pop(node.name, None)
         if node.row >= 0:
             self._lift(node)
+        self.gpus -= len(node.left.uuids)
         self.aside.pop(node.name, None)
         self.domains.discard(node.slot)
         del self.members[node.name]
 
     def put(self, node: Node) -> None:
-        """Bring the node to where it belongs now."""
-        if node.row >= 0:
-            self._lift(node)
+        """The node is to be brought to where it belongs, before anybody looks (`settled`): a decision that is tried,
+        undone and folded moves it once."""
+        self._unsettled[node.name] = node
+
+    def settled(self) -> "Index":
+        """The same, with every node where it belongs."""
+        if self._unsettled:
+            for node in self._unsettled.values():
+                self._settle(node)
+            self._unsettled.clear()
+        return self
+
+    def _settle(self, node: Node) -> None:
         if node.keeper or not node.open:
+            if node.row >= 0:
+                self._lift(node)
             self.aside[node.name] = node
             return
         if self.aside:
             self.aside.pop(node.name, None)
         left = node.left
-        row = self.rows.enter(key_of(left))
-        if row == len(self.inhabitants):
-            self.inhabitants.append({})
-        mask = left.free if left.build.inside.telling else 0
+        build = left.build
+        mask = left.free if build.inside.telling else 0
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
+        rests = rests_of(left) if left.shared else ()
+        whole, cut = (left.free.bit_count(), ()) if left.cuts is None else cut_of(left)
+        key = (
+            build.number, build.model, left.cpu_milli | (1 << build.cpu_shift) - 1,
+            left.memory_mib | (1 << build.memory_shift) - 1, whole, rests, cut,
+        )  # fmt: skip
+        domains, slot = self.domains, node.slot
+        domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
+        if node.row >= 0:
+            if self.rows.row_of.get(key) == node.row and mask == node.mask:
+                return
+            self._lift(node)
+        row = self.rows.enter(key)
+        if row == len(self.inhabitants):
+            self.inhabitants.append({})
         masks = self.inhabitants[row]
         names = masks.get(mask)
         if names is None:
@@ -88,7 +126,7 @@ class Index:
         else:
             insort(names, node.name)
         node.row, node.mask = row, mask
-        self.domains.rows[node.slot] = row
+        domains.rows[slot] = row
 
     def _lift(self, node: Node) -> None:
         masks = self.inhabitants[node.row]
@@ -113,42 +151,49 @@ class Index:
 
     def tidy(self, version: int) -> None:
         """Forget the rows that nobody is in, once they are many."""
+        self.settled()
         if self.rows.rows <= ROWS_PER_NODE * len(self.members) + ROWS_SPARE:
             return
         nodes = [node for node in self.members.values() if node.row >= 0]
         self.rows.clear()
         self.inhabitants.clear()
-        self._gains.clear()
-        self._forgotten = version
+        self._gained.clear()
+        self._gains = np.zeros(0, np.int64)
+        self.stirred = version  # whoever waits looks again
         for node in nodes:
             node.row = -1
-            self.put(node)
+            self._settle(node)
 
     # -- what was gained
 
     def gained(self, node: Node, version: int) -> None:
         """A node that takes work has more than before."""
-        if len(self._gains) >= GAINS_MAX:
-            self._forgotten = self._gains[GAINS_MAX // 2 - 1][0]
-            del self._gains[: GAINS_MAX // 2]
-        self._gains.append((version, node.row))
+        self._gained[node.name] = (node, version)
+        self._gained_last = version
 
     def gained_since(self, asks: tuple[Ask, ...], work: Arrivals[Request], version: int) -> bool:
         """True when a node that would take a unit of one of the asks, by its amounts, has gained since `version`."""
-        if self.stirred > version or self._forgotten > version:
+        if self.stirred > version:
             return True
-        gains = self._gains
-        if not gains or gains[-1][0] <= version:
+        if self._gained_last <= version:
             return False
-        since = {row for at, row in gains[bisect_left(gains, (version + 1, -1)) :] if at > version}
+        if self._gained:
+            self._note_gains()
+        rows = np.flatnonzero(self._gains > version)
         costs = self.costs("", work)
-        lines = [costs.line(self.wanted(ask)) for ask in asks]
-        return any(line.cost[row] != NEVER for row in since for line in lines)
+        return any(bool((costs.line(self.wanted(ask)).cost[rows] != NEVER).any()) for ask in asks)
+
+    def _note_gains(self) -> None:
+        if len(self._gains) < self.rows.rows:
+            self._gains = np.concatenate([self._gains, np.zeros(self.rows.rows, np.int64)])
+        for node, version in self._gained.values():
+            if node.row >= 0:
+                self._gains[node.row] = version
+        self._gained.clear()
 
     def anything_gained_since(self, version: int) -> bool:
         """True when any node has gained since, whoever could use that."""
-        newest = self._gains[-1][0] if self._gains else 0
-        return max(self.stirred, self._forgotten, newest) > version
+        return max(self.stirred, self._gained_last) > version
 
     # -- what requests cost
 
@@ -161,6 +206,9 @@ class Index:
             wanted = self._wanted[ask] = Wanted(self.builds, ask)
         return wanted
 
+    def _typical(self, work: Arrivals[Request]) -> TypicalWork:
+        return typical(work, self.wanted)
+
     def line(self, ask: Ask, work: Arrivals[Request]) -> tuple[Costs, Line]:
         """What the ask costs in each row now, by the policy that it wants."""
         costs = self.costs(POLICY_WORDS.get(ask.request.packing, ""), work)
@@ -171,8 +219,7 @@ class Index:
         costs = self._costs.get(policy)
         if costs is None:
             costs = self._costs[policy] = Costs(POLICIES[policy or DEFAULT](), self.rows)
-        if costs.follow(work.arrived):
-            costs.learn(typical(work, self.wanted))
+        costs.follow(work, self._typical)
         return costs
 
 
@@ -182,15 +229,22 @@ WANTED_MAX = 4096
 POLICY_WORDS = {"pack": "most_allocated", "spread": "spread"}
 
 
+def rests_of(left: Left) -> tuple[int, ...]:
+    """What is left of the GPUs that shares are on, ascending."""
+    return tuple(sorted(left.milli[at] for at in members_of(left.shared)))
+
+
+def cut_of(left: Left) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Whole GPUs of a node, as packing sees them, and its idle MIG instances by profile. Under the single strategy it sees as
+    many GPUs as there are idle instances."""
+    cut = count_idle(left)
+    more = sum(count for _, count in cut) if left.build.single else 0
+    return left.free.bit_count() + more, cut
+
+
 def key_of(left: Left) -> Key:
-    """The row that a node with so much left is in."""
+    """The row that a node with so much left is in: it stands for the most CPU and memory that such a node may have."""
     build = left.build
-    rests: tuple[int, ...] = ()
-    if left.shared:
-        rests = tuple(sorted(milli for milli in left.milli if 0 < milli < 1000))
-    whole, cut = left.free.bit_count(), ()
-    if left.cuts is not None:
-        cut = count_idle(left)
-        if build.single:  # packing sees as many GPUs as there are instances
-            whole += sum(count for _, count in cut)
-    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, whole, rests, cut)
+    whole, cut = cut_of(left)
+    cpu, memory = left.cpu_milli | (1 << build.cpu_shift) - 1, left.memory_mib | (1 << build.memory_shift) - 1
+    return Key(build.number, build.model, cpu, memory, whole, rests_of(left), cut)

@@ -13,10 +13,9 @@ from fairlead_placer.capacity.cuts import Cell
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.mig.choice import Change, MigGpu, choose_gpu
 from fairlead_placer.mig.layouts import Instance, Layout
+from fairlead_schemas.migprofiles import is_profile, profile_milli
 
-_NAME = re.compile(r"(\d+)g\.(\d+)gb")
-#: Compute slices of a GPU, by far the most of those that can be cut.
-SLICES = 7
+_NAME = re.compile(r"\d+g\.(\d+)gb")
 
 
 class Taken(NamedTuple):
@@ -87,10 +86,9 @@ def _gpus(left: Left, waiting: dict[str, Cell], chosen: list[str]) -> list[MigGp
 def memory_mib(profile: str) -> int:
     """What an instance of the profile has, as its name counts it; 0 where the name does not say."""
     match = _NAME.match(profile)
-    return int(match[2]) * 1024 if match else 0
+    return int(match[1]) * 1024 if match else 0
 
 
 def milli_of_profile(profile: str) -> int:
-    """What part of a GPU an instance is, by its compute slices, in thousandths, rounded up."""
-    match = _NAME.match(profile)
-    return -(-1000 * min(int(match[1]), SLICES) // SLICES) if match else 1000
+    """What part of a GPU an instance is charged as, in thousandths; a whole one where its name is no profile's."""
+    return profile_milli(profile) if is_profile(profile) else 1000

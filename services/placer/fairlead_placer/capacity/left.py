@@ -14,6 +14,7 @@ class Left:
 
     __slots__ = (
         "at",
+        "barred",
         "build",
         "caps",
         "cpu_milli",
@@ -23,6 +24,7 @@ class Left:
         "free",
         "memory_mib",
         "milli",
+        "odd",
         "shared",
         "uuids",
     )
@@ -36,15 +38,19 @@ class Left:
         self.at = {uuid: place for place, uuid in enumerate(uuids)}
         self.cpu_milli = build.cpu_milli
         self.memory_mib = build.memory_mib
-        #: [GPU]: thousandths left; a faulted one has a whole GPU less. One in MIG mode has nothing to give but its
-        #: instances: 0, or less where it is faulted or held by somebody who has no instance of it.
-        self.milli = [0 if build.cut >> place & 1 else MILLI for place in range(len(build.gpus))]
+        #: [GPU]: thousandths left of those that shares are on; of others it says nothing (see `rest`).
+        self.milli = [MILLI] * len(build.gpus)
         #: [GPU]: MiB that no share was promised.
         self.caps = [gpu.memory_mib for gpu in build.gpus]
         #: Masks: GPUs that are free as a whole, those that shares are on, faulted ones, CPUs that nobody is pinned to.
         self.free = build.all_gpus & ~build.cut
         self.shared = 0
         self.faulted = 0
+        #: Mask of GPUs that are never free as a whole: in MIG mode, faulted, being cut.
+        self.barred = build.cut
+        #: {GPU: how often it is held otherwise than what it is now is given: whole in MIG mode, by an instance that it has
+        #: no more}. Nothing of it is given.
+        self.odd: dict[int, int] = {}
         self.cpus = build.inside.all_cpus
 
     def copy(self) -> "Left":
@@ -54,8 +60,15 @@ class Left:
         other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
         other.milli, other.caps = self.milli.copy(), self.caps.copy()
         other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
+        other.barred, other.odd = self.barred, self.odd.copy()
         other.cuts = None if self.cuts is None else self.cuts.copy()
         return other
+
+    def rest(self, place: int) -> int:
+        """Thousandths left of the GPU."""
+        if self.free >> place & 1:
+            return MILLI
+        return self.milli[place] if self.shared >> place & 1 else 0
 
     def take(self, part: Part) -> None:
         """The part is somebody's."""
@@ -63,16 +76,13 @@ class Left:
         self.memory_mib -= part.memory_mib
         if part.gpus:
             if part.instances:
-                self._hold(part, -1)
+                self._hold(part, 1)
             elif part.gpu_milli:
                 self._share(part, -1)
             else:
-                at, milli = self.at, self.milli
-                for uuid in part.gpus:
-                    place = at.get(uuid)
-                    if place is not None:
-                        milli[place] -= MILLI
-                        self.free &= ~(1 << place)
+                self.free &= ~self._mask(part.gpus)
+                if self.build.cut:
+                    self._hold_whole(part, 1)
         if part.cpus:
             self.cpus &= ~cpu_mask(part.cpus)
 
@@ -82,19 +92,26 @@ class Left:
         self.memory_mib += part.memory_mib
         if part.gpus:
             if part.instances:
-                self._hold(part, 1)
+                self._hold(part, -1)
             elif part.gpu_milli:
                 self._share(part, 1)
             else:
-                at, milli = self.at, self.milli
-                for uuid in part.gpus:
-                    place = at.get(uuid)
-                    if place is not None:
-                        milli[place] += MILLI
-                        if milli[place] == MILLI:
-                            self.free |= 1 << place
+                self.free |= self._mask(part.gpus) & ~self.barred
+                if self.build.cut:
+                    self._hold_whole(part, -1)
         if part.cpus:
             self.cpus |= cpu_mask(part.cpus) & self.build.inside.all_cpus
+
+    def _mask(self, gpus: tuple[str, ...]) -> int:
+        """Those that are there."""
+        if gpus == self.uuids:
+            return self.build.all_gpus
+        at, mask = self.at, 0
+        for uuid in gpus:
+            place = at.get(uuid, -1)
+            if place >= 0:
+                mask |= 1 << place
+        return mask
 
     def _share(self, part: Part, sign: int) -> None:
         for uuid in part.gpus:
@@ -104,40 +121,56 @@ class Left:
             self.milli[place] += sign * part.gpu_milli
             self.caps[place] += sign * part.gpu_memory_mib
             bit = 1 << place
-            whole = self.milli[place] == MILLI
-            self.free = self.free | bit if whole else self.free & ~bit
-            self.shared = self.shared & ~bit if whole else self.shared | bit
+            if self.milli[place] == MILLI:
+                self.shared &= ~bit
+                self.free |= bit & ~self.barred
+            else:
+                self.shared |= bit & ~self.faulted
+                self.free &= ~bit
 
     def _hold(self, part: Part, sign: int) -> None:
         """Of instances; one that the inventory does not have any more is held as its whole GPU."""
         cuts = self.cuts
         for uuid, instance in zip(part.gpus, part.instances, strict=True):
             if cuts is not None and instance in cuts.cells:
-                (cuts.held.discard if sign > 0 else cuts.held.add)(instance)
+                (cuts.held.add if sign > 0 else cuts.held.discard)(instance)
             elif (place := self.at.get(uuid)) is not None:
-                self.milli[place] += sign * MILLI
-                whole = self.milli[place] == MILLI
-                self.free = self.free | 1 << place if whole else self.free & ~(1 << place)
+                self._odd(place, sign)
+                bit = 1 << place
+                self.free = self.free & ~bit if place in self.odd else self.free | bit & ~self.barred
+
+    def _hold_whole(self, part: Part, sign: int) -> None:
+        """Of GPUs some of which are in MIG mode by now."""
+        for uuid in part.gpus:
+            place = self.at.get(uuid)
+            if place is not None and self.build.cut >> place & 1:
+                self._odd(place, sign)
+
+    def _odd(self, place: int, sign: int) -> None:
+        count = self.odd.pop(place, 0) + sign
+        if count:
+            self.odd[place] = count
 
     def keep_back(self, uuid: str) -> None:
-        """The GPU is being cut: nobody gets it."""
+        """The GPU is being cut: nobody gets it. Before parts are taken."""
         place = self.at.get(uuid)
         if place is not None:
-            self.milli[place] -= MILLI
             self.free &= ~(1 << place)
+            self.barred |= 1 << place
+            self._odd(place, 1)
 
     @property
     def cuttable(self) -> int:
         """Mask of the GPUs in MIG mode that nobody holds otherwise than by their instances, and that are well."""
-        return sum(1 << place for place, milli in enumerate(self.milli) if not milli) & self.build.cut
+        return self.build.cut & ~(self.faulted | self.shared | mask_of(self.odd))
 
     def fault(self, uuid: str) -> None:
-        """The GPU is not to be used; what is on it stays."""
+        """The GPU is not to be used; what is on it stays. Before parts are taken."""
         place = self.at.get(uuid)
         if place is not None:
-            self.milli[place] -= MILLI
             self.free &= ~(1 << place)
             self.faulted |= 1 << place
+            self.barred |= 1 << place
 
     @property
     def gpus_free(self) -> int:
@@ -147,7 +180,7 @@ class Left:
     @property
     def free_milli(self) -> int:
         """What is left of all GPUs, in thousandths of one."""
-        return sum(milli for milli in self.milli if milli > 0)
+        return MILLI * self.free.bit_count() + sum(self.milli[at] for at in members_of(self.shared))
 
 
 @lru_cache(1 << 16)

@@ -25,11 +25,11 @@ class Pools:
 
     def of(self, request: Request) -> Index:
         """The index of the request's pool (an empty one where there is no such pool)."""
-        return self._indices.get(pool_of(request), self._nowhere)
+        return self._indices.get(pool_of(request), self._nowhere).settled()
 
     def each(self) -> dict[str, Index]:
         """{pool: its index}."""
-        return dict(self._indices)
+        return {pool: index.settled() for pool, index in self._indices.items()}
 
     def enter(self, node: Node) -> None:
         """A node that stands in no pool yet: every class of its pool looks again."""
@@ -65,7 +65,7 @@ class Pools:
     def gained(self, node: Node) -> None:
         """The node has more than before."""
         self.version += 1
-        if node.row >= 0:
+        if node.open and not node.keeper:
             self._indices[node.pool].gained(node, self.version)
         elif node.taints:  # it stands aside, and may take work all the same
             self._indices[node.pool].stirred = self.version

@@ -10,8 +10,10 @@ from fairlead_placer.capacity.builds import MILLI
 from fairlead_placer.capacity.instances import Taken, milli_of_profile, take
 from fairlead_placer.capacity.left import Left, cpu_list
 from fairlead_placer.topology.choices import Shortage
+from fairlead_placer.topology.inside import Inside
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_placer.topology.placing import Placed, place
+from fairlead_placer.topology.placing import Ask as InsideAsk
+from fairlead_placer.topology.placing import place
 from fairlead_schemas.events import Part
 
 #: What the inside's shortages are called among the causes (reasons.CAUSES).
@@ -20,6 +22,10 @@ _CAUSES = {
     "nvlink": "free_links", "switch": "free_links", "numa": "free_numa", "socket": "free_numa",
     "domains": "free_links",
 }  # fmt: skip
+
+
+#: Answers that are remembered for one inside.
+SEATS_MAX = 1 << 15
 
 
 class Seat(NamedTuple):
@@ -39,8 +45,10 @@ class Seat(NamedTuple):
 
 def is_faulted(left: Left, ask: Ask) -> bool:
     """True when so many of the node's GPUs are faulted that the unit does not fit, whatever comes free."""
+    if not left.faulted:
+        return False
     verdict = ask.verdict(left.build)
-    return bool(left.faulted) and (verdict.suits & ~left.faulted).bit_count() < (1 if verdict.cut else ask.gpus)
+    return (verdict.suits & ~left.faulted).bit_count() < (1 if verdict.cut else ask.gpus)
 
 
 def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
@@ -65,25 +73,17 @@ def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
     return short or _whole(left, ask, free)
 
 
-def short_of(left: Left, ask: Ask) -> str | None:
-    """The cause why nodes of the same row and free GPUs have no seat, "" where they have one; None where each must be asked.
-    The build must suit."""
+def gpus_short(left: Left, ask: Ask) -> str:
+    """The cause that all nodes of the same build, free GPUs and rests share, when GPUs are what is short; else ""."""
     if left.faulted and is_faulted(left, ask):
         return "gpu_faulted"
-    verdict = ask.verdict(left.build)
-    if verdict.cut:
-        taken = take(left, ask, verdict.suits)
-        return taken if isinstance(taken, str) else amounts_short(left, ask) or None
+    _, suits, cut = ask.verdict(left.build)
+    if cut:
+        taken = take(left, ask, suits)
+        return taken if isinstance(taken, str) else ""
     if not ask.whole:
-        short = amounts_short(left, ask)
-        return _gpu_cause(left, ask, verdict.suits) or short or None
-    free = left.free & verdict.suits
-    if free.bit_count() < ask.gpus:
-        return "free_gpus"
-    short = amounts_short(left, ask)
-    if short or not left.build.inside.telling:
-        return short
-    return None if ask.inside.require else ""
+        return _gpu_cause(left, ask, suits)
+    return "free_gpus" if (left.free & suits).bit_count() < ask.gpus else ""
 
 
 def amounts_short(left: Left, ask: Ask) -> str:
@@ -99,22 +99,23 @@ def amounts_short(left: Left, ask: Ask) -> str:
 
 
 def _whole(left: Left, ask: Ask, free: int) -> Seat | str:
-    inside = left.build.inside
-    if not inside.numa or not ask.cpus:
-        chosen = inside.choices.choose(free, ask.gpus, ask.inside.require)
-        if isinstance(chosen, Shortage):
-            return _CAUSES[chosen.what]
-        if not ask.inside.prefer:
-            score, nodes = inside.choices.facts(chosen)
-            nics = tuple(each.nic for each in inside.nics(chosen))
-            return Seat(members_of(chosen), 0, 0, nics, score, nodes, ask.inside.require)
-    found = place(inside, free, left.cpus if ask.cpus else 0, ask.inside)
+    inside, wanted = left.build.inside, ask.inside
+    cpus = left.cpus if ask.cpus and inside.numa else 0
+    key = (free, cpus, wanted)
+    known = inside.seats.get(key)
+    if known is None:
+        if len(inside.seats) >= SEATS_MAX:
+            inside.seats.clear()
+        known = inside.seats[key] = _sought(inside, *key)
+    return known
+
+
+def _sought(inside: Inside, free: int, cpus: int, wanted: InsideAsk) -> Seat | str:
+    if not cpus and not (wanted.cpus and inside.numa):
+        wanted = wanted._replace(cpus=0)
+    found = place(inside, free, cpus, wanted)
     if isinstance(found, Shortage):
         return _CAUSES[found.what]
-    return _seat_of(found)
-
-
-def _seat_of(found: Placed) -> Seat:
     nics = tuple(each.nic for each in found.nics)
     return Seat(found.gpus, 0, mask_of(found.cpus), nics, found.link_score, found.numa_nodes, found.held)
 
@@ -136,11 +137,11 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     able = [
         at
         for at in members_of(suits)
-        if left.milli[at] >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.milli[at])
+        if left.rest(at) >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.rest(at))
     ]
     if len(able) < ask.gpus:
         return _gpu_cause(left, ask, suits) or ("free_gpus" if rest else "free_gpu_memory")
-    able.sort(key=lambda at: (left.milli[at], at))
+    able.sort(key=lambda at: (left.rest(at), at))
     gpus = tuple(sorted(able[: ask.gpus]))
     inside, cpus = left.build.inside, 0
     if inside.numa and ask.cpus:
@@ -171,20 +172,19 @@ def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:
 
 def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
     milli = milli_of(left, ask)
-    return "free_gpus" if sum(left.milli[at] >= milli for at in members_of(suits)) < ask.gpus else ""
+    return "free_gpus" if sum(left.rest(at) >= milli for at in members_of(suits)) < ask.gpus else ""
 
 
 def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
     """The part of the node that the seat is."""
     request, build = ask.request, left.build
-    gpus = build.gpus
     share = found.milli and not found.instances
     cap = max((cap_of(left, ask, at) for at in found.gpus), default=0) if share else 0
-    nics = build.inside.description.nics
+    uuids, nics = left.uuids, build.inside.description.nics
     return Part(
-        node=name, gpus=tuple([left.uuids[at] for at in found.gpus]) if gpus else (),
+        node=name, gpus=tuple([uuids[at] for at in found.gpus]),
         cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
         memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
         gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",
-        instances=found.instances, nics=tuple([nics[at] for at in found.nics]), tasks=tasks,
+        instances=found.instances, nics=tuple([nics[at] for at in found.nics]) if found.nics else (), tasks=tasks,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from fairlead_placer.capacity.instances import count_idle
-from fairlead_placer.capacity.seats import amounts_short, seat
+from fairlead_placer.capacity.seats import Seat, amounts_short, seat
 from fairlead_placer.cutting.waiting import Want, demand_seen
 from fairlead_placer.entities import Node
 from fairlead_placer.mig.choice import MigGpu, choose_gpu
@@ -18,7 +18,6 @@ from fairlead_placer.mig.layouts import Instance, Layout, room_of
 from fairlead_placer.mig.plans import plan_for
 from fairlead_placer.mig.remains import remains
 from fairlead_placer.nodes.avoiding import avoided
-from fairlead_placer.placing import fitting
 from fairlead_placer.state import State
 from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.events import MigMode
@@ -151,8 +150,7 @@ def _for_several(state: State, want: Want, nodes: Sequence[Node], now_ns: int) -
     others follow when its agent has reported."""
     request = want.request
     able = [lack for node in nodes if (lack := _lack(state, node, want, now_ns)) is not None]
-    beside = avoided(state, want.job)
-    ready = sum(name not in beside for name in fitting(state, request))
+    ready = sum(isinstance(seat(node.left, want.ask), Seat) for node in _ready(state, want))
     wanted = (request.nodes_min or request.nodes) - ready
     chosen = sorted(able, key=lambda lack: (lack.missing, lack.node.name))[: max(0, wanted)]
     if wanted > len(chosen):
@@ -162,6 +160,15 @@ def _for_several(state: State, want: Want, nodes: Sequence[Node], now_ns: int) -
     for lack in chosen:
         found += _plan(lack.node, lack.gpu, [want] * lack.missing, weights)
     return found
+
+
+def _ready(state: State, want: Want) -> Iterator[Node]:
+    """Nodes that have the instances of a unit as they are."""
+    index, beside = state.pools.of(want.request), avoided(state, want.job)
+    for masks in index.inhabitants:
+        for names in masks.values():
+            if not want.ask.verdict(index.members[names[0]].left.build).cause:
+                yield from (index.members[name] for name in names if name not in beside)
 
 
 class _Lack(NamedTuple):

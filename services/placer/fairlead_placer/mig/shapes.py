@@ -10,8 +10,6 @@ sizes than the listings, which count here.
 
 from typing import NamedTuple
 
-RESOURCE_PREFIX = "nvidia.com/mig-"
-
 
 class Cut(NamedTuple):
     """What one profile takes, and where it may lie."""
@@ -77,22 +75,3 @@ QUARTERS = Shape(
 
 #: The plain cuts of RTX PRO 6000 Blackwell; those with graphics or without media engines are not held here.
 PLAIN_QUARTERS = Shape(memory=4, compute=4, cuts=tuple(cut for cut in QUARTERS.cuts if not cut.media))
-
-
-def resource_of(profile: str) -> str:
-    """The Kubernetes resource of a profile: `resource_of("1g.5gb+me") == "nvidia.com/mig-1g.5gb.me"`.
-
-    A plus sign may not stand in a resource's name; NVIDIA's device plugin writes a dot.
-    """
-    return RESOURCE_PREFIX + profile.replace("+", ".")
-
-
-def profile_of(resource: str) -> str | None:
-    """The profile that a resource asks for, None where it is no MIG resource: `nvidia.com/mig-1g.5gb` is "1g.5gb".
-
-    Both spellings of the media engines are taken (".me", "+me"). Whether any GPU has the profile is not looked at.
-    """
-    if not resource.startswith(RESOURCE_PREFIX):
-        return None
-    name = resource.removeprefix(RESOURCE_PREFIX)
-    return name.removesuffix(".me") + "+me" if name.endswith(".me") else name

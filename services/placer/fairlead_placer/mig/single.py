@@ -13,7 +13,7 @@ from fairlead_placer.mig.choice import MigGpu
 from fairlead_placer.mig.finding import read_product
 from fairlead_placer.mig.layouts import Instance, room_of
 from fairlead_placer.mig.models import Model
-from fairlead_placer.mig.shapes import profile_of, resource_of
+from fairlead_schemas.migprofiles import profile_of, resource_of
 
 WHOLE_GPU = "nvidia.com/gpu"
 

@@ -4,7 +4,9 @@ Rows are evaluated once per kind of request, when it first meets them. Learning 
 scarce things are, are set more often and cost a multiplication.
 """
 
-from typing import Protocol
+from bisect import insort
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,14 +14,14 @@ from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Policy
 from fairlead_placer.packing.rows import Rows
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import Ints, choices
-from fairlead_placer.packing.typical import TypicalWork
+from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 
 #: More than any cost.
 NEVER = int(np.iinfo(np.int64).max)
 #: The typical work is looked at anew after 1, 2, 4 … arrivals, up to this many, and then after each so many.
-LEARNED_EVERY = 4096
-#: Prices are set anew after so many arrivals.
-PRICED_EVERY = 256
+LEARNED_EVERY = 256
+#: Prices are looked at anew after so many arrivals, and stay until one of them has moved by more than so many points.
+PRICED_EVERY, MOVED = 64, 100
 
 
 class Wish(Protocol):
@@ -38,7 +40,7 @@ class Wish(Protocol):
 class Line:
     """What a wish costs in each row; `NEVER` where it does not fit."""
 
-    __slots__ = ("cost", "fixed", "known", "priced", "rest", "slots")
+    __slots__ = ("cost", "fixed", "known", "order", "parts", "priced", "rest", "slots")
 
     def __init__(self, things: int) -> None:
         self.known = 0
@@ -46,6 +48,9 @@ class Line:
         self.cost: Ints = np.zeros(0, np.int64)
         self.fixed: Ints = np.zeros(0, np.int64)
         self.slots: Ints = np.zeros((0, things), np.int64)
+        #: (cost, tightness, row) of the rows that it fits, rising.
+        self.order: list[tuple[int, int, int]] = []
+        self.parts: dict[int, tuple[int, int]] = {}
         #: What is left of the GPU that a share goes to; 0 where there is nothing to choose.
         self.rest: Ints = np.zeros(0, np.int64)
 
@@ -58,25 +63,30 @@ class Costs:
         self.work = TypicalWork()
         self._generation = -1
         self._version = 0
-        self._learned_at = self._priced_at = -1
+        self._prices: Ints = np.zeros(0, np.int64)
+        self._looked_at = self._priced_at = self._learned_free = 0
+        self._learned: Mapping[Any, int] = {}
 
-    def follow(self, arrived: int) -> bool:
-        """Whether so many arrivals ask for learning anew; prices are set here."""
-        if self._generation != self.rows.generation or self._learned_at < 0:
-            return True
-        since = arrived - self._learned_at
-        if since >= LEARNED_EVERY or (self._learned_at < LEARNED_EVERY and since > self._learned_at):
-            return True
+    def follow[Kind](self, work: Arrivals[Kind], typical: Callable[[Arrivals[Kind]], TypicalWork]) -> None:
+        """Take up what has arrived since: prices often, learning where the work or what is free has become another."""
+        arrived = work.arrived
+        if self._generation != self.rows.generation:
+            self._learn(work, typical(work))
+        elif arrived >= self._looked_at:
+            free = self.rows.free_milli
+            away = abs(free - self._learned_free) * MOVED_PARTS > self._learned_free
+            if away or work.has_moved(self._learned):
+                self._learn(work, typical(work))
+            self._looked_at = arrived + min(LEARNED_EVERY, max(1, arrived))
         if arrived - self._priced_at >= PRICED_EVERY:
             self._price(arrived)
-        return False
 
-    def learn(self, work: TypicalWork) -> None:
-        """Look at the pool and the work anew."""
-        self.work = work
-        self._generation, self._learned_at = self.rows.generation, work.arrived
+    def _learn[Kind](self, seen: Arrivals[Kind], work: TypicalWork) -> None:
+        """Look at the pool and the work anew: all costs are void."""
+        self.work, self._learned, self._learned_free = work, dict(seen.weights), self.rows.free_milli
+        self._generation = self.rows.generation
+        self._looked_at = seen.arrived + min(LEARNED_EVERY, max(1, seen.arrived))
         self.policy.learn(self.rows, work)
-        self._held_known = 0
         self._lines: dict[Wish, Line] = {}
         held = self.policy.held(self.rows.states)
         self._fixed, self._slots = held.fixed, held.slots
@@ -85,12 +95,11 @@ class Costs:
     def _price(self, arrived: int) -> None:
         self._priced_at = arrived
         self._hold()
-        if self._slots.shape[1]:
-            slots = self.rows.counts @ self._slots
-            self._prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
+        slots = self.rows.counts @ self._slots
+        prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
+        if len(prices) != len(self._prices) or np.abs(prices - self._prices).max(initial=0) > MOVED:
+            self._prices = prices
             self._version += 1
-        else:
-            self._prices = np.zeros(0, np.int64)
 
     def _hold(self) -> None:
         """What the states of new rows cost."""
@@ -110,9 +119,17 @@ class Costs:
         if line.known < self.rows.rows:
             self._meet(line, wish)
         if line.priced != self._version:
-            line.cost = np.where(line.fixed == NEVER, NEVER, line.fixed + line.slots @ self._prices)
-            line.priced = self._version
+            self._reprice(line)
         return line
+
+    def _reprice(self, line: Line) -> None:
+        line.priced = self._version
+        line.parts.clear()
+        line.cost = np.where(line.fixed == NEVER, NEVER, line.fixed + line.slots @ self._prices)
+        fits = np.flatnonzero(line.cost != NEVER)
+        cost, tight = line.cost[fits], self.rows.tightness[fits]
+        order = np.lexsort((fits, tight, cost))
+        line.order = list(zip(cost[order].tolist(), tight[order].tolist(), fits[order].tolist(), strict=True))
 
     def _meet(self, line: Line, wish: Wish) -> None:
         """Evaluate the rows that the wish has not met: the best choice in each."""
@@ -134,19 +151,31 @@ class Costs:
         line.fixed = np.concatenate([line.fixed, fixed])
         line.rest = np.concatenate([line.rest, rest])
         line.slots = np.concatenate([line.slots, slots])
-        line.known, line.priced = last, -1
+        line.known = last
+        if line.priced == self._version and last - first < FEW:
+            cost = np.where(fixed == NEVER, NEVER, fixed + slots @ self._prices)
+            line.cost = np.concatenate([line.cost, cost])
+            for row in np.flatnonzero(cost != NEVER).tolist():
+                insort(line.order, (int(cost[row]), int(self.rows.tightness[first + row]), first + row))
+        else:
+            line.priced = -1
 
     def _burden(self, wish: Wish, first: int) -> Ints:
         builds, where = np.unique(self.rows.builds[first:], return_inverse=True)
         burdens = [wish.burden(int(build)) for build in builds]
         return np.array([NEVER if each is None else each for each in burdens], np.int64)[where]
 
-    def parts(self, line: Line, row: int) -> dict[str, int]:
-        """The cost of the row in its parts, in thousandths of a GPU."""
-        fixed = int(line.fixed[row])
-        return {"left_unusable": fixed // POINTS, "scarce": (int(line.cost[row]) - fixed) // POINTS}
+    def parts(self, line: Line, row: int) -> tuple[int, int]:
+        """The cost of the row in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
+        found = line.parts.get(row)
+        if found is None:
+            fixed = int(line.fixed[row])
+            found = line.parts[row] = (fixed // POINTS, (int(line.cost[row]) - fixed) // POINTS)
+        return found
 
 
+#: So many new rows are put in order one by one.
+FEW = 64
 #: Kinds of requests that costs are kept for.
 LINES_MAX = 1024
 

@@ -10,6 +10,9 @@ import numpy as np
 from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
 from fairlead_placer.packing.states import Ints, States
 
+#: A `Key`, or a plain tuple that equals one.
+type Row = tuple[int, str, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
+
 
 class Key(NamedTuple):
     """What makes nodes alike: what they are made of (a number, and their GPUs' model) and what they have left."""
@@ -34,7 +37,7 @@ class Rows:
         self._start(64)
 
     def _start(self, room: int) -> None:
-        self.row_of: dict[Key, int] = {}
+        self.row_of: dict[Row, int] = {}
         self.keys: list[Key] = []
         self._free_milli = 0
         self._cpu = np.zeros(room, np.int64)
@@ -43,6 +46,8 @@ class Rows:
         self._build = np.zeros(room, np.int64)
         self._gpus = np.zeros((room, self._gpus_max), np.int64)
         self._count = np.zeros(room, np.int64)
+        #: [row]: how many nodes are in it, for who looks at one row.
+        self.here: list[int] = []
         self._tight = np.zeros(room, np.int64)
         self._free: list[int] = []
 
@@ -88,17 +93,19 @@ class Rows:
             return -1
         return sum(1 << self.models[model] for model in shape.models if model in self.models)
 
-    def enter(self, key: Key) -> int:
-        """A node is in this state from now on; its row."""
+    def enter(self, key: Row) -> int:
+        """A node is in the state of this `Key` (as a plain tuple, which is made faster) from now on; its row."""
         row = self.row_of.get(key)
         if row is None:
-            row = self._new(key)
+            row = self._new(Key(*key))
+        self.here[row] += 1
         self._count[row] += 1
         self._free_milli += self._free[row]
         return row
 
     def leave(self, row: int) -> None:
         """A node of the row is in it no more."""
+        self.here[row] -= 1
         self._count[row] -= 1
         self._free_milli -= self._free[row]
 
@@ -118,6 +125,7 @@ class Rows:
             self._tight = _doubled(self._tight)
         self.row_of[key] = row
         self.keys.append(key)
+        self.here.append(0)
         self._free.append(sum(gpus))
         self._cpu[row], self._memory[row], self._build[row] = key.cpu_milli, key.memory_mib, key.build
         self._tight[row] = ((key.whole + 1 if key.model else 0) << 42) + min(max(key.cpu_milli, 0), (1 << 42) - 1)

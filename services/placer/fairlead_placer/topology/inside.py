@@ -1,5 +1,7 @@
 """The inside of a node, ready to choose from; equal ones are one object, and what they share is worked out once."""
 
+from typing import Any
+
 from fairlead_placer.topology.choices import Choices
 from fairlead_placer.topology.cpus import NumaCpus, numa_cpus
 from fairlead_placer.topology.description import checked
@@ -28,6 +30,8 @@ class Inside:
         #: What may be given.
         self.all_cpus = sum(node.mask for node in self.numa)
         self._nics: dict[int, tuple[GpuNic, ...]] = {}
+        #: What capacity.seats has answered: {(free GPUs, free CPUs, what is asked for)}.
+        self.seats: dict[tuple[int, int, tuple[int, ...]], Any] = {}
 
     def nics(self, gpus: int) -> tuple[GpuNic, ...]:
         """The NIC of each GPU of the set (nics.py)."""

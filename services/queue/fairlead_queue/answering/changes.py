@@ -12,7 +12,8 @@ from itertools import islice
 import msgspec
 
 from fairlead_queue.answering.ahead import AHEAD_MAX
-from fairlead_queue.deciding.admission import spent, unnamed_model
+from fairlead_queue.deciding.admission import spent
+from fairlead_queue.deciding.counting import unnamed_model
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.fairness.tree import Amounts, Node, Refusal
 from fairlead_queue.fairness.users import queue_of, user_of
@@ -21,6 +22,7 @@ from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.lanes import Queue
 from fairlead_schemas.ask import Change
 from fairlead_schemas.queuewords import counted, is_are
+from fairlead_schemas.requestwords import gpus, places
 
 #: Other queues that are looked at and named.
 QUEUES_MAX = 200
@@ -181,15 +183,15 @@ def smaller(job: Job) -> Iterator[Change]:
     """Fewer GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request
-    gpus = request.gpu_milli // 1000
-    for fewer in range(gpus - 1, 0, -1):
+    whole = 0 if request.gpu_parts or request.also else request.gpu_milli // 1000
+    for fewer in range(whole - 1, 0, -1):
         asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
         need = klass.pool.need(asked).amounts
         with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
             refused = klass.pool.tree.refusal(leaf.node, need)
         if refused is None and _has_room(klass.pool.tree.root, need, job):
-            each = " on each node" if request.nodes > 1 else ""
-            message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {gpus}{each}"
+            each = f" {'for each task' if request.tasks else 'on each node'}" if request.nodes > 1 else ""
+            message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {whole}{each}"
             yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
             return
 
@@ -198,8 +200,8 @@ def for_place(job: Job) -> Iterator[Change]:
     """What a job that has its turn waits for."""
     request = job.lane.klass.request
     if request.gpu_milli:
-        nodes = f"each of {request.nodes} nodes" if request.nodes > 1 else "one node"
-        free = f"{counted('gpu', request.gpu_milli)} {is_are('gpu', request.gpu_milli)} free on {nodes}"
+        verb = is_are("gpu", request.gpu_milli if not request.gpu_parts else request.gpu_parts * 1000)
+        free = f"{gpus(request)} {verb} free {places(request, tasks=request.tasks)}"
         yield Change(kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total)
     yield from smaller(job)
 

@@ -90,7 +90,7 @@ class _Layouts:
     def occupy(self, job: Job, end_ns: int | None, start_ns: int | None = None) -> None:
         """As of one layout, in all that are above a job."""
         for layout in self._above(job):
-            layout.occupy(job.lane.klass.need, end_ns, start_ns)
+            layout.occupy(job.lane.klass.pool.holds(job), end_ns, start_ns)
 
     def start(self, job: Job) -> int | None:
         """The earliest time from which each of them has what it needs free for good; None when one never has."""

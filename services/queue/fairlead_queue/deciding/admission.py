@@ -1,41 +1,24 @@
 """Whether a submit may enter. A refusal names the field, what was expected and what was found."""
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from fairlead_queue.budgets import refusing
+from fairlead_queue.deciding.counting import pool_of_queue, unnamed_model, unshared
 from fairlead_queue.deciding.plan import Plan
-from fairlead_queue.fairness.guarantees import pool_name
+from fairlead_queue.deciding.refusals import Refusal
 from fairlead_queue.fairness.users import is_users
 from fairlead_queue.waiting.nodes import Shape
-from fairlead_queue.waiting.pools import model_of
 from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, NODES_MAX, PRIORITY_MAX, RETRIES_MAX
+from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, PRIORITY_MAX, RETRIES_MAX
 from fairlead_schemas.quantities import format_duration, format_memory, format_milli
-from fairlead_schemas.queues import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings
+from fairlead_schemas.requestrules import faults
 from fairlead_schemas.resources import Request
 
 #: Queues named in a refusal.
 NAMED_QUEUES_MAX = 20
 #: Characters of their names: four hundred such refusals must fit a commit.
 NAMED_CHARS_MAX = 160
-#: Larger numbers than any machine has; a bound so that sums stay ordinary integers.
-AMOUNT_MAX = 1 << 40
 TIME_MAX_NS = 1 << 62
-
-
-#: A JobPlaced names every node and GPU of a gang, alone in its commit, and must fit a message of the log (1 MiB).
-PLACEMENT_BYTES_MAX = 960 * 1024
-#: So much one node takes in it at most, and one GPU.
-NODE_BYTES, GPU_BYTES = 150, 44
-
-
-class Refusal(NamedTuple):
-    """Why a submit is refused."""
-
-    code: str
-    message: str
-    field: str
 
 
 def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
@@ -49,9 +32,11 @@ def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
     if kind in plan.welcome:
         return None
     refused = (
-        unknown_queue(plan, command.queue)
+        _impossible(command.request)
+        or unknown_queue(plan, command.queue)
         or _not_allowed(plan, command)
         or unnamed_model(plan, command.queue, command.request)
+        or unshared(plan, command)
         or _too_large(plan, command)
         or spent(plan, command.queue)
     )
@@ -62,26 +47,12 @@ def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
 
 def _invalid(command: SubmitJob) -> Refusal | None:
     """Numbers out of range: the gateway refuses them too, but commands come from elsewhere as well."""
-    request = command.request
     if not 0 <= command.priority <= PRIORITY_MAX:
         return Refusal("invalid", f"expected 0 to {PRIORITY_MAX}, found {command.priority}", "priority")
     if not 0 <= command.retries <= RETRIES_MAX:
         return Refusal("invalid", f"expected 0 to {RETRIES_MAX}, found {command.retries}", "retries.max")
     if command.array_limit < 0:
         return Refusal("invalid", f"expected 0 or more, found {command.array_limit}", "array")
-    if not 1 <= request.nodes <= NODES_MAX:
-        return Refusal("invalid", f"expected 1 to {NODES_MAX}, found {request.nodes}", "nodes")
-    for field, amount in (
-        ("nvidia.com/gpu", request.gpu_milli),
-        ("cpu", request.cpu_milli),
-        ("memory", request.memory_mib),
-    ):
-        if not 0 <= amount <= AMOUNT_MAX:
-            return Refusal("invalid", f"expected 0 to {AMOUNT_MAX}, found {amount}", f"resources.{field}")
-    size = placement_bytes(request)
-    if size > PLACEMENT_BYTES_MAX:
-        message = f"expected a gang that one event can name, found {request.nodes} nodes"
-        return Refusal("invalid", f"{message} with {request.gpu_milli // 1000} GPUs each", "nodes")
     if not 0 <= command.grace_ns <= TIME_MAX_NS:
         return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.grace_ns}", "time.grace")
     if not 0 <= command.total_ns <= TIME_MAX_NS or not 0 <= command.start_at_ns <= TIME_MAX_NS:
@@ -103,9 +74,10 @@ def _invalid(command: SubmitJob) -> Refusal | None:
     return None
 
 
-def placement_bytes(request: Request) -> int:
-    """About what naming a gang's nodes and GPUs takes."""
-    return request.nodes * (NODE_BYTES + GPU_BYTES * -(-request.gpu_milli // 1000))
+def _impossible(request: Request) -> Refusal | None:
+    """A request that could be placed nowhere, whatever the cluster."""
+    found = faults(request)
+    return Refusal("invalid", found[0].message, found[0].field) if found else None
 
 
 def _late(plan: Plan, command: SubmitJob) -> Refusal | None:
@@ -152,7 +124,7 @@ def _named(known: list[str]) -> str:
 
 def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
     """A pool may be for some users and projects only."""
-    name = pool_name(plan.queues() if plan.outlook is not None else _top(plan, command.queue), command.queue)
+    name = pool_of_queue(plan, command.queue)
     settings = plan.pool_settings(name)
     if not settings.users and not settings.projects:
         return None
@@ -164,36 +136,6 @@ def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
     return Refusal(
         "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
     )
-
-
-def _top(plan: Plan, path: str) -> dict[str, QueueSettings]:
-    top = path.partition("/")[0]
-    return {top: plan.state.queues[top].settings} if top in plan.state.queues else {}
-
-
-def unnamed_model(plan: Plan, path: str, request: Request) -> Refusal | None:
-    """Where GPUs are limited by model, a job must say which it means: nobody could count it otherwise."""
-    if not request.gpu_milli or model_of(request):
-        return None
-    while path:
-        settings = plan.settings_of(path)
-        if settings is not None:
-            limited = _models(settings)
-            if limited:
-                field = f"nodeSelector.{MODEL_LABEL}"
-                return Refusal(
-                    "model_needed",
-                    f"queue {path[:80]} counts GPUs by model; name one in nodeSelector, such as {MODEL_LABEL}: {limited[0][:60]}",
-                    field,
-                )
-        path = path.rpartition("/")[0]
-    return None
-
-
-def _models(settings: QueueSettings) -> list[str]:
-    amounts = (settings.guaranteed, settings.maximum, settings.borrowing, settings.lending, *settings.users.values())
-    prefix = GPU_CLASS_PREFIX
-    return sorted({name.removeprefix(prefix) for each in amounts for name in each if name.startswith(prefix)})
 
 
 def spent(plan: Plan, path: str) -> Refusal | None:
@@ -222,18 +164,19 @@ def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:
 
 def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
     """Per node more than any known node of the pool has. Without any node known, everything is accepted."""
-    pool = pool_name(plan.queues() if plan.outlook is not None else _top(plan, command.queue), command.queue)
-    shapes, request = plan.state.nodes.count(pool), command.request
-    if not shapes:
-        return None
-    for shape in shapes:
-        if (
-            request.gpu_milli <= shape.gpu_milli
-            and request.cpu_milli <= shape.cpu_milli
-            and request.memory_mib <= shape.memory_mib
-        ):
-            return None
-    return Refusal("larger_than_any_node", *_largest_words(shapes, request))
+    shapes = plan.state.nodes.count(pool_of_queue(plan, command.queue))
+    for at, kind in enumerate(command.request.kinds if shapes else ()):
+        if not any(_holds(shape, kind) for shape in shapes):
+            message, field = _largest_words(shapes, kind)
+            return Refusal("larger_than_any_node", message, f"groups[{at - 1}].{field}" if at else field)
+    return None
+
+
+def _holds(shape: Shape, kind: Request) -> bool:
+    """Whether an empty node of this shape has what one unit asks for."""
+    return (
+        kind.gpu_milli <= shape.gpu_milli and kind.cpu_milli <= shape.cpu_milli and kind.memory_mib <= shape.memory_mib
+    )
 
 
 def _largest_words(shapes: Collection[Shape], request: Request) -> tuple[str, str]:

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from fairlead_queue.deciding import configuration, problems
-from fairlead_queue.deciding.admission import refusal, unknown_queue, unnamed_model
+from fairlead_queue.deciding.admission import refusal, unknown_queue
+from fairlead_queue.deciding.counting import shared, unnamed_model
 from fairlead_queue.deciding.plan import Fresh, Plan
 from fairlead_queue.fairness.guarantees import pool_name
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
@@ -65,11 +66,12 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
 
 
 def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
-    """The request, for the pool that the queue is in."""
+    """The request, for the pool that the queue is in and charged as that says."""
     queue = plan.state.queues.get(command.queue)
     pool = queue.pool.name if queue is not None and plan.outlook is None else pool_name(plan.queues(), command.queue)
     wanted = "" if pool == DEFAULT_POOL else pool
-    return command.request if command.request.pool == wanted else msgspec.structs.replace(command.request, pool=wanted)
+    request = shared(command.request, plan.pool_settings(pool).sharing)
+    return request if request.pool == wanted else msgspec.structs.replace(request, pool=wanted)
 
 
 def order_in(plan: Plan, command: cmd.SubmitJob, place: int) -> int:

@@ -8,7 +8,7 @@ when the queue is within its limits.
 from fairlead_queue.deciding.plan import Plan, encoded_bytes
 from fairlead_queue.deciding.review import recall
 from fairlead_queue.deciding.yields import lost_gpu_s
-from fairlead_queue.fairness.tree import Node
+from fairlead_queue.fairness.tree import Amounts, Node
 from fairlead_queue.folding.wishes import Over, find, over_by
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
@@ -32,7 +32,7 @@ def _reclaim(plan: Plan, over: Over, cause: str, by: str) -> None:
     for lane in _lanes(over.node):
         for job in [*lane.offers.values(), *lane.running.values()]:
             if job.end is not None or job.stop or job.recall or job.yields_to or job.id in plan.states:
-                left = [amount - need for amount, need in zip(left, lane.klass.need, strict=True)]
+                left = [amount - need for amount, need in zip(left, _held(job), strict=True)]
             else:
                 (offers if job.open else runs).append(job)
     offers.sort(key=lambda job: -job.rank)
@@ -49,6 +49,10 @@ def _reclaim(plan: Plan, over: Over, cause: str, by: str) -> None:
         plan.states[job.id] = "stopping"
 
 
+def _held(job: Job) -> Amounts:
+    return job.lane.klass.pool.holds(job)
+
+
 def _lanes(node: Node) -> list[Lane]:
     if node.leaf is not None:
         return list(node.leaf.lanes.values())
@@ -60,12 +64,12 @@ def _enough(jobs: list[Job], over: list[int]) -> list[Job]:
     left = list(over)
     chosen: list[Job] = []
     for job in jobs:
-        need = job.lane.klass.need
+        need = _held(job)
         if any(amount > 0 and more for amount, more in zip(left, need, strict=True)):
             chosen.append(job)
             left = [amount - more for amount, more in zip(left, need, strict=True)]
     for job in reversed(chosen.copy()):
-        without = [amount + more for amount, more in zip(left, job.lane.klass.need, strict=True)]
+        without = [amount + more for amount, more in zip(left, _held(job), strict=True)]
         if all(amount <= 0 or not asked for amount, asked in zip(without, over, strict=True)):
             chosen.remove(job)
             left = without

@@ -3,7 +3,7 @@ to end give theirs back soon."""
 
 from collections.abc import Mapping
 
-from fairlead_queue.fairness.tree import Node
+from fairlead_queue.fairness.tree import Amounts, Node
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.pools import Pool
@@ -18,9 +18,9 @@ class Unplaced:
         self._by_node: dict[Node, list[int]] = {}
         self._leaving: dict[Node, list[int]] = {}
         for job in pool.offers.values():
-            self._count(self._by_node, job.lane, 1)
+            self._count(self._by_node, job.lane, job.lane.klass.need)
         for lane, times in (changed or {}).items():
-            self._count(self._by_node, lane, times)
+            self._count(self._by_node, lane, tuple(more * times for more in lane.klass.need))
         for node in pool.tree.nodes.values():
             for lane in node.leaf.lanes.values() if node.leaf is not None else ():
                 for job in lane.running.values():
@@ -29,13 +29,13 @@ class Unplaced:
 
     def leaves(self, job: Job) -> None:
         """A run gives back soon what it holds."""
-        self._count(self._leaving, job.lane, 1)
+        self._count(self._leaving, job.lane, job.lane.klass.pool.holds(job))
 
-    def _count(self, by_node: dict[Node, list[int]], lane: Lane, times: int) -> None:
+    def _count(self, by_node: dict[Node, list[int]], lane: Lane, need: Amounts) -> None:
         for node in lane.leaf.node.up():
             amounts = by_node.setdefault(node, self.nothing.copy())
-            for at, more in enumerate(lane.klass.need):
-                amounts[at] += more * times
+            for at, more in enumerate(need):
+                amounts[at] += more
 
     def under(self, node: Node) -> list[int]:
         """By resource (do not change the list)."""

@@ -93,13 +93,13 @@ class Search:
         victims = self._enough(choices)
         if not victims and len(choices) > VICTIMS_MAX:
             most = max(range(self.tree.width), key=self._scarcity)
-            victims = self._enough(sorted(choices, key=lambda choice: -choice.job.lane.klass.need[most]))
+            victims = self._enough(sorted(choices, key=lambda choice: -self.pool.holds(choice.job)[most]))
         return Found(tuple(victims), self._next_ns)
 
     def _on_a_node(self, lane: Lane) -> int:
         """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
         request = lane.klass.request
-        return request.gpu_milli if self.starving.lane.klass.request.gpu_milli else request.cpu_milli
+        return request.gpu_milli if self.starving.lane.klass.request.gpu_milli_total else request.cpu_milli
 
     def _scarcity(self, at: int) -> Fraction:
         """What share of all there is the job needs."""
@@ -113,7 +113,7 @@ class Search:
         for choice in choices:
             if len(victims) >= VICTIMS_MAX or (self.starving.missing and not missing):
                 break
-            need = choice.job.lane.klass.need
+            need = self.pool.holds(choice.job)
             if not self._may(choice.job.lane.leaf, need, choice.rule):
                 continue
             self._give(choice.job.lane.leaf.node, need)
@@ -155,7 +155,13 @@ class Search:
             rules.append("over_guarantee")
         if self.settings.rebalance:
             rules.append("over_share")
-        return [rule for rule in rules if self._may(lane.leaf, lane.klass.need, rule)]
+        return [rule for rule in rules if self._may(lane.leaf, self._least(lane), rule)]
+
+    def _least(self, lane: Lane) -> Amounts:
+        """What each of its runs holds at least: all the same, where they take any number of nodes the smallest of them."""
+        if not lane.klass.request.nodes_min:
+            return lane.klass.need
+        return tuple(map(min, zip(*map(self.pool.holds, lane.running.values()), strict=True)))
 
     def _leaves(self, node: Node) -> Iterator[Leaf]:
         if node.leaf is not None:
@@ -296,7 +302,7 @@ class Search:
 def lost_gpu_s(job: Job, now_ns: int) -> int:
     """GPU-seconds since it started: what it loses if it has saved nothing."""
     ran_ns = now_ns - job.started_ns if job.started_ns else 0
-    return job.lane.klass.request.gpu_milli_total * (ran_ns // SECOND_NS) // 1000
+    return job.lane.klass.request.without(job.missing).gpu_milli_total * (ran_ns // SECOND_NS) // 1000
 
 
 def _priority(job: Job) -> int:

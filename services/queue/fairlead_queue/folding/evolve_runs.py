@@ -32,6 +32,9 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     state.close_offer(job)
     claims.give_up(job)
     lane.running[job.id] = job
+    request = lane.klass.request
+    if request.nodes_min and event.units < request.units:
+        state.shrink(job, request.units - event.units)
     if job.deadline_ns:
         state.due.set_alarm(job)
     job.price = _price(state, job, event.parts)
@@ -43,10 +46,17 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
 
 
 def _price(state: State, job: Job, parts: Iterable[ev.Part]) -> int:
+    """milli-GPU times the price of their models: of each part what its units are charged."""
     prices, price = job.lane.klass.pool.settings.prices, 0
+    kinds = job.lane.klass.request.without(job.missing).kinds
+    at, left = 0, kinds[0].nodes
     for part in parts:
+        while not left and at + 1 < len(kinds):  # the parts of a kind come after those of the kinds before it
+            at += 1
+            left = kinds[at].nodes
         each = prices.get(state.nodes.model_of(part.node), PRICE) if prices else PRICE
-        price += len(part.gpus) * 1000 * each
+        price += part.tasks * kinds[at].gpu_milli * each
+        left -= part.tasks
     return price
 
 

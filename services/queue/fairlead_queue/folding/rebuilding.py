@@ -94,6 +94,8 @@ def _relane(state: State, pool: Pool) -> None:
             lane.running[job.id] = job
         if job.state in CHARGED_STATES and job.end is None and not isinstance(job, Array):
             pool.charge(lane, 1)
+            if job.missing:
+                pool.charge_missing(job, -1)
     for lane, said in _still_said(became).items():
         lane.deferral = said
     for job in jobs:

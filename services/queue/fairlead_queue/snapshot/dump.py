@@ -1,5 +1,7 @@
 """The state as rows, and these as bytes."""
 
+from typing import Any
+
 import msgspec
 
 from fairlead_queue.snapshot.rows import (
@@ -24,7 +26,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 def dump(state: State) -> bytes:
     """Canonical bytes."""
-    classes = sorted(state.classes.values(), key=lambda klass: msgspec.structs.astuple(klass.request))
+    classes = sorted(state.classes.values(), key=lambda klass: _fields(klass.request))
     number_of = {klass.request: number for number, klass in enumerate(classes)}
     return _encoder.encode(
         Document(
@@ -66,6 +68,11 @@ def dump(state: State) -> bytes:
     )  # fmt: skip
 
 
+def _fields(request: Request) -> tuple[Any, ...]:
+    """By which requests are in order: requests themselves are in none."""
+    return tuple(msgspec.structs.astuple(msgspec.structs.replace(kind, also=())) for kind in request.kinds)
+
+
 def _birth(job: Job) -> tuple[int, bool, int]:
     """Submit order; an array before its elements, elements by index."""
     return int(array_of(job.id) or job.id), job.parent is not None, job.order & OFFSET_MASK
@@ -93,6 +100,6 @@ def _row(job: Job, klass: int) -> JobRow:
         job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
-        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.recall, job.hold,
-        job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.asks, job.end, array,
+        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.missing, job.recall,
+        job.hold, job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.asks, job.end, array,
     )  # fmt: skip

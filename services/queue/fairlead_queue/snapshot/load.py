@@ -100,6 +100,8 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
         job.offered_ns, job.recall = row.open[1], row.recall
     elif row.state in CHARGED_STATES and job.end is None and not isinstance(job, Array):
         lane.klass.pool.charge(lane, 1)
+        if job.missing:
+            lane.klass.pool.charge_missing(job, -1)
     if row.running:
         lane.running[job.id] = job
     if row.deadline_ns:
@@ -130,6 +132,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.started_ns = row.started_ns
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
+    job.missing = row.missing
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
     job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
     job.asked, job.asked_ns, job.asks = row.asked, row.asked_ns, row.asks

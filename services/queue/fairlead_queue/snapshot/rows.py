@@ -9,7 +9,7 @@ from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
 #: Of the document's form.
-VERSION = 2
+VERSION = 3
 
 
 class PoolRow(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +86,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     open: tuple[int, int] | None  # rank and time of the offer
     running: bool
     price: int
+    missing: int
     recall: str
     hold: bool
     hold_by: str

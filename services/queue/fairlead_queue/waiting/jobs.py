@@ -41,7 +41,7 @@ class Job:
 
     __slots__ = (
         "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
-        "losses", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
+        "losses", "missing", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_by", "yields_to",
     )  # fmt: skip
@@ -92,6 +92,8 @@ class Job:
         self.asks = 0
         #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
         self.price = 0
+        #: Units of its request that its placement has not; they are not charged.
+        self.missing = 0
         self.end: End | None = None
         self.parent: Array | None = None
 

@@ -5,8 +5,10 @@ A request belongs to one pool, so everything about who goes first is decided ins
 
 from collections.abc import Iterable
 
+import msgspec
+
 from fairlead_queue.fairness.ordering import Ranking
-from fairlead_queue.fairness.tree import Need, Node, Tree, parts
+from fairlead_queue.fairness.tree import Amounts, Need, Node, Tree, parts
 from fairlead_queue.sequencers.fifo import Missing
 from fairlead_queue.sequencers.named import sequencer_named
 from fairlead_queue.waiting.jobs import Job
@@ -83,14 +85,26 @@ class Pool:
         known = self._needs.get(request)
         if known is not None:
             return known
-        nodes, gpus = request.nodes, request.gpu_milli_total
-        found = [gpus, nodes * request.cpu_milli, nodes * request.memory_mib]
-        model = gpu_class(model_of(request))
-        found.extend(gpus if name == model else 0 for name in self.resources[len(RESOURCES) :])
+        found = [request.gpu_milli_total, request.cpu_milli_total, request.memory_mib_total]
+        for name in self.resources[len(RESOURCES) :]:
+            kinds = [kind for kind in request.kinds if gpu_class(model_of(kind)) == name]
+            found.append(sum(kind.nodes * kind.gpu_milli for kind in kinds))
         if len(self._needs) >= NEEDS_MAX:
             self._needs.clear()
         known = self._needs[request] = Need.of(tuple(found))
         return known
+
+    def holds(self, job: Job) -> Amounts:
+        """What a job is charged: what it asks for, or so much less where its placement has fewer units."""
+        need = job.lane.klass.need
+        if not job.missing:
+            return need
+        return tuple(all_ - less for all_, less in zip(need, self._missing(job).amounts, strict=True))
+
+    def _missing(self, job: Job) -> Need:
+        """What those units come to that an elastic job's placement has not."""
+        request = job.lane.klass.request
+        return self.need(msgspec.structs.replace(request, nodes=job.missing, nodes_min=0, also=()))
 
     def models(self) -> list[str]:
         """GPU models that some queue of the pool limits."""
@@ -107,6 +121,15 @@ class Pool:
             self.tree.carry(node, klass.loss)
         else:
             self.tree.carry(node, parts(klass.need, times))
+        if self.ranking.views:
+            self.ranking.touch(node)
+        if times < 0:
+            self.forget_refusals(node)
+
+    def charge_missing(self, job: Job, times: int) -> None:
+        """Units that a placement has not are charged no longer (-1), or again, before all of it goes (1)."""
+        node = job.lane.leaf.node
+        self.tree.carry(node, parts(self._missing(job).amounts, times))
         if self.ranking.views:
             self.ranking.touch(node)
         if times < 0:

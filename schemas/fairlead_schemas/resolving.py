@@ -1,0 +1,149 @@
+"""A job file's meaning: its words turned into a `SubmitJob` command, with integers only."""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from fairlead_schemas import jobspec, quantities, requestrules
+from fairlead_schemas.collecting import Reading
+from fairlead_schemas.commands import SubmitJob, digest_of
+from fairlead_schemas.events import Dependency
+from fairlead_schemas.fielderrors import InvalidJob
+from fairlead_schemas.ids import is_job_id, is_queue_path
+from fairlead_schemas.jobspec import DependsOn, JobSpec
+from fairlead_schemas.requesting import amount, request_of
+from fairlead_schemas.resources import Request
+
+START_YEAR_MAX = 2200  # in nanoseconds, later times leave 64 bits
+
+_ARRAY = re.compile(r"(?:(\d{1,7})-(\d{1,7})|(\d{1,7}))(?:%(\d{1,6}))?\Z", re.ASCII)
+
+
+def resolve(spec: JobSpec, *, command_id: str, user: str, key: str = "") -> SubmitJob:
+    """The command that submits this job, its words turned into integers.
+
+    `command_id` and `key` come from the caller; nothing is invented here. Raises InvalidJob with
+    every field that is out of range.
+    """
+    reading = Reading()
+    request = request_of(spec, reading)
+    _check_request(request, reading)
+    array, array_limit = _array(spec.array, reading)
+    total_ns = amount(reading, "time.total", quantities.parse_duration, spec.time.total)
+    grace_ns = amount(reading, "time.grace", quantities.parse_duration, spec.time.grace)
+    slice_ns = amount(reading, "time.slice", quantities.parse_duration, spec.time.slice)
+    start_at_ns = _moment("startAt", spec.startAt, reading)
+    deadline_ns = _moment("deadline", spec.deadline, reading)
+    after = _after(spec.dependsOn, reading)
+    _check_fields(spec, reading)
+    if reading.errors:  # before encoding, which cannot write integers beyond 64 bits
+        raise InvalidJob(reading.errors)
+    body = jobspec.canonical(spec)
+    if len(body) > jobspec.SPEC_BYTES_MAX:
+        raise InvalidJob([jobspec.too_large(len(body))])
+    return SubmitJob(
+        id=command_id, user=user, name=spec.name or spec.command[0].rpartition("/")[2][: jobspec.NAME_CHARS_MAX],
+        queue=spec.queue, request=request, spec=msgspec.Raw(body), project=spec.project, kind=spec.kind,
+        priority=spec.priority, array=array, retries=spec.retries.max, total_ns=total_ns, grace_ns=grace_ns,
+        start_at_ns=start_at_ns, deadline_ns=deadline_ns, slice_ns=slice_ns, after=after, array_limit=array_limit, key=key, digest=digest_of(body)[:16] if key else "",
+    )  # fmt: skip
+
+
+def _check_request(request: Request, reading: Reading) -> None:
+    """The rules of requests, each field told once."""
+    for fault in requestrules.faults(request):
+        if all(error.field != fault.field for error in reading.errors):
+            reading.wrong(fault.field, fault.message)
+
+
+def _check_fields(spec: JobSpec, reading: Reading) -> None:
+    def expect(ok: bool, field: str, message: str) -> None:
+        if not ok:
+            reading.wrong(field, message)
+
+    _check_text(spec, expect)
+    expect(
+        is_queue_path(spec.queue), "queue", f'expected names of a-z 0-9 _ - joined by "/", found "{spec.queue[:80]}"'
+    )
+    most = jobspec.PRIORITY_MAX
+    expect(0 <= spec.priority <= most, "priority", f"expected 0 to {most}, found {spec.priority}")
+    most = jobspec.RETRIES_MAX
+    expect(0 <= spec.retries.max <= most, "retries.max", f"expected 0 to {most}, found {spec.retries.max}")
+    for name, value in spec.env.items():
+        reserved = name.startswith(jobspec.RESERVED_ENV_PREFIXES)
+        expect(not reserved, f"env.{name}", "this variable is set by Fairlead; leave it out")
+        expect(
+            bool(name) and "=" not in name and "\0" not in name + value,
+            f"env.{name}",
+            'expected a name without "=" and no NUL characters',
+        )
+
+
+def _check_text(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None:
+    """Texts that a program, a file system or a page will be given."""
+    expect(
+        bool(spec.command) and bool(spec.command[0]),
+        "command",
+        "expected at least the program to run, found an empty list",
+    )
+    expect(
+        all("\0" not in word for word in [*spec.command, *spec.args]),
+        "command",
+        "expected words without NUL characters",
+    )
+    for field, text, most in (
+        ("name", spec.name, jobspec.NAME_CHARS_MAX),
+        ("project", spec.project, jobspec.PROJECT_CHARS_MAX),
+    ):
+        ok = len(text) <= most and text.isprintable()
+        expect(ok, field, f"expected at most {most} printable characters")
+    for field in ("workdir", "image"):
+        expect("\0" not in getattr(spec, field), field, "expected no NUL characters")
+
+
+def _array(value: int | str | None, reading: Reading) -> tuple[tuple[int, int] | None, int]:
+    """(first and last index, how many at once: 0 for all)."""
+    if value is None:
+        return None, 0
+    match = _ARRAY.match(str(value))
+    first, last, limit = 1, 0, None
+    if match:
+        first, last = (0, int(match[3]) - 1) if match[3] else (int(match[1]), int(match[2]))
+        limit = match[4]
+    if not 0 <= last - first < jobspec.ARRAY_ELEMENTS_MAX or limit == "0":
+        expected = (
+            f'expected a count or a range such as "0-7" or "0-7%2" of at most {jobspec.ARRAY_ELEMENTS_MAX} elements'
+        )
+        reading.wrong("array", f'{expected}, found "{str(value)[:40]}"')
+        return None, 0
+    return (first, last), int(limit or 0)
+
+
+def _after(wanted: list[str | int | DependsOn], reading: Reading) -> tuple[Dependency, ...]:
+    found: dict[str, Dependency] = {}
+    for at, each in enumerate(wanted):
+        job, state = (each.job, each.state) if isinstance(each, DependsOn) else (each, "succeeded")
+        if not is_job_id(str(job)):
+            message = f'expected a job id such as "12" or "12_3", found "{str(job)[:40]}"'
+            reading.wrong(f"dependsOn[{at}]", message)
+        found[str(job)] = Dependency(job=str(job), state=state)
+    if len(wanted) > jobspec.DEPENDENCIES_MAX:
+        reading.wrong("dependsOn", f"expected at most {jobspec.DEPENDENCIES_MAX} jobs, found {len(wanted)}")
+    return tuple(found.values())
+
+
+def _moment(field: str, text: str, reading: Reading) -> int:
+    """Unix ns of an RFC 3339 time; 0 for none."""
+    if not text:
+        return 0
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not 1971 <= moment.year <= START_YEAR_MAX:
+        expected = 'expected an RFC 3339 time with zone such as "2027-01-31T10:00:00+01:00"'
+        reading.wrong(field, f'{expected}, found "{text[:40]}"')
+        return 0
+    return int(moment.timestamp()) * quantities.SECOND_NS + moment.microsecond * 1000

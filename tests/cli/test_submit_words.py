@@ -1,0 +1,125 @@
+"""Options of `submit` as words of a job file, and how they win over a file's own."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead import jobfile
+from fairlead.columns import asked, gpu_count
+from fairlead.errors import Refused
+from fairlead.submit_words import Options, override, words_of
+from fairlead_schemas.api import Job
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub, job_document
+
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-3g.20gb"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        ({"gpus": "8"}, {"resources": {GPU: 8}}),
+        ({"gpus": "0.5", "cpus": "2"}, {"resources": {GPU: "0.5", "cpu": "2"}}),
+        ({"mig": "3g.20gb"}, {"resources": {MIG: 1}}),
+        ({"mig": "3g.20gb:2"}, {"resources": {MIG: 2}}),
+        ({"mig": "1g.5gb+me"}, {"resources": {"nvidia.com/mig-1g.5gb.me": 1}}),
+        ({"gpu_model": ["A100"], "gpu_memory": "40Gi"}, {"gpu": {"model": "A100", "memory": "40Gi"}}),
+        ({"gpu_model": ["A100", "H100"]}, {"gpu": {"model": ["A100", "H100"]}}),
+        ({"nodes": "4"}, {"nodes": 4}),
+        ({"nodes": "2-8"}, {"nodes": "2-8"}),
+        ({"tasks": 16}, {"tasks": 16}),
+        (
+            {"require": ["rack"], "prefer": ["numa", "node"]},
+            {"topology": {"require": ["rack"], "prefer": ["numa", "node"]}},
+        ),
+        ({"toleration": ["spot:NoSchedule"]}, {"tolerations": ["spot:NoSchedule"]}),
+        ({"exclusive": True}, {"exclusive": True}),
+    ],
+    ids=repr,
+)
+def test_options_become_words(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    """And these make a job file."""
+    words = words_of(Options(**given))
+    assert words == expected
+    jobfile.check({"command": ["true"], **words})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"nodes": "2", "tasks": 4}, "expected --nodes or --tasks, found both"),
+        ({"gpus": "1", "mig": "3g.20gb"}, "expected --gpus or --mig, found both"),
+        ({"mig": "3g"}, '--mig: expected a profile and a count such as "3g.20gb" or "3g.20gb:2", found "3g"'),
+        ({"mig": "3g.20gb:x"}, "--mig: expected a profile and a count"),
+        ({"env": ["A"]}, "--env: expected NAME=VALUE"),
+    ],
+)
+def test_options_that_make_no_word_are_refused(given: dict[str, Any], says: str) -> None:
+    """Naming what was expected and found."""
+    with pytest.raises(Refused, match=says.replace("(", ".")):
+        words_of(Options(**given))
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "expected"),
+    [
+        ({"resources": {GPU: 8, "cpu": "4"}}, {"resources": {MIG: 1}}, {"resources": {"cpu": "4", MIG: 1}}),
+        ({"resources": {MIG: 1}}, {"resources": {"cpu": "4"}}, {"resources": {MIG: 1, "cpu": "4"}}),
+        ({"nodes": 4}, {"tasks": 8}, {"tasks": 8}),
+        ({"tasks": 8, "gpusPerTask": 1}, {"nodes": 2}, {"nodes": 2, "resources": {GPU: 1}}),
+        ({"tasks": 8, "gpusPerTask": 1}, {"resources": {GPU: "0.5"}}, {"tasks": 8, "resources": {GPU: "0.5"}}),
+        ({"nodes": 4}, {"nodes": "2-8"}, {"nodes": "2-8"}),
+        ({"gpu": {"memory": "40Gi"}}, {"gpu": {"model": "A100"}}, {"gpu": {"memory": "40Gi", "model": "A100"}}),
+    ],
+    ids=repr,
+)
+def test_options_win_over_a_file(file: dict[str, Any], words: dict[str, Any], expected: dict[str, Any]) -> None:
+    """GPUs of one kind give way to those of another, tasks to nodes."""
+    before = {**file}
+    assert override(file, words) == expected
+    assert file == before
+    jobfile.check({"command": ["true"], **expected})
+
+
+def test_the_command_line_has_them_all(gateway: GatewayStub, run: Run) -> None:
+    """From words to the file that is sent."""
+    gateway.on("POST", "/v1/jobs", {"id": "812", "state": "queued", "sequence": 41}, 201)
+    ran = run(
+        "submit", "--tasks", "16", "--gpus", "0.5", "--gpu-model", "A100", "--gpu-model", "H100", "--gpu-memory", "40Gi",
+        "--require", "rack", "--prefer", "numa", "--toleration", "spot", "--exclusive", "--workdir", "/d", "--", "true",
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    assert gateway.bodies() == [
+        {
+            "command": ["true"],
+            "tasks": 16,
+            "resources": {GPU: "0.5"},
+            "gpu": {"model": ["A100", "H100"], "memory": "40Gi"},
+            "topology": {"require": ["rack"], "prefer": ["numa"]},
+            "tolerations": ["spot"],
+            "exclusive": True,
+            "workdir": "/d",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "units", "gpus"),
+    [
+        ({}, 1, "0"),
+        ({"resources": {GPU: 8}}, 1, "8"),
+        ({"nodes": 2, "resources": {GPU: 8}}, 2, "2x8"),
+        ({"nodes": "2-4", "resources": {GPU: 1}}, 4, "4x1"),
+        ({"resources": {GPU: "0.5"}}, 1, "0.500"),
+        ({"resources": {MIG: 2}}, 1, "2x3g.20gb"),
+        ({"resources": {GPU: 8}, "groups": [{"nodes": 2, "resources": {GPU: 1}}, {}]}, 4, "8+2x1"),
+        ({"nodes": "many"}, 1, "0"),
+    ],
+)
+def test_lists_say_what_a_waiting_job_asks_for(words: dict[str, Any], units: int, gpus: str) -> None:
+    """Of every kind; a file that cannot be read asks for nothing."""
+    document = job_document(state="queued", gpus={}, nodes=[], spec={"command": ["true"], **words})
+    job = msgspec.json.decode(msgspec.json.encode(document), type=Job)
+    assert (asked(job).units, gpu_count(job)) == (units, gpus)

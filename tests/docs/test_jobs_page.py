@@ -1,0 +1,49 @@
+"""The page on job files names every field, and its examples are job files."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead import jobfile
+from fairlead_schemas.jobspec import GpuWanted, Group, JobSpec, Times
+from fairlead_schemas.requesting import RESOURCE_WORDS
+from fairlead_schemas.topology import LEVELS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+
+
+def keys(heading: str) -> list[str]:
+    """The first column of the table below a heading."""
+    below = PAGE.split(f"{heading}\n", 1)[1]
+    table = below[below.index("|") :].split("\n\n", 1)[0]
+    return [line.split("|")[1].strip().strip("`") for line in table.splitlines()[2:]]
+
+
+def fields(kind: type[msgspec.Struct]) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(kind)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [("## Fields", fields(JobSpec)), ("## `gpu`", fields(GpuWanted)), ("## `resources`", list(RESOURCE_WORDS))],
+)
+def test_every_field_stands_on_the_page(heading: str, expected: list[str]) -> None:
+    """None is missing, and none is invented."""
+    assert sorted(keys(heading)) == sorted(expected)
+
+
+def test_levels_and_smaller_words_are_told() -> None:
+    """Of topology, times and groups."""
+    words = [*LEVELS, *fields(Times), *fields(Group)]
+    assert [word for word in words if f"`{word}`" not in PAGE and f"`{word}:" not in PAGE] == []
+
+
+@pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+def test_an_example_is_a_job_file(example: str) -> None:
+    """It is accepted as it stands."""
+    documents: list[Any] = jobfile.read_yaml(example, "jobs.md")
+    for document in documents:
+        jobfile.check(document)
