@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from fairlead_schemas.queues import PoolSettings, QueueSettings
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.resources import Inventory, MigInstance, MigPlace, Request
 
 JobKind = Literal["batch", "session", "service"]
 
@@ -73,6 +73,18 @@ RolloutStep = Literal[
     "skipped",  # its turn came and it was as wanted already
     "left",  # another has it in hand: a person has cordoned, drained or returned it meanwhile, or it is gone
 ]
+#: What is done to a GPU's MIG mode beside cutting it.
+MigMode = Literal[
+    "",  # nothing: it is on, and stays so
+    "on",  # turned on before the first instance is made
+    "off",  # turned off after the last instance is gone
+]
+#: Why a plan to cut a GPU anew came to nothing before its agent had answered.
+MigDropReason = Literal[
+    "node",  # its node takes no work any more, or runs under another boot or journal
+    "gpu",  # the GPU is faulted, or has left the node
+    "late",  # no answer came in time
+]
 #: When a job that waits for another may go on.
 DependencyState = Literal["succeeded", "failed", "ended"]
 
@@ -125,6 +137,8 @@ FIELDS: dict[str, str] = {
     "budget_gpus": "Most GPUs of its nodes that may take no work at once.",
     "starts_ns": "The Unix time at which the nodes must be empty.",
     "ends_ns": "The Unix time at which they take work again.",
+    "plan": "Sequence of the commit whose MigLayoutPlanned it answers.",
+    "mode": "What is done to the GPU's MIG mode.",
 }
 
 
@@ -562,6 +576,47 @@ class GpuRestored(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
+class MigLayoutPlanned(EventBase, tag=True, frozen=True, kw_only=True):
+    """A GPU, or what nobody uses of one, is to be cut anew for jobs that wait. Until MigLayoutChanged, MigLayoutFailed or
+    MigLayoutDropped nobody gets what goes or what is made."""
+
+    node: str
+    gpu: str
+    jobs: tuple[str, ...] = ()  # for whom; one that is to get several instances is named so often
+    mode: MigMode = ""
+    destroy: tuple[MigInstance, ...] = ()  # instances that nobody holds; all go before the first is made
+    create: tuple[MigPlace, ...] = ()
+    #: Why this GPU and this layout, in numbers: thousandths of a request, of a slice.
+    score: dict[str, int] = {}
+
+
+class MigLayoutChanged(EventBase, tag=True, frozen=True, kw_only=True):
+    """The GPU is cut as planned: its agent has reported these instances. From here on they are given out."""
+
+    node: str
+    gpu: str
+    plan: int
+    instances: tuple[MigInstance, ...] = ()  # all that are on it; none where MIG mode is off again
+
+
+class MigLayoutFailed(EventBase, tag=True, frozen=True, kw_only=True):
+    """The GPU was not cut as planned; the node's inventory says how it is now. It is left as it is for a while."""
+
+    node: str
+    gpu: str
+    plan: int
+    reason: str  # as the agent says it
+
+
+class MigLayoutDropped(EventBase, tag=True, frozen=True, kw_only=True):
+    """The plan is given up before its agent has answered."""
+
+    node: str
+    gpu: str
+    plan: int
+    reason: MigDropReason
+
+
 class BreakerTripped(EventBase, tag=True, frozen=True, kw_only=True):
     """Nothing more is done to nodes by itself until a person resets it: no quarantine, no taint for ill health, no
     step of a rollout or window; and where nodes were lost (kind loss), what ran on them is not ended either."""
@@ -860,7 +915,8 @@ QueueEvent = (
 PlacerEvent = (
     NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
     | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeReleased
-    | GpuFaulted | GpuRestored | BreakerTripped | BreakerReset
+    | GpuFaulted | GpuRestored | MigLayoutPlanned | MigLayoutChanged | MigLayoutFailed | MigLayoutDropped
+    | BreakerTripped | BreakerReset
     | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
     | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
     | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted

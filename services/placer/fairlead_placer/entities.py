@@ -226,7 +226,7 @@ class Outcome(NamedTuple):
 class OfferClass:
     """Open offers with equal requests: they fit or do not fit together."""
 
-    __slots__ = ("failed_at", "lent_at", "offers", "outcome", "picky", "request")
+    __slots__ = ("failed_at", "lent_at", "offers", "outcome", "picky", "request", "uncut_at")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -241,6 +241,8 @@ class OfferClass:
         self.picky = False
         #: Version of the index at which none of them could be a guest of kept nodes (-1: not tried). As little state.
         self.lent_at = -1
+        #: Version of the index, and time, at which cutting GPUs anew was found not to help (-1: not looked at); the same.
+        self.uncut_at: tuple[int, int] = -1, 0
 
 
 class Verdict(NamedTuple):

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead_placer.cutting.plans import LayoutPlan, Spoilt
 from fairlead_placer.entities import (
     Claim,
     FastFail,
@@ -125,6 +126,8 @@ class Shot(_Strict, frozen=True, kw_only=True):
     windows: list[Window] = []
     rollouts: list[Rollout] = []
     spans: dict[str, Spans] = {}
+    layouts: dict[str, LayoutPlan] = {}
+    spoilt: dict[str, Spoilt] = {}
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -160,6 +163,8 @@ def dump(state: State) -> bytes:
             windows=[state.windows[name] for name in sorted(state.windows)],
             rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
             spans=state.spans,
+            layouts=state.layouts,
+            spoilt=state.spoilt,
         )
     )
 
@@ -208,6 +213,9 @@ def load(data: bytes) -> State:
     state.windows = {window.name: window for window in shot.windows}
     state.rollouts = {rollout.name: rollout for rollout in shot.rollouts}
     state.spans = shot.spans
+    state.spoilt = shot.spoilt
+    for name, plan in shot.layouts.items():
+        state.lay_out(state.nodes[name], plan)
     for kept in shot.reservations:
         state.reserve(kept)
     for work in shot.work:

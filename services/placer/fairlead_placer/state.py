@@ -10,8 +10,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.pools import Pools
+from fairlead_placer.cutting.plans import LayoutPlan, Spoilt, keep_back
 from fairlead_placer.entities import (
     Claim,
     FastFail,
@@ -65,6 +67,9 @@ class State:
         self.acts: dict[str, int] = {}
         self.tripped: dict[str, int] = {}
         self.reset_ns = 0
+        #: {node: the plan to cut one of its GPUs anew}; {GPU: how plans for it failed}.
+        self.layouts: dict[str, LayoutPlan] = {}
+        self.spoilt: dict[str, Spoilt] = {}
         self.windows: dict[str, Window] = {}
         self.rollouts: dict[str, Rollout] = {}
         self.classes: dict[Request, OfferClass] = {}
@@ -156,12 +161,28 @@ class State:
 
     def _left(self, node: Node) -> Left:
         """What nobody holds of the node, from its inventory, taints, faults and what is held."""
-        left = Left(self.pools.builds.of(node.inventory, node.taints), tuple(gpu.uuid for gpu in node.inventory.gpus))
+        gpus, build = node.inventory.gpus, self.pools.builds.of(node.inventory, node.taints)
+        left = Left(build, tuple(gpu.uuid for gpu in gpus), Cuts(gpus, build.mig_models) if build.cut else None)
         for uuid in node.faulted:
             left.fault(uuid)
+        if node.name in self.layouts:
+            keep_back(left, self.layouts[node.name])
         for key, rank in node.held.items():
             left.take(self.runs[key].parts[rank])
         return left
+
+    def lay_out(self, node: Node, plan: LayoutPlan | None) -> None:
+        """A GPU of the node is to be cut so, or (None) is not any more."""
+        if self.journal is not None:
+            self.journal.append((self._lay_out, node, self.layouts.get(node.name)))
+        self._lay_out(node, plan)
+
+    def _lay_out(self, node: Node, plan: LayoutPlan | None) -> None:
+        self.layouts.pop(node.name, None)
+        if plan is not None:
+            self.layouts[node.name] = plan
+        node.left = self._left(node)
+        self.pools.changed(node)
 
     def _sort(self, node: Node) -> None:
         """Into the few that need a look."""

@@ -88,6 +88,8 @@ def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str
                 found = seat(node.left, ask, rest)
                 if isinstance(found, Seat):
                     return node, found
+                if found == "free_mig":  # all of a row have the same instances to give
+                    return None
     return None
 
 
@@ -102,6 +104,8 @@ def ranked(index: Index, row: int, ask: Ask) -> list[tuple[int, list[str]]]:
     found: list[tuple[int, list[str]]] = []
     build = index.builds[index.rows.keys[row].build]
     suits, choices = ask.verdict(build).suits, build.inside.choices
+    if build.single:  # instances are not linked
+        return sorted(((0, names) for names in masks.values()), key=lambda each: each[1][0])
     for mask, names in masks.items():
         chosen = choices.choose(mask & suits, ask.gpus, ask.inside.require)
         if isinstance(chosen, int):

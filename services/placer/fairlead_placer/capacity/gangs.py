@@ -50,7 +50,7 @@ class Kind:
         for name in avoided:
             if name in index.members:
                 self.room[index.members[name].slot] = 0
-        if ask.inside.require or request.exclusive:
+        if ask.inside.require or request.exclusive or request.profile:
             _leave_out(index, ask, self.room)
 
 
@@ -58,7 +58,10 @@ def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
     """Tasks that each node takes, as far as columns tell."""
     request, domains = ask.request, index.domains
     units: Ints = np.full(len(rows), request.nodes, np.int64)
-    if ask.gpus:
+    if request.profile:
+        idle = [dict(key.cut).get(request.profile, 0) // ask.gpus for key in index.rows.keys]
+        units = np.minimum(units, np.array([*idle, 0], np.int64)[rows])
+    elif ask.gpus:
         able = (index.rows.states.gpus >= ask.milli).sum(axis=1) // ask.gpus
         units = np.minimum(units, np.append(able, 0)[rows])
     if request.cpu_milli:
@@ -69,7 +72,7 @@ def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
-    """No room where the free GPUs are not connected as required, or where somebody is."""
+    """No room where the free GPUs are not connected as required, where somebody is, or no MIG instance is free."""
     for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
         able = {name for _, names in ranked(index, row, ask) for name in names}
         for name in able.copy():

@@ -14,6 +14,7 @@ import numpy as np
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import Build
 from fairlead_placer.capacity.domains import Domains
+from fairlead_placer.capacity.instances import count_idle
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.wanted import Wanted, typical
 from fairlead_placer.entities import Node
@@ -43,6 +44,8 @@ class Index:
         #: [row]: {mask of free GPUs: names, rising}. Where nothing is known of a node's inside, masks are all 0.
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
+        #: Whether some node here may have, or had, GPUs that are cut anew; and such as are made whole again.
+        self.recuts = self.switches = False
         self.domains = Domains()
         #: The version at which a node last came, went or changed; nodes that gained, and when.
         self.stirred = 0
@@ -104,9 +107,10 @@ class Index:
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()
+        whole, cut = (left.free.bit_count(), ()) if left.cuts is None else cut_of(left)
         key = (
             build.number, build.model, left.cpu_milli | (1 << build.cpu_shift) - 1,
-            left.memory_mib | (1 << build.memory_shift) - 1, left.free.bit_count(), rests,
+            left.memory_mib | (1 << build.memory_shift) - 1, whole, rests, cut,
         )  # fmt: skip
         domains, slot = self.domains, node.slot
         domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
@@ -142,6 +146,8 @@ class Index:
         if len(self.builds) > 2 * len(self.members) + 64:
             self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
         self.builds[build.number] = build
+        self.recuts |= build.recuts and bool(build.cut or build.switches)
+        self.switches |= build.switches and bool(build.cut)
         self._wanted.clear()
         self._costs.clear()
 
@@ -187,6 +193,10 @@ class Index:
                 self._gains[node.row] = version
         self._gained.clear()
 
+    def anything_gained_since(self, version: int) -> bool:
+        """True when any node has gained since, whoever could use that."""
+        return max(self.stirred, self._gained_last) > version
+
     # -- what requests cost
 
     def wanted(self, ask: Ask) -> Wanted:
@@ -226,8 +236,17 @@ def rests_of(left: Left) -> tuple[int, ...]:
     return tuple(sorted(left.milli[at] for at in members_of(left.shared)))
 
 
+def cut_of(left: Left) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Whole GPUs of a node, as packing sees them, and its idle MIG instances by profile. Under the single strategy it sees as
+    many GPUs as there are idle instances."""
+    cut = count_idle(left)
+    more = sum(count for _, count in cut) if left.build.single else 0
+    return left.free.bit_count() + more, cut
+
+
 def key_of(left: Left) -> Key:
     """The row that a node with so much left is in: it stands for the most CPU and memory that such a node may have."""
     build = left.build
+    whole, cut = cut_of(left)
     cpu, memory = left.cpu_milli | (1 << build.cpu_shift) - 1, left.memory_mib | (1 << build.memory_shift) - 1
-    return Key(build.number, build.model, cpu, memory, left.free.bit_count(), rests_of(left))
+    return Key(build.number, build.model, cpu, memory, whole, rests_of(left), cut)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import MILLI
+from fairlead_placer.capacity.instances import Taken, milli_of_profile, take
 from fairlead_placer.capacity.left import Left, cpu_list
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.inside import Inside
@@ -38,11 +39,16 @@ class Seat(NamedTuple):
     numa_nodes: int = 0
     #: Kinds of topology.domains that hold.
     held: int = 0
+    #: UUIDs of MIG instances, one for each of `gpus`; a GPU is then named once for each instance on it.
+    instances: tuple[str, ...] = ()
 
 
 def is_faulted(left: Left, ask: Ask) -> bool:
     """True when so many of the node's GPUs are faulted that the unit does not fit, whatever comes free."""
-    return bool(left.faulted) and (ask.verdict(left.build).suits & ~left.faulted).bit_count() < ask.gpus
+    if not left.faulted:
+        return False
+    verdict = ask.verdict(left.build)
+    return (verdict.suits & ~left.faulted).bit_count() < (1 if verdict.cut else ask.gpus)
 
 
 def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
@@ -53,9 +59,12 @@ def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
         return verdict.cause
     if left.faulted and is_faulted(left, ask):
         return "gpu_faulted"
-    short = _amounts(left, ask)
+    short = amounts_short(left, ask)
     if not ask.gpus and not short and not left.build.inside.numa:
         return Seat(())
+    if verdict.cut:
+        taken = take(left, ask, verdict.suits)
+        return taken if isinstance(taken, str) else short or _beside(left, ask, taken)
     if not ask.whole:
         return _share(left, ask, verdict.suits, rest) if not short else _gpu_cause(left, ask, verdict.suits) or short
     free = left.free & verdict.suits
@@ -68,13 +77,17 @@ def gpus_short(left: Left, ask: Ask) -> str:
     """The cause that all nodes of the same build, free GPUs and rests share, when GPUs are what is short; else ""."""
     if left.faulted and is_faulted(left, ask):
         return "gpu_faulted"
-    suits = ask.verdict(left.build).suits
+    _, suits, cut = ask.verdict(left.build)
+    if cut:
+        taken = take(left, ask, suits)
+        return taken if isinstance(taken, str) else ""
     if not ask.whole:
         return _gpu_cause(left, ask, suits)
     return "free_gpus" if (left.free & suits).bit_count() < ask.gpus else ""
 
 
-def _amounts(left: Left, ask: Ask) -> str:
+def amounts_short(left: Left, ask: Ask) -> str:
+    """What of CPU and memory is too little, or who is in the way; "" where nothing is."""
     request, build = ask.request, left.build
     if left.cpu_milli < request.cpu_milli:
         return "free_cpu"
@@ -141,6 +154,22 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     return Seat(gpus, milli, cpus, tuple(each.nic for each in inside.nics(chosen)), *inside.choices.facts(chosen))
 
 
+def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:
+    """The seat on these instances: links mean nothing to them; CPUs beside their GPUs do."""
+    inside, cpus, chosen = left.build.inside, 0, mask_of(taken.gpus)
+    if inside.numa and ask.cpus:
+        found = place(inside, chosen, left.cpus, ask.inside._replace(gpus=chosen.bit_count(), require=0, prefer=0))
+        if isinstance(found, Shortage):
+            return _CAUSES[found.what]
+        cpus = mask_of(found.cpus)
+    milli = ask.milli if ask.request.profile else milli_of_profile(taken.profile)
+    nics = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where nobody knows how near they are
+    return Seat(
+        taken.gpus, milli, cpus, tuple(nics[at] for at in taken.gpus) if nics else (),
+        numa_nodes=inside.choices.facts(chosen)[1], instances=taken.instances,
+    )  # fmt: skip
+
+
 def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
     milli = milli_of(left, ask)
     return "free_gpus" if sum(left.rest(at) >= milli for at in members_of(suits)) < ask.gpus else ""
@@ -149,12 +178,13 @@ def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
 def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
     """The part of the node that the seat is."""
     request, build = ask.request, left.build
-    cap = max((cap_of(left, ask, at) for at in found.gpus), default=0) if found.milli else 0
+    share = found.milli and not found.instances
+    cap = max((cap_of(left, ask, at) for at in found.gpus), default=0) if share else 0
     uuids, nics = left.uuids, build.inside.description.nics
     return Part(
         node=name, gpus=tuple([uuids[at] for at in found.gpus]),
         cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
         memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
         gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",
-        nics=tuple([nics[at] for at in found.nics]) if found.nics else (), tasks=tasks,
+        instances=found.instances, nics=tuple([nics[at] for at in found.nics]) if found.nics else (), tasks=tasks,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.left import Left
-from fairlead_placer.capacity.seats import Seat, is_faulted, seat
+from fairlead_placer.capacity.seats import Seat, gpus_short, is_faulted, seat
 from fairlead_placer.entities import Node, Offer, pool_of, run_key
 from fairlead_placer.making_room.candidates import Candidate, is_stopping, living_parts
 from fairlead_placer.nodes.avoiding import avoided
@@ -90,4 +90,5 @@ def _fitting(state: State, offer: Offer, index: Index, ask: Ask) -> Iterator[str
         if not masks or line.cost[row] == NEVER:
             continue
         for names in masks.values():
-            yield from (name for name in names if isinstance(seat(index.members[name].left, ask), Seat))
+            if not gpus_short(index.members[names[0]].left, ask):
+                yield from (name for name in names if isinstance(seat(index.members[name].left, ask), Seat))
