@@ -13,6 +13,8 @@ from fairlead_schemas.resources import Request
 
 #: Refused and deferred classes remembered; beyond it the oldest is forgotten (its jobs then just wait their turn).
 REFUSALS_MAX = 10_000
+#: Guests of a job's kept nodes that are remembered, the newest.
+GUESTS_MAX = 64
 
 #: Queue, request, and whom of these it is about ("": all; else one user's, or one array's).
 Class = tuple[str, Request, str]
@@ -90,7 +92,8 @@ class WaitingView:
         request = self._jobs.rows[e.job].request
         self.refusals.pop(request, None)
         self.refusals[request] = Refusal(
-            request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total
+            request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total,
+            e.near,
         )
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]
@@ -101,6 +104,9 @@ class WaitingView:
         self.rooms.discard(e.job)
         if self.refusals:
             self.refusals.pop(row.request, None)
+        host = self._jobs.rows.get(e.guest_of) if e.guest_of else None
+        if host is not None and host.room is not None:
+            host.room.guests = (*host.room.guests, e.job)[-GUESTS_MAX:]
 
     # ------------------------------------------------------------------ room in the making
 
@@ -129,12 +135,13 @@ class WaitingView:
         self._room(e.job, e.attempt).waited_ns = e.waited_ns
 
     def _reservation_made(self, e: ev.ReservationMade, _seq: int, _at_ns: int) -> None:
-        self._room(e.job, e.attempt).nodes = e.nodes
+        room = self._room(e.job, e.attempt)
+        room.nodes, room.start_ns, room.basis, room.waits_for = e.nodes, e.start_ns, e.basis, e.waits_for
 
     def _reservation_ended(self, e: ev.ReservationEnded, _seq: int, _at_ns: int) -> None:
         row = self._jobs.rows.get(e.job)
         if row is not None and row.room is not None:
-            row.room.nodes, row.room.waited_ns = (), 0
+            row.room.nodes, row.room.waited_ns, row.room.start_ns = (), 0, 0
 
     def _preemption_requested(self, e: ev.PreemptionRequested, _seq: int, _at_ns: int) -> None:
         room = self._room(e.job, e.attempt)
