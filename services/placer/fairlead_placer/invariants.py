@@ -42,7 +42,7 @@ def _check_node(state: State, node: Node) -> None:
         fresh.fault(uuid)
     for part in parts.values():
         fresh.take(part)
-    for name in ("cpu_milli", "memory_mib", "milli", "caps", "free", "shared", "faulted", "cpus"):
+    for name in ("cpu_milli", "memory_mib", "milli", "caps", "parts", "free", "shared", "faulted", "cpus"):
         found, expected = getattr(node.left, name), getattr(fresh, name)
         _expect(found == expected, f"I2: {name} of {node.name}: expected {expected} left, found {found}")
     live = sum(not state.runs[key].ended >> rank & 1 for key, rank in node.held.items())

@@ -70,7 +70,10 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
         if isinstance(others, Shortfall):
             return None
         own += others
-    return found_on(state.pools.of(request), sorted(own, key=lambda choice: choice.node.name))
+    index = state.pools.of(request)
+    if ask.level and not index.domains.is_one(ask.level, [choice.node.slot for choice in own]):
+        return None
+    return found_on(index, sorted(own, key=lambda choice: choice.node.name))
 
 
 def found_on(index: Index, chosen: Sequence[Choice]) -> Found:

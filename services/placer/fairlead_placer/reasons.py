@@ -11,7 +11,7 @@ import numpy as np
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seats import Seat, is_faulted, seat, short_of
+from fairlead_placer.capacity.seats import Seat, never, seat, short_now, short_of
 from fairlead_placer.entities import CORDONED, Node, pool_of
 from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
@@ -64,11 +64,9 @@ def cause_of(node: Node, ask: Ask, job: str) -> str:
     """What keeps the node from taking a unit of the job, "" when nothing does."""
     if not node.open:
         return _closed(node)
-    ever = ask.verdict(node.left.build).cause
+    ever = never(node.left, ask)
     if ever:
         return ever
-    if is_faulted(node.left, ask):
-        return "gpu_faulted"
     if node.keeper not in ("", job):
         return "reserved"
     found = seat(node.left, ask)
@@ -122,8 +120,7 @@ def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:
             cause = ask.verdict(left.build).cause or short_of(left, ask)
             if cause is None:  # the amounts are there; each node is another inside
                 for name in names:
-                    found = seat(index.members[name].left, ask)
-                    each = "" if isinstance(found, Seat) else found
+                    each = short_now(index.members[name].left, ask)
                     counts[each] = counts.get(each, 0) + 1
             else:
                 counts[cause] = counts.get(cause, 0) + len(names)

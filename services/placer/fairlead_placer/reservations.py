@@ -7,7 +7,7 @@ Kept nodes take no other work; as what runs there ends, the job gets its place. 
 from heapq import nsmallest
 
 from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.seats import is_faulted
+from fairlead_placer.capacity.seats import never
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node, Offer, pool_of
 from fairlead_placer.nodes.avoiding import avoided
@@ -88,7 +88,7 @@ def serves(node: Node, request: Request, job: str) -> bool:
     if not node.serving or node.keeper not in ("", job) or node.pool != pool_of(request):
         return False
     ask = asks_of(request)[0]
-    return not ask.verdict(node.left.build).cause and not is_faulted(node.left, ask)
+    return not never(node.left, ask)
 
 
 def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:

@@ -149,6 +149,7 @@ class State:
     def _left(self, node: Node) -> Left:
         """What nobody holds of the node, from its inventory, taints, faults and what is held."""
         left = Left(self.pools.builds.of(node.inventory, node.taints), tuple(gpu.uuid for gpu in node.inventory.gpus))
+        left.where = node.inventory.labels
         for uuid in node.faulted:
             left.fault(uuid)
         for key, rank in node.held.items():

@@ -21,8 +21,10 @@ class Left:
         "free",
         "memory_mib",
         "milli",
+        "parts",
         "shared",
         "uuids",
+        "where",
     )
 
     def __init__(self, build: Build, uuids: tuple[str, ...]) -> None:
@@ -30,12 +32,16 @@ class Left:
         #: The GPUs in the node's order, and {UUID: its place}. One that has left is in no place, and never comes free.
         self.uuids = uuids
         self.at = {uuid: place for place, uuid in enumerate(uuids)}
+        #: The node's own labels; those that say where it stands are not in its build.
+        self.where: dict[str, str] = {}
         self.cpu_milli = build.cpu_milli
         self.memory_mib = build.memory_mib
         #: [GPU]: thousandths left of those that shares are on; of others it says nothing (see `rest`).
         self.milli = [MILLI] * len(build.gpus)
         #: [GPU]: MiB that no share was promised.
         self.caps = [gpu.memory_mib for gpu in build.gpus]
+        #: How many parts are somebody's.
+        self.parts = 0
         #: Masks: GPUs that are free as a whole, those that shares are on, faulted ones, CPUs that nobody is pinned to.
         self.free = build.all_gpus
         self.shared = 0
@@ -45,9 +51,9 @@ class Left:
     def copy(self) -> "Left":
         """The same, to try something on."""
         other = object.__new__(Left)
-        other.build, other.uuids, other.at = self.build, self.uuids, self.at
+        other.build, other.uuids, other.at, other.where = self.build, self.uuids, self.at, self.where
         other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
-        other.milli, other.caps = self.milli.copy(), self.caps.copy()
+        other.milli, other.caps, other.parts = self.milli.copy(), self.caps.copy(), self.parts
         other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
         return other
 
@@ -59,6 +65,7 @@ class Left:
 
     def take(self, part: Part) -> None:
         """The part is somebody's."""
+        self.parts += 1
         self.cpu_milli -= part.cpu_milli
         self.memory_mib -= part.memory_mib
         if part.gpus:
@@ -71,6 +78,7 @@ class Left:
 
     def give(self, part: Part) -> None:
         """The part is nobody's again."""
+        self.parts -= 1
         self.cpu_milli += part.cpu_milli
         self.memory_mib += part.memory_mib
         if part.gpus:
