@@ -114,6 +114,14 @@ def equal(key: str, value: str) -> str:
     return text
 
 
+def key_of(text: str) -> str:
+    """The label that a requirement is about; "" where it cannot be read."""
+    try:
+        return parse(text).key
+    except SelectorError:
+        return ""
+
+
 def suits(labels: dict[str, str], selector: tuple[str, ...]) -> bool:
     """True when the labels meet every requirement. What cannot be read (it was checked at the door) is met by none."""
     for text in selector:

@@ -49,7 +49,19 @@ def _check_node(state: State, node: Node) -> None:
         keep_back(fresh, state.layouts[node.name])
     for part in parts.values():
         fresh.take(part)
-    for name in ("cpu_milli", "memory_mib", "milli", "caps", "free", "shared", "faulted", "barred", "odd", "cpus"):
+    for name in (
+        "cpu_milli",
+        "memory_mib",
+        "milli",
+        "caps",
+        "parts",
+        "free",
+        "shared",
+        "faulted",
+        "barred",
+        "odd",
+        "cpus",
+    ):
         found, expected = getattr(node.left, name), getattr(fresh, name)
         _expect(found == expected, f"I2: {name} of {node.name}: expected {expected} left, found {found}")
     if node.left.cuts is not None and fresh.cuts is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seats import Seat, gpus_short, is_faulted, seat
+from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import CORDONED, Node, pool_of
 from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
@@ -67,11 +67,9 @@ def cause_of(node: Node, ask: Ask, job: str) -> str:
     """What keeps the node from taking a unit of the job, "" when nothing does."""
     if not node.open:
         return _closed(node)
-    ever = ask.verdict(node.left.build).cause
+    ever = never(node.left, ask)
     if ever:
         return ever
-    if is_faulted(node.left, ask):
-        return "gpu_faulted"
     if node.keeper not in ("", job):
         return "reserved"
     found = seat(node.left, ask)
@@ -138,7 +136,7 @@ def _count_names(index: Index, row: int, names: list[str], ask: Ask, counts: dic
         cause = "free_cpu"
     elif not cause and key.memory_mib < request.memory_mib:
         cause = "free_memory"
-    if cause:
+    if cause and not ask.stands:
         counts[cause] = counts.get(cause, 0) + len(names)
         return
     for name in names:

@@ -163,6 +163,7 @@ class State:
         """What nobody holds of the node, from its inventory, taints, faults and what is held."""
         gpus, build = node.inventory.gpus, self.pools.builds.of(node.inventory, node.taints)
         left = Left(build, tuple(gpu.uuid for gpu in gpus), Cuts(gpus, build.mig_models) if build.cut else None)
+        left.where = node.inventory.labels
         for uuid in node.faulted:
             left.fault(uuid)
         if node.name in self.layouts:

@@ -73,7 +73,7 @@ GOOD = Description(
     nic_levels=(("PIX", "SYS"), ("SYS", "PIX")),
 )
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "too many GPUs": ({"numa": (0,) * 33}, "numa: expected at most 64, found 65"),
+    "too many GPUs": ({"numa": (0,) * 65}, "numa: expected at most 64, found 65"),
     "a NUMA node below -1": ({"numa": (0, -2)}, "numa: .* found -2"),
     "links of a missing row": ({"nvlinks": ((0, 1),)}, r"nvlinks: expected 2 rows of 2, found rows of \[2\]"),
     "links one way": (

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_placer.capacity.builds import MILLI, Build
+from fairlead_placer.capacity.builds import DOMAIN_KEYS, MILLI, Build
 from fairlead_placer.nodes.taints import tolerates
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.domains import WORDS
 from fairlead_placer.topology.placing import Ask as InsideAsk
+from fairlead_placer.topology.placing import place
 from fairlead_schemas import selectors
 from fairlead_schemas.queues import MODEL_LABEL
 from fairlead_schemas.resources import Gpu, Request
@@ -40,7 +41,7 @@ class Ask:
     """One unit. `request` is its kind: what is said of all of the job (tolerations, topology) stands in it too."""
 
     __slots__ = (
-        "_verdicts", "cpus", "gpus", "inside", "level", "milli", "near", "request", "whole",
+        "_verdicts", "cpus", "gpus", "inside", "level", "milli", "near", "request", "stands", "whole",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
@@ -56,6 +57,8 @@ class Ask:
         self.inside = InsideAsk(self.gpus, self.cpus, require, prefer)
         #: The smallest domain that all units must lie in ("" : any), and the ones that they shall, smallest first.
         self.level = next((level for level in DOMAIN_LEVELS if level in request.require), "")
+        #: What the selector says of where nodes stand: that differs between nodes of one build.
+        self.stands = tuple(text for text in request.selector if selectors.key_of(text) in DOMAIN_KEYS)
         self.near = tuple(level for level in DOMAIN_LEVELS if level in request.prefer)
         self._verdicts: dict[int, Verdict] = {}
 
@@ -129,7 +132,8 @@ def _cause(build: Build, ask: Ask, suits: int, cut: bool) -> str:
     request = ask.request
     if not tolerates(build.taints, request.tolerations):
         return "taint"
-    failed = next((each for each in request.selector if not selectors.suits(build.labels, (each,))), "")
+    asked = (each for each in request.selector if each not in ask.stands)
+    failed = next((each for each in asked if not selectors.suits(build.labels, (each,))), "")
     if failed:
         return "gpu_model" if failed.startswith(MODEL_LABEL) else "selector"
     gpus = _cause_of_instances(build, ask, suits) if cut else _cause_of_gpus(build, ask, suits)
@@ -147,7 +151,7 @@ def _cause_of_instances(build: Build, ask: Ask, suits: int) -> str:
 def _cause_of_gpus(build: Build, ask: Ask, suits: int) -> str:
     request, gpus = ask.request, ask.gpus
     if not gpus:
-        return ""
+        return _cause_of_cpus(build, ask)
     if bool(build.replicas) != request.replicas:
         return "sharing"
     if len(build.gpus) < gpus:
@@ -157,9 +161,19 @@ def _cause_of_gpus(build: Build, ask: Ask, suits: int) -> str:
     if suits.bit_count() < gpus:
         large = sum(gpu.memory_mib >= request.gpu_memory_mib for gpu in build.gpus)
         return "gpu_memory" if large < gpus else "compute_capability"
-    if ask.inside.require and isinstance(build.inside.choices.choose(suits, gpus, ask.inside.require), Shortage):
+    if not (ask.whole and ask.inside.require):
+        return ""
+    if isinstance(build.inside.choices.choose(suits, gpus, ask.inside.require), Shortage):
         return "topology"
-    return ""
+    return _cause_of_cpus(build, ask, suits)
+
+
+def _cause_of_cpus(build: Build, ask: Ask, suits: int = 0) -> str:
+    """Whether CPUs lie as required, with the GPUs; that there are enough of them in all is not said here."""
+    if not (ask.cpus and ask.inside.require and build.inside.numa):
+        return ""
+    found = place(build.inside, suits, build.inside.all_cpus, ask.inside)
+    return "topology" if isinstance(found, Shortage) and found.what != "cpus" else ""
 
 
 def _cause_of_amounts(build: Build, request: Request) -> str:

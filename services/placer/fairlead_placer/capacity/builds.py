@@ -14,8 +14,8 @@ from fairlead_schemas.queues import MODEL_LABEL
 from fairlead_schemas.resources import Gpu, Inventory
 from fairlead_schemas.topology import DOMAIN_LABELS
 
-#: Labels that name one node, or a few: they tell nodes apart that are alike, and selectors see them all the same.
-_DOMAIN_KEYS = frozenset(key for keys in DOMAIN_LABELS.values() for key in keys)
+#: Labels that say where a node stands: nodes that are alike differ in them, so selectors look for them at each node.
+DOMAIN_KEYS = frozenset(key for keys in DOMAIN_LABELS.values() for key in keys)
 #: Label with the CPUs of each NUMA node that no job is pinned to.
 SYSTEM_CPUS_LABEL = "fairlead/system-cpus"
 SYSTEM_CPUS_MAX = 64
@@ -43,6 +43,7 @@ class Build:
     __slots__ = (
         "__weakref__", "all_gpus", "cpu_milli", "cpu_shift", "cut", "gpus", "inside", "labels", "memory_mib",
         "memory_shift", "mig_models", "model", "nics", "number", "recuts", "replicas", "single", "switches", "taints",
+        "telling",
     )  # fmt: skip
 
     def __init__(self, number: int, inventory: Inventory, inside: Inside, taints: tuple[str, ...]) -> None:
@@ -53,6 +54,8 @@ class Build:
         self.labels = _lasting(inventory)
         self.taints = taints
         self.inside = inside
+        #: True when it matters which GPUs are free, not only how many: they lie differently, or are of several kinds.
+        self.telling = inside.telling or len({(gpu.memory_mib, gpu.compute_capability) for gpu in inventory.gpus}) > 1
         pinned = inside.all_cpus.bit_count() * MILLI
         self.cpu_milli = min(inventory.cpu_milli, pinned) if inside.numa else inventory.cpu_milli
         self.memory_mib = inventory.memory_mib
@@ -110,7 +113,7 @@ class Builds:
     def of(self, inventory: Inventory, taints: tuple[str, ...] = ()) -> Build:
         """The build of a node of this inventory. Raises topology.TopologyError for an inside that makes no sense."""
         gpus = tuple((gpu.model, gpu.memory_mib, gpu.compute_capability, gpu.mig) for gpu in inventory.gpus)
-        labels = tuple(sorted(item for item in _lasting(inventory).items() if item[0] not in _DOMAIN_KEYS))
+        labels = tuple(sorted(item for item in _lasting(inventory).items() if item[0] not in DOMAIN_KEYS))
         key = (gpus, labels, inventory.cpu_milli, inventory.memory_mib, taints, inventory.inside)
         build = self._known.get(key)
         if build is None:

@@ -99,10 +99,10 @@ def ranked(index: Index, row: int, ask: Ask) -> list[tuple[int, list[str]]]:
     masks = index.inhabitants[row]
     if len(masks) == 1:
         return [(0, next(iter(masks.values())))]
-    if ask.gpus < 2 or not ask.whole:
+    build = index.builds[index.rows.keys[row].build]
+    if ask.gpus < 2 or not ask.whole or not build.telling:
         return sorted(((0, names) for names in masks.values()), key=lambda each: each[1][0])
     found: list[tuple[int, list[str]]] = []
-    build = index.builds[index.rows.keys[row].build]
     suits, choices = ask.verdict(build).suits, build.inside.choices
     if build.single:  # instances are not linked
         return sorted(((0, names) for names in masks.values()), key=lambda each: each[1][0])

@@ -46,11 +46,33 @@ class Domains:
     def discard(self, number: int) -> None:
         """The node is gone; its number is given to another."""
         self.rows[number] = -1
+        for column in self.of.values():
+            column[number] = -1
+        self._ranks.clear()
         self._vacant.append(number)
 
     def known(self, level: str) -> bool:
         """True when some node is in a domain of the level."""
         return bool(self.domains[level])
+
+    def is_one(self, level: str, numbers: list[int]) -> bool:
+        """True when the nodes lie in one domain of the level; a single node always does."""
+        if len(numbers) < 2:
+            return True
+        found: set[int] = set() if level == "node" else {int(self.of[level][each]) for each in numbers}
+        return len(found) == 1 and -1 not in found
+
+    def nested(self, level: str, outer: str) -> bool:
+        """True when every domain of the level lies in one of the outer level, as far as nodes say."""
+        key = f"{level} in {outer}"
+        found = self._ranks.get(key)
+        if found is None:
+            inside = self.of[level][: len(self.names)] >= 0
+            of, at = self.of[level][: len(self.names)][inside], self.of[outer][: len(self.names)][inside]
+            pairs = len(np.unique(np.stack([of, at], axis=1), axis=0))
+            nested = len(of) > 0 and bool((at >= 0).all()) and pairs == len(np.unique(of))
+            found = self._ranks[key] = np.array([nested], np.int64)
+        return bool(found[0])
 
     def names_ranked(self) -> Ints:
         """[node's number]: its place in the order of names."""

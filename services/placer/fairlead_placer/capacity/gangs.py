@@ -14,7 +14,8 @@ from fairlead_placer.capacity.asks import Ask, asks_of, several
 from fairlead_placer.capacity.choosing import NOBODY, Choice, ranked
 from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seats import Seat, seat
+from fairlead_placer.capacity.seats import Seat, seat, seat_several
+from fairlead_placer.capacity.side_by_side import able_of, first_beyond, held, slack, spares
 from fairlead_placer.packing.costs import NEVER
 from fairlead_placer.packing.states import Flags, Ints
 from fairlead_placer.packing.typical import Arrivals
@@ -22,7 +23,8 @@ from fairlead_schemas.resources import Request
 
 
 class Shortfall(NamedTuple):
-    """Why a gang has no place: how many units would fit, in all and in the best domain of the level that it requires."""
+    """Why a gang has no place: how many units would fit, in all and in the best domain of the level that it requires. Of
+    shares' memory and pinned CPUs columns do not tell: there it may be fewer."""
 
     units: int
     level: str
@@ -50,7 +52,7 @@ class Kind:
         for name in avoided:
             if name in index.members:
                 self.room[index.members[name].slot] = 0
-        if ask.inside.require or request.exclusive or request.profile:
+        if ask.inside.require or ask.stands or request.exclusive or request.profile:
             _leave_out(index, ask, self.room)
 
 
@@ -62,7 +64,7 @@ def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
         idle = [dict(key.cut).get(request.profile, 0) // ask.gpus for key in index.rows.keys]
         units = np.minimum(units, np.array([*idle, 0], np.int64)[rows])
     elif ask.gpus:
-        able = (index.rows.states.gpus >= ask.milli).sum(axis=1) // ask.gpus
+        able = (index.rows.states.gpus >= index.wanted(ask).shape.gpu_milli).sum(axis=1) // ask.gpus
         units = np.minimum(units, np.append(able, 0)[rows])
     if request.cpu_milli:
         units = np.minimum(units, domains.cpu[: len(rows)] // request.cpu_milli)
@@ -72,7 +74,8 @@ def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
-    """No room where the free GPUs are not connected as required, where somebody is, or no MIG instance is free."""
+    """No room where the free GPUs are not connected as required, where somebody is, where the node stands elsewhere, or no
+    MIG instance is free."""
     for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
         able = {name for _, names in ranked(index, row, ask) for name in names}
         for name in able.copy():
@@ -105,68 +108,58 @@ def choose(
 
 def _domain(index: Index, kinds: Sequence[Kind]) -> Ints | Shortfall:
     """Numbers of the nodes of the domain to take: with as many units as can be, smallest level first, filled best."""
-    level = kinds[0].ask.level
-    levels = _levels(index, level, kinds[0].ask.request.tasks)
-    for wanted in ("most", "least"):
-        for each in levels:
-            numbers = _fullest(index, kinds, each, [getattr(kind, wanted) for kind in kinds])
-            if numbers is not None:
-                return numbers
-        if all(kind.most == kind.least for kind in kinds):
-            break
-    units = sum(min(int(kind.room.sum()), kind.most) for kind in kinds)
-    held = _held(index, level, _together(kinds)) if level else np.zeros(0, np.int64)
-    return Shortfall(units, level, int(held.max(initial=0)))
-
-
-def _together(kinds: Sequence[Kind]) -> Ints:
-    """[node]: units of any kind."""
-    return np.sum([kind.room for kind in kinds], axis=0)
+    request, level = kinds[0].ask.request, kinds[0].ask.level
+    domains = _domains(index, level, len(kinds[0].room))
+    rooms, least = [kind.room for kind in kinds], [kind.least for kind in kinds]
+    most = int(first_beyond(spares(rooms, least, domains)).max(initial=-1))
+    if most < 0:
+        return _shortfall(kinds, level, domains)
+    beyond = min(most, kinds[0].most - kinds[0].least)  # no other kind is elastic
+    for each in _levels(index, level, request.tasks):
+        domains = _domains(index, each, len(kinds[0].room))
+        found = spares(rooms, least, domains)
+        able = np.flatnonzero(first_beyond(found) >= beyond)
+        if len(able):
+            left = found[-1][1][able]
+            return np.flatnonzero(domains == _first(index, each, able[left == left.min()]))
+    raise AssertionError("the last level is the one that takes them")
 
 
 def _levels(index: Index, required: str, tasks: bool) -> list[str]:
     """Levels to try, smallest first; "" stands for the pool."""
     levels = ["node"] if tasks else []
-    levels += [level for level in LEVELS if index.domains.known(level)]
     if not required:
-        return [*levels, ""]
-    order = ["node", *LEVELS]
-    return [level for level in levels if order.index(level) <= order.index(required)]
+        return [*levels, *(level for level in LEVELS if index.domains.known(level)), ""]
+    if required == "node":
+        return ["node"]
+    below = LEVELS[: LEVELS.index(required)]
+    return [*levels, *(level for level in below if index.domains.nested(level, required)), required]
 
 
-def _held(index: Index, level: str, room: Ints) -> Ints:
-    """[domain]: units that it takes."""
-    if level == "node":
-        return room
-    of = index.domains.of[level][: len(room)]
-    known = of >= 0
-    return np.bincount(of[known], weights=room[known], minlength=1).astype(np.int64)
+def _domains(index: Index, level: str, nodes: int) -> Ints:
+    """[node's number]: its domain; a node that is in none is one by itself, after all others."""
+    if level in ("", "node"):
+        return np.arange(nodes) if level else np.zeros(nodes, np.int64)
+    of = index.domains.of[level][:nodes]
+    return np.where(of < 0, np.arange(nodes) + len(index.domains.domains[level]), of)
 
 
-def _fullest(index: Index, kinds: Sequence[Kind], level: str, wanted: list[int]) -> Ints | None:
-    """Nodes of the domain of the level that the units fill best; None where none takes them."""
+def _first(index: Index, level: str, domains: Ints) -> int:
+    """The one with the first name."""
     if not level:
-        enough = all(int(kind.room.sum()) >= units for kind, units in zip(kinds, wanted, strict=True))
-        return np.flatnonzero(_together(kinds)) if enough else None
-    left: Ints | None = None
-    for kind, units in zip(kinds, wanted, strict=True):
-        held = _held(index, level, kind.room)
-        spare = np.where(held >= units, held - units, NEVER >> 8)
-        left = spare if left is None else _sum(left, spare)
-    if left is None or not len(left) or (least := left.min()) >= NEVER >> 8:
-        return None
-    ties = np.flatnonzero(left == least)
+        return 0
     ranks = index.domains.names_ranked() if level == "node" else index.domains.ranks(level)
-    domain = int(ties[ranks[ties].argmin()])
-    if level == "node":
-        return np.array([domain])
-    return np.flatnonzero(index.domains.of[level][: len(kinds[0].room)] == domain)
+    return int(domains[ranks[domains].argmin()])
 
 
-def _sum(left: Ints, right: Ints) -> Ints:
-    """Of two columns of domains that may differ in length (the last ones then take nothing)."""
-    length = min(len(left), len(right))
-    return left[:length] + right[:length]
+def _shortfall(kinds: Sequence[Kind], level: str, domains: Ints) -> Shortfall:
+    units = sum(min(int(kind.room.sum()), kind.most) for kind in kinds)
+    if not level or not len(domains):
+        return Shortfall(units, level, 0)
+    best: Ints = np.sum([np.minimum(held(domains, kind.room), kind.most) for kind in kinds], axis=0)
+    if len(kinds) > 1:  # a node takes one unit of one kind
+        best = np.minimum(best, held(domains, able_of([kind.room for kind in kinds]) != 0))
+    return Shortfall(units, level, int(best.max()))
 
 
 # ---------------------------------------------------------------------------- on which nodes
@@ -175,23 +168,46 @@ def _sum(left: Ints, right: Ints) -> Ints:
 def _fill(index: Index, kinds: Sequence[Kind], numbers: Ints) -> list[Choice] | tuple[Kind, int, int]:
     """Seats on these nodes; or the kind and node where one was not to be had, and how many units it does take."""
     chosen: list[Choice] = []
-    for kind in kinds:
-        able = numbers[kind.room[numbers] > 0]
+    for at, kind in enumerate(kinds):
+        able, others = numbers[kind.room[numbers] > 0], kinds[at + 1 :]
         units = min(kind.most, int(kind.room[able].sum()))
-        if units < kind.least:  # another kind took what was needed
-            return kind, int(numbers[0]), 0
+        picked = _spread(index, kind, able, units, LEVELS[::-1])
+        if others and min(_slack(others, _without(numbers, [number for number, _ in picked])).values()) < 0:
+            picked = [(number, 1) for number in _leaving_room(index, kind, able, others, numbers)]
         found: list[Choice] = []
-        for number, part in _spread(index, kind, able, units, LEVELS[::-1]):
+        for number, part in picked:
             seated = _seat(index, kind, number, part)
             if seated is None:
                 return kind, number, part - 1
             found.append(seated)
         found.sort(key=_name_of)
         chosen += found
-        if len(kinds) > 1:
-            taken = {choice.node.slot for choice in found}
-            numbers = numbers[[int(number) not in taken for number in numbers]]
+        if others:
+            numbers = _without(numbers, [choice.node.slot for choice in found])
     return chosen
+
+
+def _without(numbers: Ints, taken: Sequence[int]) -> Ints:
+    return numbers[~np.isin(numbers, np.array(taken, np.int64))]
+
+
+def _slack(others: Sequence[Kind], numbers: Ints) -> dict[int, int]:
+    return slack([kind.room[numbers] for kind in others], [kind.least for kind in others])
+
+
+def _leaving_room(index: Index, kind: Kind, able: Ints, others: Sequence[Kind], numbers: Ints) -> list[int]:
+    """The cheapest nodes with which all other kinds still find room. As all find room on `numbers`, there are enough:
+    a node that is taken is one less to take, and what must be left to others never becomes less."""
+    left, bits = _slack(others, numbers), able_of([other.room for other in others])
+    found: list[int] = []
+    for number, _ in _cheapest(index, kind, able, len(able)):
+        touched = [some for some in left if some & int(bits[number])]
+        if len(found) < kind.most and all(left[some] > 0 for some in touched):
+            found.append(number)
+            for some in touched:
+                left[some] -= 1
+    assert len(found) >= kind.least, f"expected {kind.least} nodes that others can do without, found {len(found)}"
+    return found
 
 
 def _name_of(choice: Choice) -> str:
@@ -200,8 +216,10 @@ def _name_of(choice: Choice) -> str:
 
 def _seat(index: Index, kind: Kind, number: int, units: int) -> Choice | None:
     node = index.members[index.domains.names[number]]
-    ask = kind.ask if units == 1 else several(kind.ask, units)
-    found = seat(node.left, ask, 0 if units > 1 else int(kind.line.rest[node.row]))
+    if units == 1:
+        ask, found = kind.ask, seat(node.left, kind.ask, int(kind.line.rest[node.row]))
+    else:
+        ask, found = several(kind.ask, units), seat_several(node.left, kind.ask, units)
     if not isinstance(found, Seat):
         return None
     return Choice(node, ask, found, kind.costs.parts(kind.line, node.row), units)

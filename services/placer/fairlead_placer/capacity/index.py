@@ -41,7 +41,7 @@ class Index:
         #: GPUs of all members.
         self.gpus = 0
         self.rows = Rows()
-        #: [row]: {mask of free GPUs: names, rising}. Where nothing is known of a node's inside, masks are all 0.
+        #: [row]: {mask of free GPUs: names, rising}. Where it matters only how many are free, masks are 0.
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
         #: Whether some node here may have, or had, GPUs that are cut anew; and such as are made whole again.
@@ -103,7 +103,7 @@ class Index:
             self.aside.pop(node.name, None)
         left = node.left
         build = left.build
-        mask = left.free if build.inside.telling else 0
+        mask = left.free if build.telling else 0
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()

@@ -25,8 +25,10 @@ class Left:
         "memory_mib",
         "milli",
         "odd",
+        "parts",
         "shared",
         "uuids",
+        "where",
     )
 
     def __init__(self, build: Build, uuids: tuple[str, ...], cuts: Cuts | None = None) -> None:
@@ -36,12 +38,16 @@ class Left:
         #: The GPUs in the node's order, and {UUID: its place}. One that has left is in no place, and never comes free.
         self.uuids = uuids
         self.at = {uuid: place for place, uuid in enumerate(uuids)}
+        #: The node's own labels; those that say where it stands are not in its build.
+        self.where: dict[str, str] = {}
         self.cpu_milli = build.cpu_milli
         self.memory_mib = build.memory_mib
         #: [GPU]: thousandths left of those that shares are on; of others it says nothing (see `rest`).
         self.milli = [MILLI] * len(build.gpus)
         #: [GPU]: MiB that no share was promised.
         self.caps = [gpu.memory_mib for gpu in build.gpus]
+        #: How many parts are somebody's.
+        self.parts = 0
         #: Masks: GPUs that are free as a whole, those that shares are on, faulted ones, CPUs that nobody is pinned to.
         self.free = build.all_gpus & ~build.cut
         self.shared = 0
@@ -56,9 +62,9 @@ class Left:
     def copy(self) -> "Left":
         """The same, to try something on."""
         other = object.__new__(Left)
-        other.build, other.uuids, other.at = self.build, self.uuids, self.at
+        other.build, other.uuids, other.at, other.where = self.build, self.uuids, self.at, self.where
         other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
-        other.milli, other.caps = self.milli.copy(), self.caps.copy()
+        other.milli, other.caps, other.parts = self.milli.copy(), self.caps.copy(), self.parts
         other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
         other.barred, other.odd = self.barred, self.odd.copy()
         other.cuts = None if self.cuts is None else self.cuts.copy()
@@ -86,6 +92,7 @@ class Left:
 
     def take(self, part: Part) -> None:
         """The part is somebody's."""
+        self.parts += 1
         self.cpu_milli -= part.cpu_milli
         self.memory_mib -= part.memory_mib
         if part.gpus:
@@ -102,6 +109,7 @@ class Left:
 
     def give(self, part: Part) -> None:
         """The part is nobody's again."""
+        self.parts -= 1
         self.cpu_milli += part.cpu_milli
         self.memory_mib += part.memory_mib
         if part.gpus:

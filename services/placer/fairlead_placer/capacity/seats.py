@@ -5,7 +5,7 @@ The one judge of whether a unit fits: placement, refusals, reservations and pree
 
 from typing import NamedTuple
 
-from fairlead_placer.capacity.asks import Ask
+from fairlead_placer.capacity.asks import Ask, several
 from fairlead_placer.capacity.builds import MILLI
 from fairlead_placer.capacity.instances import Taken, milli_of_profile, take
 from fairlead_placer.capacity.left import Left, cpu_list
@@ -14,6 +14,7 @@ from fairlead_placer.topology.inside import Inside
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_placer.topology.placing import Ask as InsideAsk
 from fairlead_placer.topology.placing import place
+from fairlead_schemas import selectors
 from fairlead_schemas.events import Part
 
 #: What the inside's shortages are called among the causes (reasons.CAUSES).
@@ -51,14 +52,24 @@ def is_faulted(left: Left, ask: Ask) -> bool:
     return (verdict.suits & ~left.faulted).bit_count() < (1 if verdict.cut else ask.gpus)
 
 
+def never(left: Left, ask: Ask) -> str:
+    """The cause why the node does not take the unit, whatever comes free there; "" where it may."""
+    cause = ask.verdict(left.build).cause
+    if cause:
+        return cause
+    if ask.stands and not selectors.suits(left.where, ask.stands):
+        return "selector"
+    return "gpu_faulted" if left.faulted and is_faulted(left, ask) else ""
+
+
 def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
-    """Where the unit fits now, or the cause why not. `rest`: a share goes to a GPU that has so much left (0: to the one
-    with the least that does)."""
+    """Where the unit fits now, or the cause why not. `rest`: a share goes to a GPU that has so much left, if one does
+    (0: to the one with the least)."""
     verdict = ask.verdict(left.build)
     if verdict.cause:
         return verdict.cause
-    if left.faulted and is_faulted(left, ask):
-        return "gpu_faulted"
+    if (ask.stands or left.faulted) and (cause := never(left, ask)):
+        return cause
     short = amounts_short(left, ask)
     if not ask.gpus and not short and not left.build.inside.numa:
         return Seat(())
@@ -71,6 +82,27 @@ def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
     if free.bit_count() < ask.gpus:
         return "free_gpus"
     return short or _whole(left, ask, free)
+
+
+def seat_several(left: Left, ask: Ask, units: int) -> Seat | str:
+    """The same for several units on the node: well linked together if they can be, and what is required holds for each."""
+    together = several(ask, units)
+    found = seat(left, together)
+    if isinstance(found, Seat) or not (ask.whole and ask.inside.require):
+        return found
+    cause = never(left, ask) or amounts_short(left, together)
+    if cause:
+        return cause
+    rest, suits, cpus = left.copy(), ask.verdict(left.build).suits, 0
+    for _ in range(units):
+        free = rest.free & suits
+        one = _whole(rest, ask, free) if free.bit_count() >= ask.gpus else "free_gpus"
+        if isinstance(one, str):
+            return one
+        rest.free, rest.cpus, cpus = rest.free & ~mask_of(one.gpus), rest.cpus & ~one.cpus, cpus | one.cpus
+    inside, chosen = left.build.inside, left.free & ~rest.free
+    nics = tuple(each.nic for each in inside.nics(chosen))
+    return Seat(members_of(chosen), 0, cpus, nics, *inside.choices.facts(chosen), held=ask.inside.require)
 
 
 def gpus_short(left: Left, ask: Ask) -> str:
@@ -93,9 +125,9 @@ def amounts_short(left: Left, ask: Ask) -> str:
         return "free_cpu"
     if left.memory_mib < request.memory_mib:
         return "free_memory"
-    if request.exclusive and (left.cpu_milli < build.cpu_milli or left.memory_mib < build.memory_mib or left.shared):
-        return "not_empty"
-    return ""
+    if left.cpu_milli <= 0 and left.memory_mib <= 0 and (build.cpu_milli or build.memory_mib):
+        return "free_cpu"  # somebody may have the node for himself: nothing is so small that it goes beside him
+    return "not_empty" if request.exclusive and left.parts else ""
 
 
 def _whole(left: Left, ask: Ask, free: int) -> Seat | str:
@@ -134,14 +166,10 @@ def cap_of(left: Left, ask: Ask, place: int) -> int:
 
 def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     milli = milli_of(left, ask)
-    able = [
-        at
-        for at in members_of(suits)
-        if left.rest(at) >= milli and left.caps[at] >= cap_of(left, ask, at) and rest in (0, left.rest(at))
-    ]
+    able = [at for at in members_of(suits) if left.rest(at) >= milli and left.caps[at] >= cap_of(left, ask, at)]
     if len(able) < ask.gpus:
-        return _gpu_cause(left, ask, suits) or ("free_gpus" if rest else "free_gpu_memory")
-    able.sort(key=lambda at: (left.rest(at), at))
+        return _gpu_cause(left, ask, suits) or "free_gpu_memory"
+    able.sort(key=lambda at: (left.rest(at) != rest, left.rest(at), at))
     gpus = tuple(sorted(able[: ask.gpus]))
     inside, cpus = left.build.inside, 0
     if inside.numa and ask.cpus:
@@ -179,7 +207,7 @@ def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Par
     """The part of the node that the seat is."""
     request, build = ask.request, left.build
     share = found.milli and not found.instances
-    cap = max((cap_of(left, ask, at) for at in found.gpus), default=0) if share else 0
+    cap = min((cap_of(left, ask, at) for at in found.gpus), default=0) if share else 0
     uuids, nics = left.uuids, build.inside.description.nics
     return Part(
         node=name, gpus=tuple([uuids[at] for at in found.gpus]),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fairlead_placer.capacity.asks import Ask, asks_of
-from fairlead_placer.capacity.builds import Build
+from fairlead_placer.capacity.builds import MILLI, Build
 from fairlead_placer.nodes.taints import is_last_choice
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.typical import Arrivals, TypicalWork
@@ -22,12 +22,16 @@ class Wanted:
         self._builds, self.ask = builds, ask
         every = {build.model for build in builds.values() if build.gpus}
         models = {build.model for build in builds.values() if build.gpus and not ask.verdict(build).cause}
-        self.shape: Shape = ask.shape(() if models == every else tuple(sorted(models)))
+        shape = ask.shape(() if models == every else tuple(sorted(models)))
+        if ask.request.replicas:  # as small as any node cuts them; `seat` knows the node's own
+            cut = max((build.replicas for build in builds.values()), default=0)
+            shape = shape._replace(gpu_milli=MILLI // cut if cut else MILLI)
+        self.shape: Shape = shape
 
     def burden(self, build: int) -> int | None:
         """Points that a node so made costs besides; None where the ask may not go."""
-        found = self._builds[build]
-        if self.ask.verdict(found).cause:
+        found = self._builds.get(build)  # a row that nobody is in may be of a build that nobody has
+        if found is None or self.ask.verdict(found).cause:
             return None
         return UNWELCOME if is_last_choice(found.taints, self.ask.request.tolerations) else 0
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.left import Left
-from fairlead_placer.capacity.seats import Seat, gpus_short, is_faulted, seat
+from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import Node, Offer, pool_of, run_key
 from fairlead_placer.making_room.candidates import Candidate, is_stopping, living_parts
 from fairlead_placer.nodes.avoiding import avoided
@@ -62,9 +62,7 @@ def _serves(node: Node, offer: Offer) -> bool:
     """True when the node, empty, would take a unit of some kind, and is kept for nobody else."""
     if not node.serving or node.keeper not in ("", offer.job) or node.pool != pool_of(offer.request):
         return False
-    return any(
-        not ask.verdict(node.left.build).cause and not is_faulted(node.left, ask) for ask in asks_of(offer.request)
-    )
+    return any(not never(node.left, ask) for ask in asks_of(offer.request))
 
 
 def _room(state: State, node: Node) -> Room:

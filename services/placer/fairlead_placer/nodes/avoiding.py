@@ -5,7 +5,7 @@ it goes back: with nothing left to try, a retry on the same node is better than 
 """
 
 from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.seats import is_faulted
+from fairlead_placer.capacity.seats import never
 from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
 
@@ -25,12 +25,7 @@ def _others_serve(state: State, request: Request, failed: tuple[str, ...]) -> bo
     """True when enough open nodes besides these, empty, would take a part each."""
     ask, wanted = asks_of(request)[0], request.nodes_min or request.nodes
     for node in state.pools.of(request).members.values():
-        wanted -= (
-            node.name not in failed
-            and node.serving
-            and not ask.verdict(node.left.build).cause
-            and not is_faulted(node.left, ask)
-        )
+        wanted -= node.name not in failed and node.serving and not never(node.left, ask)
         if wanted <= 0:
             return True
     return False

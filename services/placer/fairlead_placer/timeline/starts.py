@@ -9,7 +9,7 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from fairlead_placer.capacity.asks import Ask, asks_of
-from fairlead_placer.capacity.seats import is_faulted
+from fairlead_placer.capacity.seats import never
 from fairlead_placer.entities import Node, Reservation, pool_of
 from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
@@ -152,7 +152,7 @@ def serves(node: Node, request: Request, job: str) -> bool:
     if not node.serving or node.keeper not in ("", job) or node.pool != pool_of(request):
         return False
     ask = asks_of(request)[0]
-    return not ask.verdict(node.left.build).cause and not is_faulted(node.left, ask)
+    return not never(node.left, ask)
 
 
 def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:

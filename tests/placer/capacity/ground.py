@@ -1,0 +1,132 @@
+"""Nodes of any make, what is held on them, and a naive way to say what fits: `seat` over all nodes, and every choice."""
+
+from itertools import count
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from bench.allocation import descriptions
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.builds import Build, Builds
+from fairlead_placer.capacity.gangs import Shortfall
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.seats import Seat, part_of, seat
+from fairlead_placer.entities import Node, Run, pool_of
+from fairlead_placer.placing import Found, find
+from fairlead_placer.state import State
+from fairlead_schemas.inside import UNKNOWN, Description
+from fairlead_schemas.resources import Inventory, Request
+from tests.placer.world import inventory
+
+BUILDS = Builds()
+
+
+def machine(name: str = "n1", gpus: int = 8, *, inside: Description = UNKNOWN, **more: Any) -> Inventory:
+    """A node; with an inside, of as many GPUs as that has."""
+    taints: tuple[str, ...] = more.pop("taints", ())
+    found = inventory(name, inside.gpus or gpus, **more)
+    return msgspec.structs.replace(found, inside=inside, taints=taints)
+
+
+def build(found: Inventory, taints: tuple[str, ...] = ()) -> Build:
+    """Of an inventory."""
+    return BUILDS.of(found, taints or found.taints)
+
+
+def empty(found: Inventory) -> Left:
+    """The node with nothing on it."""
+    left = Left(build(found), tuple(gpu.uuid for gpu in found.gpus))
+    left.where = found.labels
+    return left
+
+
+class Ground:
+    """A state with nodes, and runs placed on them without a log."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self._jobs = count(1)
+
+    def join(self, found: Inventory, **fields: object) -> Node:
+        """A node of its hostname, with these fields set."""
+        node = Node(found.hostname, "i", "b", found)
+        self.state.add_node(node)
+        if fields:
+            self.state.change(node, **fields)
+        return node
+
+    def put(self, found: Found) -> str:
+        """A run in that place; its key."""
+        job = str(next(self._jobs))
+        run = Run(job, 1, 1, found.parts, tuple(part.node for part in found.parts))
+        self.state.runs[run.key] = run
+        for rank, part in enumerate(found.parts):
+            self.state.take(self.state.nodes[part.node], run.key, rank, part)
+        return run.key
+
+    def place(self, request: Request) -> Found | None:
+        """The same where it fits."""
+        found = find(self.state, request)
+        if isinstance(found, Shortfall):
+            return None
+        self.put(found)
+        return found
+
+    def end(self, key: str) -> None:
+        """All parts of the run are free again."""
+        run = self.state.runs[key]
+        for part in run.parts:
+            self.state.give(self.state.nodes[part.node], key, part)
+        del self.state.runs[key]
+
+    def fitting(self, request: Request) -> set[str]:
+        """Nodes that would take one unit of the request's first kind: every node is asked."""
+        ask = asks_of(request)[0]
+        return {
+            name
+            for name, node in self.state.nodes.items()
+            if node.open
+            and not node.keeper
+            and node.pool == pool_of(request)
+            and isinstance(seat(node.left, ask), Seat)
+        }
+
+
+def units_on(left: Left, request: Request, kind: int = 0) -> int:
+    """How many units of a kind the node takes one after the other, each on GPUs of its own."""
+    ask, rest, taken = asks_of(request)[kind], left.copy(), 0
+    while taken < request.kinds[kind].nodes:
+        found = seat(rest, ask)
+        if not isinstance(found, Seat):
+            return taken
+        part = part_of("", rest, ask, found)
+        rest.take(part)
+        rest.parts -= 1  # of the same job
+        for at in found.gpus:  # no two units of a part share a GPU
+            rest.free &= ~(1 << at)
+            rest.milli[at] = 0
+        taken += 1
+    return taken
+
+
+PROFILES = sorted(name for name, found in descriptions().items() if found.gpus <= 8)
+insides = st.sampled_from(
+    [UNKNOWN, UNKNOWN, *(descriptions()[name] for name in ("dgx-h100", "dgx1-v100", "rtx4090x8-pcie"))]
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn, *, units: int = 1) -> Request:
+    """Any request that a small node may have room for."""
+    share = draw(st.sampled_from([False, False, True]))
+    gpus = draw(st.sampled_from([0, 1, 1, 2, 3, 4, 8]))
+    require = draw(st.sampled_from([(), (), (), ("numa",), ("nvlink",), ("switch",)]))
+    fields: dict[str, Any] = {"gpu_milli": gpus * 1000, "require": () if share else require}
+    if share:
+        fields |= {"gpu_milli": draw(st.sampled_from([125, 250, 500, 700])), "gpu_parts": 1}
+        fields["gpu_memory_mib"] = draw(st.sampled_from([0, 0, 4000, 20000, 30000]))
+    return Request(
+        nodes=units, cpu_milli=draw(st.sampled_from([0, 500, 1000, 4000, 30000])), memory_mib=draw(st.sampled_from([0, 1024])),
+        exclusive=draw(st.sampled_from([False, False, False, True])), **fields,
+    )  # fmt: skip
