@@ -740,11 +740,31 @@ class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):
     master_port: int = 0  # 0 for a run on one node
     #: The parts of the score that chose these nodes, in whole points.
     score: dict[str, int] = {}
+    #: The job that a node of these is kept for: this one ends before that one starts, or takes what it does not need.
+    guest_of: str = ""
 
     @property
     def units(self) -> int:
         """How many of the units that it asks for it got: fewer than all only where it said how few will do."""
         return sum(part.tasks for part in self.parts)
+
+
+#: What a time is reckoned by: limits of jobs, or, where some have none, what such runs took before ("": it is not known).
+Basis = Literal["limits", "evidence", ""]
+
+
+class NearMiss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A node that would take a unit once one job there has ended."""
+
+    node: str
+    job: str
+    #: When that is at the latest (limits) or most likely (evidence); Unix ns, 0: not known.
+    at_ns: int = 0
+    basis: Basis = ""
+    #: What comes free on the node.
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
 
 
 class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
@@ -761,6 +781,8 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     gpu_milli_total: int = 0  # of the pool, busy or not
     level: str = ""  # of topology.py, where all units must lie in one domain of it
     best: int = 0  # the most units that one domain of the level takes now
+    #: Nodes that lack one job's end only, the soonest first; at most three, of those that were looked at.
+    near: tuple[NearMiss, ...] = ()
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
@@ -784,11 +806,17 @@ class PreemptionDeclined(EventBase, tag=True, frozen=True, kw_only=True):
 
 class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
     """These nodes take no other work until the job has its place, here or elsewhere (JobPlaced ends it), or until
-    ReservationEnded. Said again, it names the nodes that are kept from there on."""
+    ReservationEnded; only guests, who do not delay its start (JobPlaced.guest_of). Said again, it names the nodes that
+    are kept from there on, and when the job starts there."""
 
     job: str
     attempt: int
     nodes: tuple[str, ...]
+    #: When the nodes will have room for it, as far as is known now; Unix ns, 0: not known.
+    start_ns: int = 0
+    basis: Basis = ""
+    #: Jobs whose ends it waits for, the last to end first; the first few.
+    waits_for: tuple[str, ...] = ()
 
 
 class ReservationEnded(EventBase, tag=True, frozen=True, kw_only=True):

@@ -46,7 +46,15 @@ def test_the_node_where_least_is_lost_yields_and_is_kept() -> None:
     cause = f"{len(world.log) - 1}.0"
     assert events == [
         ev.PreemptionStarted(cause=cause, job="2", attempt=1, beneficiary="4", rule="lower_priority"),
-        ev.ReservationMade(cause=cause, job="4", attempt=1, nodes=("b",)),
+        ev.ReservationMade(
+            cause=cause,
+            job="4",
+            attempt=1,
+            nodes=("b",),
+            start_ns=world.now + 35 * SECOND,
+            basis="limits",
+            waits_for=("2",),
+        ),
     ]
     assert (world.stops("a"), world.stops("b")) == ({"1.1": ""}, {"2.1": "preempted"})
     events = world.exit("b", "2", outcome="stopped", exit_code=None)

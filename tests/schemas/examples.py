@@ -255,6 +255,7 @@ EVENTS: list[events.EventBase] = [
         master_address="10.0.0.7",
         master_port=29500,
         score={"best_fit": 7},
+        guest_of="811",
     ),
     events.JobUnplaceable(
         cause="90.1",
@@ -267,11 +268,18 @@ EVENTS: list[events.EventBase] = [
         fitting=1,
         gpu_milli_free=2000,
         gpu_milli_total=320000,
+        near=(
+            events.NearMiss(
+                node="sim-1", job="700", at_ns=10, basis="limits", gpu_milli=2000, cpu_milli=1000, memory_mib=1024
+            ),
+        ),
     ),
     events.OfferReturned(cause="91.0", job="812", attempt=1),
     events.PreemptionStarted(cause="95.0", job="700", attempt=1, beneficiary="812", rule="over_slice"),
     events.PreemptionDeclined(cause="95.0", job="812", attempt=1, reasons={"free_gpus": 1}),
-    events.ReservationMade(cause="95.0", job="812", attempt=1, nodes=("sim-1",)),
+    events.ReservationMade(
+        cause="95.0", job="812", attempt=1, nodes=("sim-1",), start_ns=10, basis="limits", waits_for=("700",)
+    ),
     events.ReservationEnded(cause="96.0", job="812", attempt=1),
     events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1),
     events.RunStarted(cause="report:sim-1:3", job="812", attempt=1),

@@ -54,7 +54,8 @@ class PlacerCore:
         return reports.passed_over(self.state, item.body, error, now_ns) if item.source == "report" else NOTHING
 
     def wake_at(self) -> int | None:
-        """The next deadline of a drain, a window or a plan to cut a GPU; 0 when the last commit had no room for all."""
+        """The next deadline of a drain, a window or a plan to cut a GPU, or a reserved start; 0 when the last commit had no
+        room for all."""
         if self._more:
             return 0
         return min(self._deadlines(), default=None)
@@ -76,5 +77,6 @@ class PlacerCore:
     def _deadlines(self) -> list[int]:
         state = self.state
         drains = [node.deadline_ns for node in map(state.nodes.__getitem__, state.closed) if node.duty == DRAINING]
+        starts = [kept.start_ns for kept in state.reservations.values() if not kept.hole]
         cuts = planning.deadlines(state, self._looked_ns)
-        return [deadline_ns for deadline_ns in drains if deadline_ns] + windows.deadlines(state) + cuts
+        return [deadline_ns for deadline_ns in drains + starts if deadline_ns] + windows.deadlines(state) + cuts

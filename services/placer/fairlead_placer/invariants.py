@@ -1,15 +1,17 @@
 """What must hold of a state at every event (ARCHITECTURE.md, Invariants; as far as
 the placer owns it). Used by tests and simulation."""
 
+from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import MILLI
 from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.capacity.index import key_of
 from fairlead_placer.capacity.left import Left, cpu_mask
 from fairlead_placer.cutting.plans import keep_back
-from fairlead_placer.entities import Node, pool_of_node
+from fairlead_placer.entities import Node, Reservation, pool_of_node
 from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
 from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
 from fairlead_placer.state import State
+from fairlead_placer.timeline.openings import is_sound
 from fairlead_schemas.events import Part
 
 
@@ -108,14 +110,13 @@ def _check_offers(state: State) -> None:
 
 
 def _check_reservations(state: State) -> None:
-    """Kept for an offer that is open, or on its way back; in nobody else's hands since."""
+    """Kept for an offer that is open, or on its way back; in nobody else's hands since, but those of guests."""
     for job, kept in state.reservations.items():
         waiting = state.offers.get(job) or state.recalls.get(job)
         found = None if waiting is None else waiting.attempt
         _expect(found == kept.attempt, f"nodes are kept for {job}.{kept.attempt}, whose offer is not open ({found})")
         for name in kept.nodes:
-            late = [key for key in state.nodes[name].held if state.runs[key].epoch > kept.since]
-            _expect(not late, f"{name} was kept for {job} since {kept.since}, and {late} were placed there after")
+            _check_guests(state, kept, state.nodes[name])
     keepers = {name: job for job, kept in state.reservations.items() for name in kept.nodes}
     found = {name: node.keeper for name, node in state.nodes.items() if node.keeper}
     _expect(keepers == found, f"nodes are kept as {keepers}, and say {found}")
@@ -126,6 +127,22 @@ def _check_reservations(state: State) -> None:
     _expect(lacking <= state.offers.keys(), f"pleas for a place without an offer: {sorted(lacking)}")
     for pool in state.pools.each():
         _expect(starving(state, pool) <= RESERVATIONS_MAX, f"nodes of {pool} are kept for {starving(state, pool)} jobs")
+
+
+def _check_guests(state: State, kept: Reservation, node: Node) -> None:
+    """Who came after is gone by the reserved start, by limits, or leaves room for a unit of the job."""
+    since, request = kept.since_of(node.name), state.request_of(kept.job)
+    late = [key for key in node.held if state.runs[key].epoch > since]
+    if not late or request is None:
+        return
+    _expect(
+        not (kept.hole or request.also or request.tasks),
+        f"{node.name} was kept for {kept.job} since {since}, and {late} were placed there after",
+    )
+    _expect(
+        is_sound(state, kept, node, asks_of(request)[0]),
+        f"{node.name} is kept for {kept.job} from {kept.start_ns}, and its guests {late} may still be in its way",
+    )
 
 
 def _check_index(state: State) -> None:

@@ -5,20 +5,16 @@ changes nothing.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from fairlead_placer.capacity.asks import Ask, asks_of, several
+from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.choosing import NOBODY, Choice, best
 from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.gangs import Shortfall, choose
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seating import least_units, seated, units_in
 from fairlead_placer.capacity.seats import Seat, part_of, seat
 from fairlead_placer.entities import Node
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import domain_of
 
 
 class Found(NamedTuple):
@@ -44,64 +40,13 @@ def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Ch
 
 
 def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
-    """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
-    too, where they have none at all: then its turn is that of its class. What must share nodes or lie in one domain, or
-    is of several kinds, goes on kept nodes as a whole or not at all."""
-    asks = asks_of(request)
-    nodes = sorted(kept, key=lambda node: (node.gpus_free, node.left.cpu_milli, node.name))
-    if request.also or request.tasks or asks[0].level:
-        chosen = _together(asks, nodes)
-        return None if chosen is None else found_on(state.pools.of(request), chosen)
-    own = [
-        Choice(node, asks[0], place, (0, 0)) for node in nodes if isinstance(place := seat(node.left, asks[0]), Seat)
-    ]
-    own = own[: request.nodes]
-    if not own:
+    """The same for a job that these nodes are kept for: on them and, where those are free sooner, on others. None, too,
+    where they have no room at all: then its turn is that of its class."""
+    if not any(isinstance(seat(node.left, ask), Seat) for node in kept for ask in asks_of(request)):
         return None
-    if len(own) < request.nodes:
-        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), avoided)
-        if not isinstance(others, Shortfall):
-            own += others
-        elif len(own) < least_units(asks)[0]:
-            return None
-    return found_on(state.pools.of(request), sorted(own, key=lambda choice: choice.node.name))
-
-
-def _together(asks: Sequence[Ask], nodes: Sequence[Node]) -> list[Choice] | None:
-    """All units (of an elastic request: else its least) on these nodes alone, in one domain of the level required."""
-    level = asks[0].level
-    domains: dict[str, list[Node]] = {}
-    for node in nodes:
-        domains.setdefault(_domain(node, level), []).append(node)
-    if level:
-        domains.pop("", None)
-    most = [ask.request.nodes for ask in asks]
-    for wanted in (most, least_units(asks)):
-        for members in domains.values():
-            lefts = [node.left for node in members]
-            found = seated(
-                range(len(members)), wanted, lambda kind, at, lefts=lefts: units_in(lefts[at], asks[kind], most[kind]),
-                asks[0].request.tasks,
-            )  # fmt: skip
-            if found is not None:
-                return [each for ask, own in zip(asks, found, strict=True) for each in _choices(ask, members, own)]
-    return None
-
-
-def _domain(node: Node, level: str) -> str:
-    if level == "node":
-        return node.name
-    return domain_of(node.inventory.labels, level) if level else ""
-
-
-def _choices(ask: Ask, members: Sequence[Node], units: dict[int, int]) -> list[Choice]:
-    found: list[Choice] = []
-    for at, count in sorted(units.items(), key=lambda each: members[each[0]].name):
-        wanted = ask if count == 1 else several(ask, count)
-        place = seat(members[at].left, wanted)
-        assert isinstance(place, Seat)
-        found.append(Choice(members[at], wanted, place, (0, 0), count))
-    return found
+    with state.lent(kept):
+        found = find(state, request, avoided)
+    return found if isinstance(found, Found) else None
 
 
 def found_on(index: Index, chosen: Sequence[Choice]) -> Found:

@@ -6,6 +6,8 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fairlead_placer.capacity.cuts import Cuts
@@ -29,6 +31,7 @@ from fairlead_placer.entities import (
 )
 from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.timeline.spans import Spans
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.resources import Request
@@ -73,6 +76,11 @@ class State:
         self.runs: dict[str, Run] = {}
         #: {pool: the work that has arrived there}: what packing takes for typical.
         self.arrivals: dict[str, Arrivals[Request]] = {}
+        #: {kind of runs: how long they took}.
+        self.spans: dict[str, Spans] = {}
+        #: {job that nodes are kept for: when it was last looked whether they are still the best}. A memory of work
+        #: done, not state.
+        self.looked: dict[str, int] = {}
         #: What is left where (derived).
         self.pools = Pools()
         #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
@@ -271,6 +279,7 @@ class State:
             group = self.classes[offer.request] = OfferClass(offer.request)
         elif group.picky:
             group.failed_at, group.picky = -1, False
+        group.lent_at = -1
         insort(group.offers, (offer.rank, offer.job))
         self.pools.stir_offers()
 
@@ -315,6 +324,21 @@ class State:
             node = self.nodes[name]
             node.keeper = job
             self.pools.put(node)
+            self.pools.gained(node)
+
+    @contextmanager
+    def lent(self, nodes: Sequence[Node]) -> Generator[None]:
+        """Meanwhile, kept nodes take work like any others: to look for a place on them."""
+        keepers = [node.keeper for node in nodes]
+        try:
+            for node in nodes:
+                node.keeper = ""
+                self.pools.put(node)
+            yield
+        finally:
+            for node, keeper in zip(nodes, keepers, strict=True):
+                node.keeper = keeper
+                self.pools.put(node)
 
     # -- marks for those who act; a decision that is only tried leaves none
 

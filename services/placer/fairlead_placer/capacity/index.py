@@ -53,6 +53,8 @@ class Index:
         self._gained_last = 0
         #: [row]: the version at which a node that is in it gained last.
         self._gains: Ints = np.zeros(0, np.int64)
+        #: The version at which a node that is kept for a job last gained something, or came to be kept.
+        self.lent = 0
         self._costs: dict[str, Costs] = {}
         self._wanted: dict[Ask, Wanted] = {}
 

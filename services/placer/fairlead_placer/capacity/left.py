@@ -70,6 +70,20 @@ class Left:
             return MILLI
         return self.milli[place] if self.shared >> place & 1 else 0
 
+    def both(self, other: "Left") -> "Left":
+        """What is left here and there: the same node at two times."""
+        left = self.copy()
+        left.cpu_milli, left.memory_mib = min(self.cpu_milli, other.cpu_milli), min(self.memory_mib, other.memory_mib)
+        left.caps = [min(here, there) for here, there in zip(self.caps, other.caps, strict=True)]
+        left.faulted, left.cpus = self.faulted | other.faulted, self.cpus & other.cpus
+        left.free, left.shared = self.free & other.free & ~left.faulted, 0
+        for place in range(len(left.milli)):
+            rest = min(self.rest(place), other.rest(place))
+            if 0 < rest < MILLI and not left.faulted >> place & 1:
+                left.milli[place] = rest
+                left.shared |= 1 << place
+        return left
+
     def take(self, part: Part) -> None:
         """The part is somebody's."""
         self.cpu_milli -= part.cpu_milli
