@@ -88,7 +88,7 @@ def test_tasks_share_nodes_by_their_instances() -> None:
     made.join_cut("n1", "1g.5gb@0 1g.5gb@1 1g.5gb@2")
     made.join_cut("n2", "1g.5gb@0 1g.5gb@1")
     assert names(made.offer(mig("1g.5gb", nodes=6, tasks=True))) == ["JobUnplaceable"]
-    (event,) = made.offer(mig("1g.5gb", nodes=5, tasks=True))
+    event = made.offer(mig("1g.5gb", nodes=5, tasks=True))[0]
     assert isinstance(event, ev.JobPlaced)
     assert sorted((part.node, part.tasks, len(part.instances)) for part in event.parts) == [("n1", 3, 3), ("n2", 2, 2)]
 
