@@ -585,7 +585,7 @@ class MigLayoutPlanned(EventBase, tag=True, frozen=True, kw_only=True):
     jobs: tuple[str, ...] = ()  # for whom; one that is to get several instances is named so often
     mode: MigMode = ""
     destroy: tuple[MigInstance, ...] = ()  # instances that nobody holds; all go before the first is made
-    create: tuple[MigPlace, ...] = ()
+    create: tuple[MigPlace, ...] = ()  # instances that are made
     #: Why this GPU and this layout, in numbers: thousandths of a request, of a slice.
     score: dict[str, int] = {}
 
