@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_schemas.events import Dependency, Part
+from fairlead_schemas.events import Dependency, NearMiss, Part
 from fairlead_schemas.queues import Amounts, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Inventory, Request
 

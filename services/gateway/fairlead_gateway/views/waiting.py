@@ -92,7 +92,16 @@ class WaitingView:
         request = self._jobs.rows[e.job].request
         self.refusals.pop(request, None)
         self.refusals[request] = Refusal(
-            request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total,
+            request,
+            e.job,
+            e.attempt,
+            seq,
+            at_ns,
+            e.reasons,
+            e.nodes,
+            e.fitting,
+            e.gpu_milli_free,
+            e.gpu_milli_total,
             e.near,
         )
         if len(self.refusals) > REFUSALS_MAX:
@@ -126,6 +135,11 @@ class WaitingView:
         rows = [row for job in sorted(self.rooms) if (row := self._jobs.rows.get(job)) is not None]
         kept = [(row.id, row.room) for row in rows if row.room is not None and row.state == "offered"]
         return {node: job for job, room in kept for node in room.nodes}
+
+    def kept_from_ns(self, job: str) -> int:
+        """When the job will have room on the nodes that are kept for it (Unix ns), 0 where that is not known."""
+        row = self._jobs.rows.get(job)
+        return row.room.start_ns if row is not None and row.room is not None else 0
 
     def kept_nodes(self, job: str) -> set[str]:
         """Nodes that are kept for others than this job."""
@@ -164,7 +178,11 @@ class WaitingView:
         )  # fmt: skip
 
     def _run_ended(self, e: ev.RunEnded, _seq: int, _at_ns: int) -> None:
-        """Nobody waits any more for one that has yielded."""
+        """Nobody waits any more for one that has yielded; a guest has gone."""
+        for job in self.rooms:
+            host = self._jobs.rows.get(job)
+            if host is not None and host.room is not None and e.job in host.room.guests:
+                host.room.guests = tuple(guest for guest in host.room.guests if guest != e.job)
         row = self._jobs.rows.get(e.job)
         if row is None or row.yielding is None or row.yielding.attempt != e.attempt:
             return

@@ -17,7 +17,7 @@ from fairlead_placer.timeline.openings import NEVER_NS
 from fairlead_schemas.events import NearMiss, Part
 from fairlead_schemas.resources import Request
 
-NODES_MAX = 16
+NODES_MAX = 8
 RUNS_MAX = 16
 NEAR_MAX = 3
 
