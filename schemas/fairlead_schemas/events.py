@@ -700,7 +700,7 @@ class NearMiss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     job: str
     #: When that is at the latest (limits) or most likely (evidence); Unix ns, 0: not known.
     at_ns: int = 0
-    basis: Basis = ""
+    basis: Basis = ""  # what that is reckoned by
     #: What comes free on the node.
     gpu_milli: int = 0
     cpu_milli: int = 0
@@ -721,7 +721,7 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     gpu_milli_total: int = 0  # of the pool, busy or not
     #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
     level: str = ""
-    best: int = 0
+    best: int = 0  # with `level`: the most units that one domain takes now
     #: Nodes that lack one job's end only, the soonest first; at most three, of those that were looked at.
     near: tuple[NearMiss, ...] = ()
 
@@ -755,7 +755,7 @@ class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     #: When the nodes will have room for it, as far as is known now; Unix ns, 0: not known.
     start_ns: int = 0
-    basis: Basis = ""
+    basis: Basis = ""  # what that is reckoned by
     #: Jobs whose ends it waits for, the last to end first; the first few.
     waits_for: tuple[str, ...] = ()
 
