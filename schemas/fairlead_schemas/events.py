@@ -760,7 +760,7 @@ class NearMiss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     job: str
     #: When that is at the latest (limits) or most likely (evidence); Unix ns, 0: not known.
     at_ns: int = 0
-    basis: Basis = ""
+    basis: Basis = ""  # what that is reckoned by
     #: What comes free on the node.
     gpu_milli: int = 0
     cpu_milli: int = 0
@@ -814,7 +814,7 @@ class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     #: When the nodes will have room for it, as far as is known now; Unix ns, 0: not known.
     start_ns: int = 0
-    basis: Basis = ""
+    basis: Basis = ""  # what that is reckoned by
     #: Jobs whose ends it waits for, the last to end first; the first few.
     waits_for: tuple[str, ...] = ()
 

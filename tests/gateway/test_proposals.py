@@ -168,7 +168,9 @@ async def test_an_old_refusal_holds_no_trial_back() -> None:
         job = await world.run(node, resources=gpus(8))
         waits = (await refused(world, resources=gpus(8)))["id"]
         found = await tried(world, resources=gpus(8))
-        assert found["message"] == "would be accepted, but needs 8 GPUs on one node; of 1 node 1 lacks free GPUs"
+        assert found["message"] == (
+            "would be accepted, but needs 8 GPUs on one node; of 1 node 1 lacks free GPUs; n1 fits after job 1 ends"
+        )
         await world.http.post(f"/v1/jobs/{waits}:cancel", json={})
         await world.in_state(waits, "cancelled")
         await node.exit(job)
