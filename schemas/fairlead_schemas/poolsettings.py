@@ -45,6 +45,7 @@ class PoolWords(_Strict, frozen=True, kw_only=True):
     users: list[str] = []
     projects: list[str] = []
     prices: dict[str, Quantity] = {}
+    defragment: bool = False
 
 
 def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
@@ -67,7 +68,7 @@ def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
             fields.get("projects", []), f"{at}.projects", valid=_is_project,
             what=f"a project of 1 to {PROJECT_CHARS_MAX} printable characters", most=NAMES_MAX,
         ),
-        prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"),
+        prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"), defragment=fields.get("defragment", False),
     )  # fmt: skip
 
 
@@ -123,4 +124,6 @@ def pool_words(settings: PoolSettings) -> dict[str, Any]:
             words[name] = list(names)
     if settings.prices:
         words["prices"] = {model: thousandths_word(price) for model, price in sorted(settings.prices.items())}
+    if settings.defragment:
+        words["defragment"] = True
     return words

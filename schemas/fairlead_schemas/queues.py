@@ -104,6 +104,8 @@ class PoolSettings(_Setting, frozen=True, kw_only=True):
     patience_ns: int = 300_000_000_000
     #: What a GPU of each model class counts for in budgets, in thousandths; one that is not named: 1000.
     prices: dict[str, int] = {}
+    #: Runs that save and go on are moved where that makes room for a big job that waits.
+    defragment: bool = False
 
 
 class QueueEntry(_Setting, frozen=True, kw_only=True):

@@ -54,6 +54,7 @@ POOL = queues.PoolSettings(
     ageing=queues.Ageing(every_ns=3600 * 10**9, most=10),
     patience_ns=60 * 10**9,
     prices={"NVIDIA-A100-SXM4-80GB": 2500},
+    defragment=True,
 )
 INVENTORY = Inventory(
     gpus=(

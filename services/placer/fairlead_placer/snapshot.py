@@ -63,6 +63,7 @@ class JobShot(_Strict, frozen=True, kw_only=True):
     request: Request
     spec: msgspec.Raw
     total_ns: int = 0
+    slice_ns: int = 0
 
 
 class ClassShot(_Strict, frozen=True, kw_only=True):
@@ -122,6 +123,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     reset_ns: int = 0
     windows: list[Window] = []
     rollouts: list[Rollout] = []
+    defragmented: list[str] = []
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -155,6 +157,7 @@ def dump(state: State) -> bytes:
             tripped=state.tripped,
             reset_ns=state.reset_ns,
             windows=[state.windows[name] for name in sorted(state.windows)],
+            defragmented=sorted(state.defragmented),
             rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
         )
     )
@@ -187,7 +190,7 @@ def load(data: bytes) -> State:
     for item in shot.jobs:
         request = state.intern(item.request)
         state.jobs[item.job] = Job(
-            item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy(), item.total_ns
+            item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy(), item.total_ns, item.slice_ns
         )
     for offer in shot.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
@@ -203,6 +206,7 @@ def load(data: bytes) -> State:
     state.acts, state.tripped, state.reset_ns = shot.acts, shot.tripped, shot.reset_ns
     state.windows = {window.name: window for window in shot.windows}
     state.rollouts = {rollout.name: rollout for rollout in shot.rollouts}
+    state.defragmented = dict.fromkeys(shot.defragmented, True)
     for kept in shot.reservations:
         state.reserve(kept)
     for work in shot.work:
