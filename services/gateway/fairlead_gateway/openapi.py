@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway.reading import Json
 from fairlead_gateway.verbs import MoveWish, NodeWish, SqlWish
-from fairlead_schemas import api, cloudevents, clustermap, jobspec, queuefile, queuesettings
+from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, queuefile, queuesettings
 
 _TEMPLATE = "#/components/schemas/{name}"
 
@@ -19,6 +19,7 @@ _PUBLISHED = {
     "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec, "NodeWish": NodeWish,
     "MoveWish": MoveWish, "QueueFileWords": queuefile.QueueFileWords, "QueueWords": queuesettings.QueueWords,
     "SqlWish": SqlWish, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
+    "Defrag": defrag.Defrag,
 }  # fmt: skip
 
 
