@@ -1,7 +1,7 @@
 """Runs that are moved so that a big job starts: which, when it is worth it, and that it is off unless a pool asks for it."""
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead_placer.core import PlacerCore
@@ -166,7 +166,23 @@ def test_what_is_asked_survives_a_restart() -> None:
     assert restored.decide((), world.now) == world.decide()
 
 
+def test_they_fit_elsewhere_in_whatever_order_they_come_back() -> None:
+    """Two would leave a node; the smaller one, back first, would spread onto the place of the larger: so others move."""
+    world = World()
+    for i in range(4):
+        world.join(f"n{i}", 4, cpu=8)
+    for gpus in (1, 1, 1, 2, 2, 2, 2):
+        submitted, offered = world.submitted(request(gpus, packing="spread"))
+        submitted = msgspec.structs.replace(submitted, slice_ns=HOUR)
+        for job, [node] in placed(world.queue(submitted, offered)).items():
+            world.start(node, job)
+    world.offer(request(4))
+    world.now += 50 * HOUR
+    assert planned(world).why_not == "no_moves"
+
+
 @settings(max_examples=100, deadline=None)
+@example(nodes=4, jobs=[(1, 1), (1, 1), (1, 1), (2, 1), (2, 1), (2, 1), (2, 1)], wanted=(4, 1))
 @given(
     nodes=st.integers(3, 5), jobs=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=3, max_size=9),
     wanted=st.tuples(st.integers(3, 4), st.integers(1, 2)),

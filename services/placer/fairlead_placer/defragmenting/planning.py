@@ -1,13 +1,15 @@
 """Which runs to move so that a big job starts: the cheapest set that makes its hole and fits elsewhere now.
 
-Each plan is tried out: the hole is kept, and the runs are placed one after the other, the largest first, where the placer
-would place them. One that has no other place is left out, and the search goes on without it, TRIES_MAX times.
+Each plan is tried out: the hole is kept, and the runs are placed one after the other where the placer would place them, in
+every order in which they may come back (of more than ORDERS_MAX: the largest first, and the smallest). One that finds no
+other place is left out, and the search goes on without it, TRIES_MAX times.
 
 A job gains its GPUs for as long again as it has waited: who has waited an hour for a place will wait an hour more, as
 far as anybody knows. Reads state; what it tries, it takes back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 from fairlead_placer.capacity.gangs import Shortfall
@@ -23,6 +25,8 @@ from fairlead_schemas.events import Victim
 
 #: Runs without another place that are left out, one after the other, before there is no plan.
 TRIES_MAX = 16
+#: Runs whose every order is tried.
+ORDERS_MAX = 3
 #: Waiting jobs of a pool that are looked at, the first in their order.
 JOBS_MAX = 8
 #: Not before a job has waited so long: most places come free by themselves.
@@ -111,23 +115,46 @@ def _why_not(state: State, offer: Offer, waited_ns: int) -> str:
 
 def _elsewhere(state: State, offer: Offer, hole: Hole) -> tuple[Move, ...] | str:
     """Where each of them would go while the hole is kept, in the order of the queue; the first job that has no place."""
+    largest_first = sorted(hole.victims, key=lambda victim: (-_gpu_milli(state, victim), victim.job))
+    found: dict[str, Move] | None = None
+    for order in _orders(largest_first):
+        moves = _in_order(state, offer, hole, order)
+        if isinstance(moves, str):
+            return moves
+        found = found or moves
+    assert found is not None
+    return tuple(found[victim.job] for victim in hole.victims)
+
+
+def _orders(victims: list[Victim]) -> Iterable[Sequence[Victim]]:
+    """Orders in which they may come back: all of them while they are few."""
+    return permutations(victims) if len(victims) <= ORDERS_MAX else (victims, victims[::-1])
+
+
+def _in_order(state: State, offer: Offer, hole: Hole, order: Sequence[Victim]) -> dict[str, Move] | str:
     moves: dict[str, Move] = {}
     with state.trying():
         state.reserve(Reservation(offer.job, offer.attempt, "", tuple(sorted(hole.nodes)), 0, hole=True))
-        for victim in sorted(hole.victims, key=lambda victim: (-_gpu_milli(state, victim), victim.job)):
-            request = state.request_of(victim.job)
-            assert request is not None
-            place = find_place(state, request, avoided(state, victim.job))
-            if isinstance(place, Shortfall):
+        for victim in order:
+            move = _moved(state, victim)
+            if move is None:
                 return victim.job
-            for rank, part in enumerate(place.parts):
-                # Under a name that no run has: it still holds what it has, here or on the same node.
-                state.take(state.nodes[part.node], f"{run_key(victim.job, victim.attempt)}.moved", rank, part)
-            run = state.runs[run_key(victim.job, victim.attempt)]
-            sources = tuple(part.node for part in run.parts)
-            targets = tuple(part.node for part in place.parts)
-            moves[victim.job] = Move(victim, sources, targets, request.gpu_milli_total)
-    return tuple(moves[victim.job] for victim in hole.victims)
+            moves[victim.job] = move
+    return moves
+
+
+def _moved(state: State, victim: Victim) -> Move | None:
+    """Its next place is taken; what it has it still has."""
+    run, request = state.runs[run_key(victim.job, victim.attempt)], state.request_of(victim.job)
+    assert request is not None
+    place = find_place(state, request, avoided(state, victim.job))
+    if isinstance(place, Shortfall):
+        return None
+    for rank, part in enumerate(place.parts):
+        # Under a name that no run has: it may come to a node where it is.
+        state.take(state.nodes[part.node], f"{run.key}.moved", rank, part)
+    sources, targets = (tuple(part.node for part in parts) for parts in (run.parts, place.parts))
+    return Move(victim, sources, targets, request.gpu_milli_total)
 
 
 def _gpu_milli(state: State, victim: Victim) -> int:
