@@ -53,6 +53,7 @@ YieldRule = Literal[
     "over_slice",  # it has had its slice, and somebody goes before it
     "over_guarantee",  # its queue uses what another queue is guaranteed
     "over_share",  # its queue is above its fair share, the other below
+    "defragmentation",  # it fits elsewhere, the other nowhere else (where the pool asks for it)
 ]
 #: Which class set a node's state. People may undo all; nobody else undoes what another class has set.
 Setter = Literal[
