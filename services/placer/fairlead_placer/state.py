@@ -6,7 +6,7 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -357,7 +357,7 @@ class State:
             entry[0](*entry[1:])
 
     @contextmanager
-    def trying(self) -> Iterator[None]:
+    def trying(self) -> Generator[None]:
         """Whatever is changed meanwhile is taken back at the end, also within a decision."""
         outer, self.journal = self.journal, []
         try:
