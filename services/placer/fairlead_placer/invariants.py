@@ -165,8 +165,8 @@ def _check_index(state: State) -> None:
         for row, masks in enumerate(index.inhabitants):
             here = [name for inside in masks.values() for name in inside]
             _expect(
-                index.rows.counts[row] == len(here),
-                f"row {row} of {pool} counts {index.rows.counts[row]}, holds {here}",
+                index.rows.here[row] == len(here),
+                f"row {row} of {pool} counts {index.rows.here[row]}, holds {here}",
             )
             names += here
             for mask, inside in masks.items():

@@ -110,8 +110,9 @@ def _free_milli(index: Index, ask: Ask, job: str) -> int:
     barred = [build.number for build in index.builds.values() if ask.verdict(build).cause == "taint"]
     if not barred:
         return kept + index.rows.free_milli
-    free, rows = index.rows.states.free_milli * index.rows.counts, index.rows.builds
-    return kept + int(free[~np.isin(rows, barred)].sum())
+    free = index.rows.states.free_milli * index.rows.counts
+    builds = [index.rows.keys[row].build for row in index.rows.filled.tolist()]
+    return kept + int(free[~np.isin(builds, barred)].sum())
 
 
 def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:

@@ -10,7 +10,6 @@ from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.capacity.index import Index, key_of
 from fairlead_placer.capacity.seats import Seat, seat
-from fairlead_placer.packing.costs import NEVER
 from fairlead_placer.placing import Found, find
 from fairlead_placer.reasons import cause_of, refusal
 from fairlead_schemas.resources import Request
@@ -93,7 +92,7 @@ def test_the_index_is_what_nodes_make_it(ground: Ground, wanted: list[Request]) 
             {
                 index.rows.keys[row]
                 for row in range(index.rows.rows)
-                if index.inhabitants[row] and line.cost[row] != NEVER
+                if index.inhabitants[row] and line.takes(index.rows, row)
             }
             for index, line in zip((live, fresh), lines, strict=True)
         ]

@@ -4,23 +4,15 @@ Exact: a unit that fits somewhere finds a place. What a row's columns do not tel
 looked at in the nodes of the row, and where none of them does, in the next row.
 """
 
-from collections.abc import Collection, Iterator
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Collection
 from typing import NamedTuple
-
-import numpy as np
 
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node
-from fairlead_placer.packing.costs import Line
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
-
-#: Rows that are looked at one by one, before the rest is at once.
-WALKED = 48
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -39,45 +31,20 @@ class Choice(NamedTuple):
 def best(index: Index, ask: Ask, work: Arrivals[Request], avoided: Collection[str] = NOBODY) -> Choice | None:
     """The best node for one unit, none of the avoided ones; None where it fits nowhere now."""
     costs, line = index.line(ask, work)
-    for row in rows_of(index, line):
-        found = _in_row(index, row, ask, int(line.rest[row]), avoided)
-        if found is not None:
-            return Choice(found[0], ask, found[1], costs.parts(line, row))
+    tried: set[int] = set()
+    for alike in costs.ranked(line):
+        for _, _, row, choice in alike if len(alike) == 1 else _by_name(index, alike):
+            if row not in tried:  # where one choice in it found no place, none does
+                tried.add(row)
+                found = _in_row(index, row, ask, int(line.move.rests[choice]), avoided)
+                if found is not None:
+                    return Choice(found[0], ask, found[1], costs.parts(line, choice))
     return None
 
 
-def rows_of(index: Index, line: Line) -> Iterator[int]:
-    """Rows that nodes are in and that it fits: the cheapest first, of these the tightest, then the first name."""
-    here, order = index.rows.here, line.order
-    at, last = 0, len(order)
-    while at < last:
-        if at >= WALKED:
-            yield from _others(index, order[at:])
-            return
-        cost, tight, row = order[at]
-        at += 1
-        if not here[row]:
-            continue
-        if at < last and order[at][0] == cost and order[at][1] == tight:
-            ties = [row]
-            while at < last and order[at][0] == cost and order[at][1] == tight:
-                ties.append(order[at][2])
-                at += 1
-            yield from _by_name(index, ties)
-        else:
-            yield row
-
-
-def _others(index: Index, order: list[tuple[int, int, int]]) -> Iterator[int]:
-    """The same of many rows that are mostly empty."""
-    filled = np.flatnonzero(index.rows.counts[np.array([row for _, _, row in order], np.int64)]).tolist()
-    for _, ties in groupby((order[each] for each in filled), key=itemgetter(0, 1)):
-        yield from _by_name(index, [row for _, _, row in ties])
-
-
-def _by_name(index: Index, rows: list[int]) -> list[int]:
-    filled = [row for row in rows if index.rows.here[row]]
-    return sorted(filled, key=lambda row: min(names[0] for names in index.inhabitants[row].values()))
+def _by_name(index: Index, alike: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """Choices that cost the same by the first names of their rows, of a row the fullest GPU first."""
+    return sorted(alike, key=lambda each: (min(names[0] for names in index.inhabitants[each[2]].values()), each[3]))
 
 
 def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str]) -> tuple[Node, Seat] | None:

@@ -41,12 +41,12 @@ class Kind:
         request = ask.request
         self.most, self.least = request.nodes, request.nodes_min or request.nodes
         self.costs, self.line = index.line(ask, work)
-        self.cost: Ints = self.line.cost
+        self.cost: Ints = self.costs.by_row(self.line)
         domains = index.domains
         last = len(domains.names)
         rows = domains.rows[:last]
         #: One more, for nodes in no row (-1).
-        fits = np.append(self.line.cost != NEVER, False)[rows]
+        fits = np.append(self.cost < NEVER, False)[rows]
         fits &= (domains.cpu[:last] >= request.cpu_milli) & (domains.memory[:last] >= request.memory_mib)
         self.room: Ints = _tasks(index, ask, rows, fits) if request.tasks else fits.astype(np.int64)
         for name in avoided:
@@ -64,8 +64,9 @@ def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
         idle = [dict(key.cut).get(request.profile, 0) // ask.gpus for key in index.rows.keys]
         units = np.minimum(units, np.array([*idle, 0], np.int64)[rows])
     elif ask.gpus:
-        able = (index.rows.states.gpus >= index.wanted(ask).shape.gpu_milli).sum(axis=1) // ask.gpus
-        units = np.minimum(units, np.append(able, 0)[rows])
+        milli = index.wanted(ask).shape.gpu_milli
+        able = [sum(rest >= milli for rest in gpus.rests) // ask.gpus for gpus in index.rows.gpus]
+        units = np.minimum(units, np.array([*able, 0], np.int64)[rows])
     if request.cpu_milli:
         units = np.minimum(units, domains.cpu[: len(rows)] // request.cpu_milli)
     if request.memory_mib:
@@ -216,13 +217,14 @@ def _name_of(choice: Choice) -> str:
 
 def _seat(index: Index, kind: Kind, number: int, units: int) -> Choice | None:
     node = index.members[index.domains.names[number]]
+    choice = kind.costs.choice_in(kind.line, node.row)
     if units == 1:
-        ask, found = kind.ask, seat(node.left, kind.ask, int(kind.line.rest[node.row]))
+        ask, found = kind.ask, seat(node.left, kind.ask, int(kind.line.move.rests[choice]))
     else:
         ask, found = several(kind.ask, units), seat_several(node.left, kind.ask, units)
     if not isinstance(found, Seat):
         return None
-    return Choice(node, ask, found, kind.costs.parts(kind.line, node.row), units)
+    return Choice(node, ask, found, kind.costs.parts(kind.line, choice), units)
 
 
 def _spread(index: Index, kind: Kind, able: Ints, units: int, levels: Sequence[str]) -> list[tuple[int, int]]:

@@ -18,9 +18,11 @@ from fairlead_placer.capacity.instances import count_idle
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.wanted import Wanted, typical
 from fairlead_placer.entities import Node
-from fairlead_placer.packing.costs import NEVER, Costs, Line
+from fairlead_placer.packing.costs import Costs, Line
+from fairlead_placer.packing.moves import Moves
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
-from fairlead_placer.packing.rows import Key, Rows
+from fairlead_placer.packing.population import Machine
+from fairlead_placer.packing.rows import Key, Made, Rows
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals, TypicalWork
 from fairlead_placer.topology.masks import members_of
@@ -29,6 +31,8 @@ from fairlead_schemas.resources import Request
 
 #: Rows for each node, and more, beyond which those that nobody is in are forgotten.
 ROWS_PER_NODE, ROWS_SPARE = 4, 1024
+#: The same of states that some job would leave.
+STATES_PER_NODE, STATES_SPARE = 16, 1 << 16
 
 
 class Index:
@@ -41,6 +45,7 @@ class Index:
         #: GPUs of all members.
         self.gpus = 0
         self.rows = Rows()
+        self._moves = Moves(self.rows)
         #: [row]: {mask of free GPUs: names, rising}. Where it matters only how many are free, masks are 0.
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
@@ -67,6 +72,7 @@ class Index:
         build = node.left.build
         if build.number not in self.builds:
             self._meet(build)
+        self.rows.join(machine_of(build))
         node.slot = self.domains.add(node.name, node.inventory.labels)
         self.put(node)
 
@@ -76,6 +82,7 @@ class Index:
         if node.row >= 0:
             self._lift(node)
         self.gpus -= len(node.left.uuids)
+        self.rows.join(machine_of(node.left.build), -1)
         self.aside.pop(node.name, None)
         self.domains.discard(node.slot)
         del self.members[node.name]
@@ -109,7 +116,7 @@ class Index:
         rests = rests_of(left) if left.shared else ()
         whole, cut = (left.free.bit_count(), ()) if left.cuts is None else cut_of(left)
         key = (
-            build.number, build.model, left.cpu_milli | (1 << build.cpu_shift) - 1,
+            build.number, left.cpu_milli | (1 << build.cpu_shift) - 1,
             left.memory_mib | (1 << build.memory_shift) - 1, whole, rests, cut,
         )  # fmt: skip
         domains, slot = self.domains, node.slot
@@ -146,6 +153,7 @@ class Index:
         if len(self.builds) > 2 * len(self.members) + 64:
             self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
         self.builds[build.number] = build
+        self.rows.know(build.number, Made(build.model, (1 << build.cpu_shift) - 1, (1 << build.memory_shift) - 1))
         self.recuts |= build.recuts and bool(build.cut or build.switches)
         self.switches |= build.switches and bool(build.cut)
         self._wanted.clear()
@@ -154,7 +162,11 @@ class Index:
     def tidy(self, version: int) -> None:
         """Forget the rows that nobody is in, once they are many."""
         self.settled()
-        if self.rows.rows <= ROWS_PER_NODE * len(self.members) + ROWS_SPARE:
+        nodes, rows = len(self.members), self.rows
+        if (
+            rows.rows <= ROWS_PER_NODE * nodes + ROWS_SPARE
+            and len(rows.lattice) <= STATES_PER_NODE * nodes + STATES_SPARE
+        ):
             return
         nodes = [node for node in self.members.values() if node.row >= 0]
         self.rows.clear()
@@ -181,9 +193,9 @@ class Index:
             return False
         if self._gained:
             self._note_gains()
-        rows = np.flatnonzero(self._gains > version)
-        costs = self.costs("", work)
-        return any(bool((costs.line(self.wanted(ask)).cost[rows] != NEVER).any()) for ask in asks)
+        rows = np.flatnonzero(self._gains > version).tolist()
+        lines = [self.line(ask, work)[1] for ask in asks]
+        return any(line.takes(self.rows, row) for line in lines for row in rows)
 
     def _note_gains(self) -> None:
         if len(self._gains) < self.rows.rows:
@@ -220,7 +232,7 @@ class Index:
         """Costs by the policy of that name ("": the default one), with what has been learned by now."""
         costs = self._costs.get(policy)
         if costs is None:
-            costs = self._costs[policy] = Costs(POLICIES[policy or DEFAULT](), self.rows)
+            costs = self._costs[policy] = Costs(POLICIES[policy or DEFAULT](), self.rows, self._moves)
         costs.follow(work, self._typical)
         return costs
 
@@ -229,6 +241,11 @@ class Index:
 WANTED_MAX = 4096
 #: {how a job says it: policy}
 POLICY_WORDS = {"pack": "most_allocated", "spread": "spread"}
+
+
+def machine_of(build: Build) -> Machine:
+    """A node of the build, as packing sees it."""
+    return Machine(build.cpu_milli, build.memory_mib, len(build.gpus), build.model)
 
 
 def rests_of(left: Left) -> tuple[int, ...]:
@@ -249,4 +266,4 @@ def key_of(left: Left) -> Key:
     build = left.build
     whole, cut = cut_of(left)
     cpu, memory = left.cpu_milli | (1 << build.cpu_shift) - 1, left.memory_mib | (1 << build.memory_shift) - 1
-    return Key(build.number, build.model, cpu, memory, whole, rests_of(left), cut)
+    return Key(build.number, cpu, memory, whole, rests_of(left), cut)

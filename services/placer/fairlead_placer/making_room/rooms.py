@@ -10,7 +10,6 @@ from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import Node, Offer, pool_of, run_key
 from fairlead_placer.making_room.candidates import Candidate, is_stopping, living_parts
 from fairlead_placer.nodes.avoiding import avoided
-from fairlead_placer.packing.costs import NEVER
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part, Victim
 
@@ -85,7 +84,7 @@ def free_beside(state: State, offer: Offer, rooms: Sequence[Room]) -> list[Node]
 def _fitting(state: State, offer: Offer, index: Index, ask: Ask) -> Iterator[str]:
     _, line = index.line(ask, state.work_of(offer.request))
     for row, masks in enumerate(index.inhabitants):
-        if not masks or line.cost[row] == NEVER:
+        if not masks or not line.takes(index.rows, row):
             continue
         for names in masks.values():
             if not gpus_short(index.members[names[0]].left, ask):

@@ -1,27 +1,35 @@
-"""Which row of a pool costs a request least, kept per kind of request: a placement changes counts, hardly ever a cost.
+"""Which row of a pool costs a request least: the cost of a choice is what its state after costs, less what it cost before.
 
-Rows are evaluated once per kind of request, when it first meets them. Learning starts that anew; prices, which say how
-scarce things are, are set more often and cost a multiplication.
+Costs are kept per state, not per request: new prices are multiplied with the states once, and a request only looks up.
 """
 
-from bisect import insort
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
 
+from fairlead_placer.packing.moves import Move, Moves
 from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Policy
-from fairlead_placer.packing.rows import Rows
+from fairlead_placer.packing.rows import VACANT, Rows
 from fairlead_placer.packing.shapes import Shape
-from fairlead_placer.packing.states import Ints, choices
+from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 
-#: More than any cost.
-NEVER = int(np.iinfo(np.int64).max)
+#: More than any cost. What must not be is as expensive as an empty row, so that whatever it costs besides it is above this.
+NEVER = VACANT // 2
 #: The typical work is looked at anew after 1, 2, 4 … arrivals, up to this many, and then after each so many.
 LEARNED_EVERY = 256
 #: Prices are looked at anew after so many arrivals, and stay until one of them has moved by more than so many points.
 PRICED_EVERY, MOVED = 64, 100
+#: New states are worked out one by one where they are so few, or else all at once.
+FEW = 12
+#: Kinds of requests that are remembered.
+LINES_MAX = 4096
+#: Choices that are looked for one by one, before all are put in order.
+SOUGHT = 24
 
 
 class Wish(Protocol):
@@ -38,39 +46,56 @@ class Wish(Protocol):
 
 
 class Line:
-    """What a wish costs in each row; `NEVER` where it does not fit."""
+    """A wish: its choices, and what builds cost it besides."""
 
-    __slots__ = ("cost", "fixed", "known", "order", "parts", "priced", "rest", "slots")
+    __slots__ = ("_known", "burdens", "move", "order", "stamp", "wish")
 
-    def __init__(self, things: int) -> None:
-        self.known = 0
-        self.priced = -1
-        self.cost: Ints = np.zeros(0, np.int64)
-        self.fixed: Ints = np.zeros(0, np.int64)
-        self.slots: Ints = np.zeros((0, things), np.int64)
-        #: (cost, tightness, row) of the rows that it fits, rising.
-        self.order: list[tuple[int, int, int]] = []
-        self.parts: dict[int, tuple[int, int]] = {}
-        #: What is left of the GPU that a share goes to; 0 where there is nothing to choose.
-        self.rest: Ints = np.zeros(0, np.int64)
+    def __init__(self, wish: Wish, move: Move) -> None:
+        self.wish, self.move = wish, move
+        self._known = 0
+        #: [place of a build]: points, VACANT where it may not go; None where that is 0 for all.
+        self.burdens: Ints | None = None
+        #: (cost, tightness, row, choice) rising, as it was at `stamp`; rows may be empty by now.
+        self.order: list[tuple[int, int, int, int]] | None = None
+        self.stamp: tuple[int, int] = (-1, -1)
+
+    def follow(self, rows: Rows) -> None:
+        """Look at what is new."""
+        self.move.follow()
+        if self._known < len(rows.builds):
+            self._known = len(rows.builds)
+            burdens = [self.wish.burden(build) for build in rows.builds]
+            column = np.array([VACANT if each is None else each for each in burdens], np.int64)
+            self.burdens = column if column.any() else None
+
+    def takes(self, rows: Rows, row: int) -> bool:
+        """True when a node of the row may take it, as far as the row tells."""
+        burdens = self.burdens
+        return (burdens is None or burdens[rows.build_at[row]] < NEVER) and self.move.fits(row)
 
 
 class Costs:
     """One policy over the rows of one pool."""
 
-    def __init__(self, policy: Policy, rows: Rows) -> None:
-        self.policy, self.rows = policy, rows
+    def __init__(self, policy: Policy, rows: Rows, moves: Moves) -> None:
+        self.policy, self.rows, self._moves = policy, rows, moves
         self.work = TypicalWork()
         self._generation = -1
+        #: Grows whenever a state may cost something else than before.
         self._version = 0
+        self._known = 0
         self._prices: Ints = np.zeros(0, np.int64)
         self._looked_at = self._priced_at = self._learned_free = 0
         self._learned: Mapping[Any, int] = {}
+        self._lines: dict[Wish, Line] = {}
+
+    # -- what states cost: their losses, less the room in them for which there is a price
 
     def follow[Kind](self, work: Arrivals[Kind], typical: Callable[[Arrivals[Kind]], TypicalWork]) -> None:
         """Take up what has arrived since: prices often, learning where the work or what is free has become another."""
         arrived = work.arrived
         if self._generation != self.rows.generation:
+            self._lines = {}
             self._learn(work, typical(work))
         elif arrived >= self._looked_at:
             free = self.rows.free_milli
@@ -82,107 +107,150 @@ class Costs:
             self._price(arrived)
 
     def _learn[Kind](self, seen: Arrivals[Kind], work: TypicalWork) -> None:
-        """Look at the pool and the work anew: all costs are void."""
+        """Look at the pool and the work anew: all states are worked out anew."""
         self.work, self._learned, self._learned_free = work, dict(seen.weights), self.rows.free_milli
         self._generation = self.rows.generation
         self._looked_at = seen.arrived + min(LEARNED_EVERY, max(1, seen.arrived))
         self.policy.learn(self.rows, work)
-        self._lines: dict[Wish, Line] = {}
-        held = self.policy.held(self.rows.states)
-        self._fixed, self._slots = held.fixed, held.slots
+        held = self.policy.held(self.rows.lattice.states())
+        self._known = len(held.fixed)
+        self._fixed, self._slots, self._cost = held.fixed, held.slots, np.zeros(0, np.int64)
+        self._prices = np.zeros(0, np.int64)
         self._price(work.arrived)
 
     def _price(self, arrived: int) -> None:
         self._priced_at = arrived
         self._hold()
-        slots = self.rows.counts @ self._slots
+        filled = self.rows.filled
+        slots = self.rows.counts @ self._slots[self.rows.state_of[filled]]
         prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
-        if len(prices) != len(self._prices) or np.abs(prices - self._prices).max(initial=0) > MOVED:
+        known = len(prices) == len(self._prices) and len(self._cost) == len(self._fixed)
+        if not known or np.abs(prices - self._prices).max(initial=0) > MOVED:
             self._prices = prices
             self._version += 1
+            self._cost = self._fixed - self._slots @ prices
 
     def _hold(self) -> None:
-        """What the states of new rows cost."""
-        known = len(self._fixed)
-        if known < self.rows.rows:
-            held = self.policy.held(self.rows.states.rows(np.arange(known, self.rows.rows)))
-            self._fixed = np.concatenate([self._fixed, held.fixed])
-            self._slots = np.concatenate([self._slots, held.slots])
+        """What new states cost."""
+        lattice, known = self.rows.lattice, self._known
+        new = len(lattice) - known
+        if not new:
+            return
+        if new <= FEW:
+            each = [self.policy.held_by(state) for state in lattice.each[known:]]
+            fixed = np.array([one for one, _ in each], np.int64)
+            slots = np.array([some for _, some in each], np.int64)
+        else:
+            fixed, slots = self.policy.held(lattice.states(known))
+        self._known += new
+        self._fixed, self._slots = np.concatenate([self._fixed, fixed]), np.concatenate([self._slots, slots])
+        self._cost = np.concatenate([self._cost, fixed - slots @ self._prices])
+
+    # -- what choices cost
 
     def line(self, wish: Wish) -> Line:
-        """What the wish costs in every row now, empty ones included."""
+        """The wish, with all choices that there are by now."""
         line = self._lines.get(wish)
         if line is None:
             if len(self._lines) >= LINES_MAX:
                 self._lines.clear()
-            line = self._lines[wish] = Line(self._slots.shape[1])
-        if line.known < self.rows.rows:
-            self._meet(line, wish)
-        if line.priced != self._version:
-            self._reprice(line)
+            line = self._lines[wish] = Line(wish, self._moves.of(wish.shape))
+        line.follow(self.rows)
+        self._hold()
         return line
 
-    def _reprice(self, line: Line) -> None:
-        line.priced = self._version
-        line.parts.clear()
-        line.cost = np.where(line.fixed == NEVER, NEVER, line.fixed + line.slots @ self._prices)
-        fits = np.flatnonzero(line.cost != NEVER)
-        cost, tight = line.cost[fits], self.rows.tightness[fits]
-        order = np.lexsort((fits, tight, cost))
-        line.order = list(zip(cost[order].tolist(), tight[order].tolist(), fits[order].tolist(), strict=True))
+    def priced(self, line: Line) -> Ints:
+        """[choice]: its cost now; NEVER or more where no node is, or it may not go."""
+        return self._grown(line) + self.rows.vacant[line.move.rows]
 
-    def _meet(self, line: Line, wish: Wish) -> None:
-        """Evaluate the rows that the wish has not met: the best choice in each."""
-        self._hold()
-        first, last = line.known, self.rows.rows
-        fixed = np.full(last - first, NEVER, np.int64)
-        rest = np.zeros(last - first, np.int64)
-        slots = np.zeros((last - first, self._slots.shape[1]), np.int64)
-        burden = self._burden(wish, first)
-        able = np.flatnonzero(burden != NEVER)
-        at, rests, after = choices(self.rows.states.rows(able + first), wish.shape, self.rows.mask(wish.shape))
-        if len(at):
-            row = able[at]
-            held = self.policy.held(after)
-            change = (held.fixed if self.policy.absolute else held.fixed - self._fixed[row + first]) + burden[row]
-            given = self._slots[row + first] - held.slots
-            best = _cheapest(row, change + given @ self._prices, rests)
-            fixed[row[best]], rest[row[best]], slots[row[best]] = change[best], rests[best], given[best]
-        line.fixed = np.concatenate([line.fixed, fixed])
-        line.rest = np.concatenate([line.rest, rest])
-        line.slots = np.concatenate([line.slots, slots])
-        line.known = last
-        if line.priced == self._version and last - first < FEW:
-            cost = np.where(fixed == NEVER, NEVER, fixed + slots @ self._prices)
-            line.cost = np.concatenate([line.cost, cost])
-            for row in np.flatnonzero(cost != NEVER).tolist():
-                insort(line.order, (int(cost[row]), int(self.rows.tightness[first + row]), first + row))
-        else:
-            line.priced = -1
+    def _grown(self, line: Line) -> Ints:
+        """The same as if nodes were in all rows."""
+        move = line.move
+        cost = self._cost[move.after]
+        if not self.policy.absolute:
+            cost -= self._cost[move.before]
+        if self.policy.steps:
+            cost = np.searchsorted(self.policy.steps, cost)
+        if line.burdens is not None:
+            cost += line.burdens[move.builds]
+        return cost
 
-    def _burden(self, wish: Wish, first: int) -> Ints:
-        builds, where = np.unique(self.rows.builds[first:], return_inverse=True)
-        burdens = [wish.burden(int(build)) for build in builds]
-        return np.array([NEVER if each is None else each for each in burdens], np.int64)[where]
-
-    def parts(self, line: Line, row: int) -> tuple[int, int]:
-        """The cost of the row in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
-        found = line.parts.get(row)
-        if found is None:
-            fixed = int(line.fixed[row])
-            found = line.parts[row] = (fixed // POINTS, (int(line.cost[row]) - fixed) // POINTS)
+    def by_row(self, line: Line) -> Ints:
+        """[row]: the cost of the cheapest choice there; NEVER or more where there is none."""
+        found = np.full(self.rows.rows, VACANT, np.int64)
+        np.minimum.at(found, line.move.rows, self.priced(line))
         return found
 
+    def choice_in(self, line: Line, row: int) -> int:
+        """The cheapest choice in a row that has one, of equal ones the fullest GPU."""
+        at = np.flatnonzero(line.move.rows == row)
+        cost, rests = self.priced(line)[at], line.move.rests[at]
+        return int(at[np.lexsort((rests, cost))[0]])
 
-#: So many new rows are put in order one by one.
-FEW = 64
-#: Kinds of requests that costs are kept for.
-LINES_MAX = 1024
+    def ranked(self, line: Line) -> Iterator[list[tuple[int, int, int, int]]]:
+        """Choices (cost, tightness, row, choice), the cheapest first, of these the tightest; alike ones together. Nodes
+        are in all of their rows."""
+        stamp = (self._version, line.move.length)
+        if line.stamp != stamp:  # changes too often to be put in order
+            line.stamp, line.order = stamp, None
+            return self._sought(line)
+        if line.order is None:
+            line.order = _in_order(self._grown(line), self.rows.tightness, line.move)
+        return self._walked(line.order)
+
+    def _walked(self, order: list[tuple[int, int, int, int]]) -> Iterator[list[tuple[int, int, int, int]]]:
+        here, at, last = self.rows.here, 0, len(order)
+        while at < last:
+            first = order[at]
+            at += 1
+            if not here[first[2]]:
+                continue
+            alike = [first]
+            while at < last and order[at][0] == first[0] and order[at][1] == first[1]:
+                if here[order[at][2]]:
+                    alike.append(order[at])
+                at += 1
+            yield alike
+
+    def _sought(self, line: Line) -> Iterator[list[tuple[int, int, int, int]]]:
+        cost, rows = self.priced(line), line.move.rows
+        tight: list[int] = self.rows.tight
+        if not len(cost):
+            return
+        for _ in range(SOUGHT):
+            least = int(cost.min())
+            if least >= NEVER:
+                return
+            at = np.flatnonzero(cost == least)
+            alike = [(least, tight[int(rows[each])], int(rows[each]), each) for each in at.tolist()]
+            if len(alike) == 1:
+                yield alike
+            else:
+                alike.sort()
+                yield from (list(each) for _, each in groupby(alike, key=itemgetter(1)))
+            cost[at] = VACANT
+        for _, each in groupby(_in_order(cost, self.rows.tightness, line.move), key=itemgetter(0, 1)):
+            yield list(each)
+
+    def parts(self, line: Line, choice: int) -> tuple[int, int]:
+        """The cost of the choice in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
+        move = line.move
+        after, before = move.after[choice], move.before[choice]
+        fixed, cost = int(self._fixed[after]), int(self._cost[after])
+        if not self.policy.absolute:
+            fixed, cost = fixed - int(self._fixed[before]), cost - int(self._cost[before])
+        scarce = cost - fixed
+        if self.policy.steps:
+            fixed = bisect_left(self.policy.steps, fixed)
+        if line.burdens is not None:
+            fixed += int(line.burdens[move.builds[choice]])
+        return fixed // POINTS, scarce // POINTS
 
 
-def _cheapest(row: Ints, cost: Ints, rests: Ints) -> Ints:
-    """Of the choices of each row the cheapest, then the fullest GPU: their places."""
-    order = np.lexsort((rests, cost, row))
-    first = np.ones(len(order), np.bool_)
-    first[1:] = row[order][1:] != row[order][:-1]
-    return order[first]
+def _in_order(cost: Ints, tightness: Ints, move: Move) -> list[tuple[int, int, int, int]]:
+    """(cost, tightness, row, choice) of choices that there are, rising; of a row, the fullest GPU first."""
+    at = np.flatnonzero(cost < NEVER)
+    rows, cost = move.rows[at], cost[at]
+    tight = tightness[rows]
+    order = np.lexsort((move.rests[at], rows, tight, cost))
+    return list(zip(*(each[order].tolist() for each in (cost, tight, rows, at)), strict=True))

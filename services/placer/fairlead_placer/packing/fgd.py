@@ -3,15 +3,25 @@
 A GPU's rest is a fragment for a request when the request cannot use it: all rests, where the node cannot take it at all;
 else the rests that are too small for it. A node's fragmentation is the mean of that over the typical work; the choice that
 lets it grow least is taken.
+
+As in the authors' simulator, growth is told apart no finer than by whole hundredths of a sigmoid of it, in GPUs: about 0.04 GPUs. The
+paper does not dwell on it, but it matters: of choices that are about equal the first node is taken, so that nodes
+fill in order. On the openb trace, exact growth ends 0.8 points lower (94.4 % instead of 95.2 % when all is asked for); whether work is
+learned or given, CPU-only work, memory, and leaving out rare shapes do not make up for it.
 """
+
+from math import log
 
 import numpy as np
 
 from fairlead_placer.packing.policy import POINTS, Held, nothing_priced
 from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.shapes import Shape
-from fairlead_placer.packing.states import Ints, States, fits
+from fairlead_placer.packing.states import Ints, State, States, fits
 from fairlead_placer.packing.typical import TypicalWork
+
+#: Growth in points from which on the score, 100 / (1 + e^growth) rounded down, is less than 99, 98 … 1.
+STEPS = tuple(round(1000 * POINTS * log((100 - score) / score)) for score in range(99, 0, -1))
 
 
 class Fgd:
@@ -19,19 +29,34 @@ class Fgd:
 
     name = "fgd"
     absolute = False
+    steps = STEPS
 
     def __init__(self) -> None:
-        self._work: list[tuple[Shape, int, int]] = []
+        self._learned: list[tuple[Shape, int, int]] = []
         self._total = 1
+        self._columns: Ints = np.zeros((6, 0), np.int64)
 
     def learn(self, pool: Population, work: TypicalWork) -> None:
         """The typical work, as it is now."""
-        self._work = [(shape, weight, pool.mask(shape)) for shape, weight in work.with_gpus()]
-        self._total = max(1, sum(weight for _, weight, _ in self._work))
+        self._learned = [(shape, weight, pool.mask(shape)) for shape, weight in work.with_gpus()]
+        self._total = max(1, sum(weight for _, weight, _ in self._learned))
+        self._columns = np.array([(*shape[:4], weight, models) for shape, weight, models in self._learned], np.int64)
+        self._columns = self._columns.reshape(-1, 6).T
 
     def held(self, states: States) -> Held:
         """Expected fragments per state."""
-        return nothing_priced(fragments(states, self._work) * POINTS // self._total)
+        return nothing_priced(fragments(states, self._learned) * POINTS // self._total)
+
+    def held_by(self, state: State) -> tuple[int, list[int]]:
+        """The same for one state."""
+        cpu, memory, count, milli, weight, models = self._columns
+        gpus = np.array(state.gpus, np.int64)
+        enough = gpus >= milli[:, np.newaxis]
+        room = (
+            (cpu <= state.cpu) & (memory <= state.memory) & (models & state.model != 0) & (enough.sum(axis=1) >= count)
+        )
+        unusable = np.where(room, np.where(enough, 0, gpus).sum(axis=1), gpus.sum())
+        return int(weight @ unusable) * POINTS // self._total, []
 
     def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
         """None."""

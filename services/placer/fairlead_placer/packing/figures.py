@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead_placer.packing.fgd import fragments
-from fairlead_placer.packing.pool import Pool
+from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.typical import TypicalWork
 
 
@@ -16,7 +16,7 @@ class Fragmented(NamedTuple):
     unusable_milli: int
 
 
-def fragmentation(pool: Pool, work: TypicalWork) -> Fragmented:
+def fragmentation(pool: Population, work: TypicalWork) -> Fragmented:
     """By the typical work; nothing is unusable as long as no work was seen."""
     typical = [(shape, weight, pool.mask(shape)) for shape, weight in work.with_gpus()]
     total = sum(weight for _, weight, _ in typical)
@@ -26,7 +26,7 @@ def fragmentation(pool: Pool, work: TypicalWork) -> Fragmented:
     return Fragmented(pool.free_milli, unusable // total)
 
 
-def largest_job(pool: Pool, cpu_milli: int = 0, memory_mib: int = 0) -> int:
+def largest_job(pool: Population, cpu_milli: int = 0, memory_mib: int = 0) -> int:
     """Most whole GPUs that one job could have on one node now, with so much CPU and memory for each of them."""
     states, taken = pool.states, pool.counts > 0
     gpus = states.whole

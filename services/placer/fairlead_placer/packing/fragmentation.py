@@ -9,10 +9,10 @@ import numpy as np
 from fairlead_placer.packing.policy import POINTS, Held
 from fairlead_placer.packing.population import Population
 from fairlead_placer.packing.remainders import remainder_values
-from fairlead_placer.packing.scarcity import Kind, kinds, room, scarcity_prices
+from fairlead_placer.packing.scarcity import Kind, kinds, room, room_of, scarcity_prices
 from fairlead_placer.packing.shapes import WHOLE_MILLI
-from fairlead_placer.packing.states import Ints, States
-from fairlead_placer.packing.stranding import Need, need, stranded
+from fairlead_placer.packing.states import Ints, State, States
+from fairlead_placer.packing.stranding import Need, need, stranded, stranded_by
 from fairlead_placer.packing.typical import TypicalWork
 
 #: A rest that is lost is lost for certain; the other losses are expected ones. It weighs so much more.
@@ -24,17 +24,18 @@ class Fragmentation:
 
     name = "fragmentation"
     absolute = False
+    steps: tuple[int, ...] = ()
 
     def __init__(self) -> None:
         self._cpu, self._memory = Need(), Need()
         self._kinds: list[Kind] = []
-        self._values: Ints = np.arange(WHOLE_MILLI + 1) * POINTS
+        self._value_each(np.arange(WHOLE_MILLI + 1) * POINTS)
 
     def learn(self, pool: Population, work: TypicalWork) -> None:
         """Needs, kinds and the values of rests, anew."""
         self._cpu, self._memory = need(work, "cpu_milli"), need(work, "memory_mib")
         self._kinds = kinds(pool, work)
-        self._values = remainder_values(pool, work)
+        self._value_each(remainder_values(pool, work))
 
     def held(self, states: States) -> Held:
         """Expected losses per state, and the room for each kind."""
@@ -45,6 +46,24 @@ class Fragmentation:
         fixed += stranded(self._cpu, useful_milli, states.cpu) + stranded(self._memory, useful_milli, states.memory)
         return Held(fixed, room(self._kinds, states))
 
+    def held_by(self, state: State) -> tuple[int, list[int]]:
+        """The same for one state."""
+        gpus = state.gpus
+        found = self._gpus.get(gpus)
+        if found is None:
+            useful = sum(self._value[each] for each in gpus)
+            found = self._gpus[gpus] = sum(gpus), gpus.count(WHOLE_MILLI), useful
+        free, whole, useful = found
+        milli = useful // POINTS
+        fixed = REST_WEIGHT * (free * POINTS - useful)
+        fixed += stranded_by(self._cpu, milli, state.cpu) + stranded_by(self._memory, milli, state.memory)
+        return fixed, room_of(self._kinds, state, free, whole)
+
     def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
         """How scarce each kind's room is now."""
-        return scarcity_prices(self._kinds, pool, work, slots)
+        return scarcity_prices(self._kinds, pool, slots)
+
+    def _value_each(self, values: Ints) -> None:
+        self._values, self._value = values, values.tolist()
+        #: {rests of GPUs: what is free of them, how many nobody uses, what they are worth}
+        self._gpus: dict[tuple[int, ...], tuple[int, int, int]] = {}

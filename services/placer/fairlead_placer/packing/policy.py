@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fairlead_placer.packing.population import Population
-from fairlead_placer.packing.states import Ints, States
+from fairlead_placer.packing.states import Ints, State, States
 from fairlead_placer.packing.typical import TypicalWork
 
 #: Costs are in so many parts of a thousandth of a GPU.
@@ -39,12 +39,21 @@ class Policy(Protocol):
         """True when only the state after a choice counts, not what was there before."""
         ...
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Ascending: only how many of these the fixed part exceeds counts; none, where the fixed part itself does."""
+        ...
+
     def learn(self, pool: Population, work: TypicalWork) -> None:
         """Look at the pool and the work anew: what `held` says changes now, and only now."""
         ...
 
     def held(self, states: States) -> Held:
         """What each state costs."""
+        ...
+
+    def held_by(self, state: State) -> tuple[int, list[int]]:
+        """What one state costs: (fixed, slots), the very figures that `held` has for it."""
         ...
 
     def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:

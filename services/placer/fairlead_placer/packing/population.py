@@ -1,9 +1,19 @@
 """What policies see of a pool: how many nodes are in which state."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import Ints, States
+
+
+class Machine(NamedTuple):
+    """A node as it is when nothing runs on it."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    model: str = ""
 
 
 class Population(Protocol):
@@ -12,6 +22,11 @@ class Population(Protocol):
     @property
     def models(self) -> dict[str, int]:
         """{GPU model: its bit's place}."""
+        ...
+
+    @property
+    def machines(self) -> Mapping[Machine, int]:
+        """{kind of node: how many there are}."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What nodes of a pool have left, as columns: nodes that are alike are one row, and rows are never counted anew.
+"""What nodes of a pool have left: nodes that are alike are one row, and rows are never counted anew.
 
 Rows that no node is in any more stay until `clear`, so that what others have worked out per row stays true.
 """
@@ -7,18 +7,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairlead_placer.packing.lattice import Gpus, Lattice
+from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
 from fairlead_placer.packing.states import Ints, States
 
 #: A `Key`, or a plain tuple that equals one.
-type Row = tuple[int, str, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
+type Row = tuple[int, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
+#: Models that are told apart in a pool, as bits of one integer; further ones count as the last.
+MODELS_MAX = 62
+#: What is to be added to the cost of a row that no node is in.
+VACANT = 1 << 60
+#: Turns that are remembered; who is further behind looks at all rows.
+TURNS_MAX = 1 << 14
 
 
 class Key(NamedTuple):
-    """What makes nodes alike: what they are made of (a number, and their GPUs' model) and what they have left."""
+    """What makes nodes alike: what they are made of (a number) and what they have left."""
 
     build: int
-    model: str
     cpu_milli: int
     memory_mib: int
     whole: int  # GPUs that nobody uses
@@ -26,30 +33,49 @@ class Key(NamedTuple):
     cut: tuple[tuple[str, int], ...] = ()  # MIG instances that may be given: (profile, how many), sorted
 
 
-class Rows:
-    """The columns. `counts` says how many nodes are in each row."""
+class Made(NamedTuple):
+    """What packing is told of what nodes are made of: their GPUs' model ("" without GPUs), and the bits of CPU and memory
+    that are not told apart; they are set in a `Key`."""
 
-    def __init__(self, gpus_max: int = 8) -> None:
-        self._gpus_max = gpus_max
+    model: str
+    cpu_low: int = 0
+    memory_low: int = 0
+
+
+class Rows:
+    """The rows, by number in the order in which a node first came there."""
+
+    def __init__(self) -> None:
         self._models: dict[str, int] = {}
-        #: Grows when rows were numbered anew: what was worked out per row is void.
+        #: {kind of node: how many there are}, those that are in no row now included.
+        self.machines: dict[Machine, int] = {}
+        self._made: dict[int, Made] = {}
+        #: Grows when rows were numbered anew: what was worked out per row, or per state, is void.
         self.generation = 0
         self._start(64)
 
     def _start(self, room: int) -> None:
+        self.lattice = Lattice()
         self.row_of: dict[Row, int] = {}
         self.keys: list[Key] = []
-        self._free_milli = 0
-        self._cpu = np.zeros(room, np.int64)
-        self._memory = np.zeros(room, np.int64)
-        self._model = np.zeros(room, np.int64)
-        self._build = np.zeros(room, np.int64)
-        self._gpus = np.zeros((room, self._gpus_max), np.int64)
-        self._count = np.zeros(room, np.int64)
-        #: [row]: how many nodes are in it, for who looks at one row.
+        #: [row]: how many nodes are in it; by what nodes rank that cost the same (see `_tightness`).
         self.here: list[int] = []
-        self._tight = np.zeros(room, np.int64)
+        self.tight: list[int] = []
+        #: [row]: the GPUs left, and the place of its build in `builds`.
+        self.gpus: list[Gpus] = []
+        self.build_at: list[int] = []
+        #: Builds of rows, by number.
+        self.builds: list[int] = []
+        self._places: dict[int, int] = {}
         self._free: list[int] = []
+        self._free_milli = 0
+        self._state = np.zeros(room, np.int64)
+        self._count = np.zeros(room, np.int64)
+        self._tight = np.zeros(room, np.int64)
+        self._vacant = np.full(room, VACANT, np.int64)
+        #: How often a row got its first node, or lost its last.
+        self.turns = 0
+        self._turned: list[int] = []
 
     @property
     def rows(self) -> int:
@@ -67,24 +93,33 @@ class Rows:
         return self._free_milli
 
     @property
-    def states(self) -> States:
-        """What a node of each row has left."""
-        n = len(self.keys)
-        return States(self._cpu[:n], self._memory[:n], self._model[:n], self._gpus[:n])
+    def filled(self) -> Ints:
+        """The rows that nodes are in."""
+        return np.flatnonzero(self._count[: len(self.keys)])
 
     @property
-    def builds(self) -> Ints:
-        """What the nodes of each row are made of."""
-        return self._build[: len(self.keys)]
+    def states(self) -> States:
+        """What a node of each row that nodes are in has left."""
+        return self.lattice.states().rows(self._state[self.filled])
 
     @property
     def counts(self) -> Ints:
-        """How many nodes are in each row."""
-        return self._count[: len(self.keys)]
+        """How many nodes are in each of these rows."""
+        return self._count[self.filled]
+
+    @property
+    def vacant(self) -> Ints:
+        """[row]: VACANT where no node is in it, else 0."""
+        return self._vacant[: len(self.keys)]
+
+    @property
+    def state_of(self) -> Ints:
+        """[row]: the number of its state."""
+        return self._state[: len(self.keys)]
 
     @property
     def tightness(self) -> Ints:
-        """By what nodes rank where they cost the same: those without GPUs, then whole GPUs left, then CPU left."""
+        """`tight`, as a column."""
         return self._tight[: len(self.keys)]
 
     def mask(self, shape: Shape) -> int:
@@ -93,56 +128,88 @@ class Rows:
             return -1
         return sum(1 << self.models[model] for model in shape.models if model in self.models)
 
+    def know(self, build: int, made: Made) -> None:
+        """There may be nodes so made from now on."""
+        self._made[build] = made
+
+    def join(self, machine: Machine, nodes: int = 1) -> None:
+        """So many nodes of the kind more (or less) belong here, whether they are in a row or not."""
+        self._model(machine.model)
+        count = self.machines.pop(machine, 0) + nodes
+        if count:
+            self.machines[machine] = count
+
+    def _model(self, name: str) -> int:
+        return 1 << self._models.setdefault(name, min(len(self._models), MODELS_MAX - 1))
+
+    def turned_since(self, turns: int) -> list[int] | range:
+        """The rows that got their first node or lost their last since there were so many turns; some more than once."""
+        new = self.turns - turns
+        return self._turned[-new:] if new <= len(self._turned) else range(len(self.keys))
+
     def enter(self, key: Row) -> int:
         """A node is in the state of this `Key` (as a plain tuple, which is made faster) from now on; its row."""
         row = self.row_of.get(key)
         if row is None:
             row = self._new(Key(*key))
-        self.here[row] += 1
-        self._count[row] += 1
+        self.here[row] = count = self.here[row] + 1
+        self._count[row] = count
         self._free_milli += self._free[row]
+        if count == 1:
+            self._vacant[row] = 0
+            self._turn(row)
         return row
 
     def leave(self, row: int) -> None:
         """A node of the row is in it no more."""
-        self.here[row] -= 1
-        self._count[row] -= 1
+        self.here[row] = count = self.here[row] - 1
+        self._count[row] = count
         self._free_milli -= self._free[row]
+        if not count:
+            self._vacant[row] = VACANT
+            self._turn(row)
 
     def clear(self) -> None:
-        """Forget all rows: whoever is in one enters anew."""
+        """Forget all rows and states: whoever is in one enters anew."""
         self.generation += 1
         self._start(64)
 
+    def _turn(self, row: int) -> None:
+        self.turns += 1
+        self._turned.append(row)
+        if len(self._turned) > TURNS_MAX:
+            del self._turned[: TURNS_MAX // 2]
+
     def _new(self, key: Key) -> int:
         row = len(self.keys)
-        gpus = (*key.rests, *(WHOLE_MILLI,) * key.whole)
-        if len(gpus) > self._gpus_max:
-            self._widen(len(gpus))
         if row == len(self._count):
-            self._cpu, self._memory, self._model = _doubled(self._cpu), _doubled(self._memory), _doubled(self._model)
-            self._build, self._gpus, self._count = _doubled(self._build), _doubled(self._gpus), _doubled(self._count)
-            self._tight = _doubled(self._tight)
+            self._state, self._count = _doubled(self._state), _doubled(self._count)
+            self._tight, self._vacant = _doubled(self._tight), np.concatenate([self._vacant, self._vacant | VACANT])
+        rests = (*(each for each in key.rests if each), *(WHOLE_MILLI,) * key.whole)
+        name, cpu_low, memory_low = self._made[key.build]
+        gpus = self.lattice.gpus(self._model(name), cpu_low, memory_low, rests)
         self.row_of[key] = row
         self.keys.append(key)
         self.here.append(0)
-        self._free.append(sum(gpus))
-        self._cpu[row], self._memory[row], self._build[row] = key.cpu_milli, key.memory_mib, key.build
-        self._tight[row] = ((key.whole + 1 if key.model else 0) << 42) + min(max(key.cpu_milli, 0), (1 << 42) - 1)
-        self._model[row] = 1 << self._models.setdefault(key.model, min(len(self._models), MODELS_MAX - 1))
-        if gpus:
-            self._gpus[row, -len(gpus) :] = gpus
+        self.gpus.append(gpus)
+        self.build_at.append(self._place(key.build))
+        self._free.append(sum(rests))
+        self._state[row] = self.lattice.number(gpus, key.cpu_milli, key.memory_mib)
+        self._tight[row] = tight = _tightness(key, name)
+        self.tight.append(tight)
         return row
 
-    def _widen(self, gpus: int) -> None:
-        """A larger node than any so far: its columns come before the others, which are ascending. Costs per row stand."""
-        more = np.zeros((len(self._gpus), gpus - self._gpus_max), np.int64)
-        self._gpus = np.concatenate([more, self._gpus], axis=1)
-        self._gpus_max = gpus
+    def _place(self, build: int) -> int:
+        place = self._places.get(build)
+        if place is None:
+            place = self._places[build] = len(self.builds)
+            self.builds.append(build)
+        return place
 
 
-#: Models that are told apart in a pool, as bits of one integer; further ones count as the last.
-MODELS_MAX = 62
+def _tightness(key: Key, model: str) -> int:
+    """Nodes without GPUs first, then by whole GPUs left, then by CPU left."""
+    return ((key.whole + 1 if model else 0) << 42) + min(max(key.cpu_milli, 0), (1 << 42) - 1)
 
 
 def _doubled(column: Ints) -> Ints:

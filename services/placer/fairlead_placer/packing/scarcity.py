@@ -13,9 +13,9 @@ from fairlead_placer.packing.normal import CHANCE, REACH, STEPS
 from fairlead_placer.packing.normal import ONE as CHANCE_ONE
 from fairlead_placer.packing.policy import PRICE_ONE
 from fairlead_placer.packing.population import Population
-from fairlead_placer.packing.shapes import WHOLE_MILLI
-from fairlead_placer.packing.states import Ints, States
-from fairlead_placer.packing.typical import TypicalWork
+from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
+from fairlead_placer.packing.states import Ints, State, States
+from fairlead_placer.packing.typical import ARRIVAL, TypicalWork
 
 #: Kinds that are priced, those with most demand first.
 KINDS_MAX = 48
@@ -24,33 +24,81 @@ UNSURE_PERCENT = 40
 #: What room is worth where there is plenty: a fiftieth of the part that is expected to be wanted.
 FLOOR_PARTS = 50
 
-_ALL = -1
-
 
 class Kind(NamedTuple):
-    """Models (bits), GPUs on one node, and what one such job needs of CPU and memory on average."""
+    """Models (bits), GPUs on one node, and what one such job needs of CPU and memory on average.
+
+    `heavy` jobs need more CPU or memory than most nodes with such GPUs have even when empty. `wanted` of `total`
+    thousandths of a GPU of the work that is seen are for jobs that only this kind of room, or less of it, will do for.
+    """
 
     models: int
     gpus: int
     cpu_milli: int
     memory_mib: int
+    heavy: bool
+    wanted: int
+    total: int
 
 
 def kinds(pool: Population, work: TypicalWork) -> list[Kind]:
     """The kinds that typical work consists of, and each number of GPUs on any model; not what any GPU suits."""
     everything = (1 << len(pool.models)) - 1
-    found: dict[tuple[int, int], list[int]] = {}
-    for shape, weight in work.with_gpus():
-        models = pool.mask(shape) & everything
-        for key in {(models, shape.gpu_count), (everything, shape.gpu_count)}:
-            if key != (everything, 1) and models:
+    typical, unseen = dict(work.with_gpus()), largest(pool)
+    heavy = heavy_shapes(pool, [*typical, *unseen])
+    for shape in unseen:
+        if shape in heavy:
+            typical[shape] = typical.get(shape, 0) + ARRIVAL
+    masked = [(shape, pool.mask(shape) & everything, weight * shape.total_milli) for shape, weight in typical.items()]
+    seen = [each for each in masked if each[1]]
+    found: dict[tuple[int, int, bool], list[int]] = {}
+    for shape, models, milli in seen:
+        for key in {(of, shape.gpu_count, big) for of in (models, everything) for big in (False, shape in heavy)}:
+            if key != (everything, 1, False):
                 sums = found.setdefault(key, [0, 0, 0])
-                milli = weight * shape.total_milli
                 sums[0] += milli
                 sums[1] += milli * shape.cpu_milli
                 sums[2] += milli * shape.memory_mib
     most = sorted(found.items(), key=lambda each: (-each[1][0], each[0]))[:KINDS_MAX]
-    return [Kind(models, gpus, cpu // milli, memory // milli) for (models, gpus), (milli, cpu, memory) in most]
+    total = max(1, sum(milli for *_, milli in seen))
+    kinds: list[Kind] = []
+    for (models, gpus, big), (milli, cpu, memory) in most:
+        only = [
+            each
+            for shape, of, each in seen
+            if shape.gpu_count >= gpus and not of & ~models and (not big or shape in heavy)
+        ]
+        kinds.append(Kind(models, gpus, cpu // milli, memory // milli, big, sum(only), total))
+    return kinds
+
+
+def largest(pool: Population) -> list[Shape]:
+    """Jobs that may come though none was seen: of the nodes with most GPUs, they fill one with most memory, or with most CPU.
+
+    One of each, as if it had come first of all: it is soon outweighed by what does come. The sixteenth of a node that they
+    leave allows for nodes that are not quite alike.
+    """
+    most = max((machine.gpus for machine in pool.machines), default=0)
+    machines = [machine for machine in pool.machines if machine.gpus == most]
+    if not most:
+        return []
+    found = {max(machines, key=lambda each: (each.memory_mib, each.cpu_milli)), max(machines)}
+    needs = {(each.cpu_milli * 15 // 16, each.memory_mib * 15 // 16) for each in found}
+    return [Shape(cpu, memory, most, WHOLE_MILLI) for cpu, memory in sorted(needs)]
+
+
+def heavy_shapes(pool: Population, shapes: list[Shape]) -> set[Shape]:
+    """Those that, of the nodes whose GPUs would do, not half could take by their CPU and memory, when empty."""
+    machines = list(pool.machines.items())
+    if not machines or not shapes:
+        return set()
+    has = np.array([(m.cpu_milli, m.memory_mib, m.gpus, 1 << pool.models[m.model]) for m, _ in machines], np.int64).T
+    gpus = np.array([machine.gpus * count for machine, count in machines], np.int64)
+    needs = np.array([(*shape[:3], pool.mask(shape)) for shape in shapes], np.int64).T[:, :, np.newaxis]
+    would_do = (has[2] >= needs[2]) & ((has[3] & needs[3]) != 0)
+    takes = would_do & (has[0] >= needs[0]) & (has[1] >= needs[1])
+    few = (takes @ gpus) * 2 <= would_do @ gpus
+    return {shape for shape, is_heavy in zip(shapes, few.tolist(), strict=True) if is_heavy}
 
 
 def room(kinds: list[Kind], states: States) -> Ints:
@@ -61,27 +109,40 @@ def room(kinds: list[Kind], states: States) -> Ints:
         if kind.gpus == 1:
             jobs = free
         else:
-            jobs = whole // kind.gpus
+            jobs = whole // kind.gpus * (kind.gpus * WHOLE_MILLI)
+        if kind.gpus > 1 or kind.heavy:
+            each = kind.gpus * WHOLE_MILLI
             if kind.cpu_milli:
-                jobs = np.minimum(jobs, states.cpu // kind.cpu_milli)
+                jobs = np.minimum(jobs, states.cpu // kind.cpu_milli * each)
             if kind.memory_mib:
-                jobs = np.minimum(jobs, states.memory // kind.memory_mib)
-            jobs = jobs * kind.gpus * WHOLE_MILLI
+                jobs = np.minimum(jobs, states.memory // kind.memory_mib * each)
         columns[:, at] = np.where(states.model & kind.models, jobs, 0)
     return columns
 
 
-def scarcity_prices(kinds: list[Kind], pool: Population, work: TypicalWork, room: Ints) -> Ints:
+def room_of(kinds: list[Kind], state: State, free: int, whole: int) -> list[int]:
+    """The same for one state with so much free, and so many whole GPUs."""
+    found: list[int] = []
+    for models, gpus, cpu, memory, heavy, _, _ in kinds:
+        jobs = 0
+        if state.model & models:
+            each = gpus * WHOLE_MILLI
+            jobs = free if gpus == 1 else whole // gpus * each
+            if jobs and (gpus > 1 or heavy):
+                if cpu:
+                    jobs = min(jobs, state.cpu // cpu * each)
+                if memory:
+                    jobs = min(jobs, state.memory // memory * each)
+        found.append(jobs)
+    return found
+
+
+def scarcity_prices(kinds: list[Kind], pool: Population, room: Ints) -> Ints:
     """The price of each kind's room, in parts of PRICE_ONE; `room` is what the pool has of each, in thousandths."""
-    shapes = [(pool.mask(shape), shape.gpu_count, weight * shape.total_milli) for shape, weight in work.with_gpus()]
-    total = max(1, sum(milli for *_, milli in shapes))
-    everything = (1 << len(pool.models)) - 1
     prices: list[int] = []
     for kind, there in zip(kinds, room.tolist(), strict=True):
-        wanted = sum(
-            milli for models, gpus, milli in shapes if gpus >= kind.gpus and not models & everything & ~kind.models
-        )
-        prices.append(_price(wanted * pool.free_milli // total // kind.gpus, there // kind.gpus))
+        wanted = kind.wanted * pool.free_milli // kind.total
+        prices.append(_price(wanted // kind.gpus, there // kind.gpus))
     return np.array(prices, np.int64)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead_placer.packing.policy import Held, nothing_priced
 from fairlead_placer.packing.population import Population
-from fairlead_placer.packing.states import Ints, States
+from fairlead_placer.packing.states import Ints, State, States
 from fairlead_placer.packing.typical import TypicalWork
 
 
@@ -18,6 +18,7 @@ class Weights(NamedTuple):
     cpu: int = 3
     memory: int = 1
     absolute: bool = True
+    steps: tuple[int, ...] = ()
 
     def learn(self, pool: Population, work: TypicalWork) -> None:
         """Nothing to learn."""
@@ -25,6 +26,10 @@ class Weights(NamedTuple):
     def held(self, states: States) -> Held:
         """By what is left."""
         return nothing_priced(self.gpu * states.free_milli + self.cpu * states.cpu + self.memory * states.memory)
+
+    def held_by(self, state: State) -> tuple[int, list[int]]:
+        """The same for one state."""
+        return self.gpu * sum(state.gpus) + self.cpu * state.cpu + self.memory * state.memory, []
 
     def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
         """None."""

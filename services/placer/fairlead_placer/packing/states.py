@@ -1,4 +1,4 @@
-"""Columns of node states: what nodes have left, as far as a choice depends on it."""
+"""What a node has left, as far as a cost depends on it: one state, and columns of them."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,19 @@ type Ints = NDArray[np.int64]
 type Flags = NDArray[np.bool_]
 
 
+class State(NamedTuple):
+    """One state; `gpus` has what is left of each GPU that anything is left of, in thousandths, ascending. `model` is one
+    bit."""
+
+    cpu: int
+    memory: int
+    model: int
+    gpus: tuple[int, ...]
+
+
 class States(NamedTuple):
-    """Rows of states. `gpus` has a column for each GPU of the largest node: what is left of each in thousandths,
-    ascending; a GPU that is taken whole, and one that the node does not have, are both 0. `model` is one bit."""
+    """Rows of states. `gpus` has a column for each GPU of the largest node, ascending; a GPU that nothing is left of, and
+    one that the node does not have, are both 0."""
 
     cpu: Ints
     memory: Ints
@@ -44,28 +54,11 @@ def fits(states: States, shape: Shape, models: int) -> Flags:
     return room
 
 
-def choices(states: States, shape: Shape, models: int) -> tuple[Ints, Ints, States]:
-    """(row of `states`, what is left of the GPU before, state after) of every choice that differs.
-
-    A share may go on each GPU with another remainder; several GPUs are the fullest that fit. The GPU's remainder
-    is 0 where there is nothing to choose.
-    """
-    at = np.flatnonzero(fits(states, shape, models))
-    gpus = states.gpus[at]
-    if shape.gpu_count == 1:
-        differs = gpus >= shape.gpu_milli
-        differs[:, 1:] &= gpus[:, 1:] != gpus[:, :-1]
-        row, column = np.nonzero(differs)
-        at, gpus = at[row], gpus[row]
-        each = np.arange(len(at))
-        before = gpus[each, column]
-        gpus[each, column] -= shape.gpu_milli
-    else:
-        before = np.zeros(len(at), np.int64)
-        first = (gpus < shape.gpu_milli).sum(axis=1, keepdims=True)
-        places: Ints = np.arange(gpus.shape[1], dtype=np.int64)
-        taken: Flags = (places >= first) & (places < first + shape.gpu_count)
-        gpus[taken] -= shape.gpu_milli
-    gpus.sort(axis=1)
-    after = States(states.cpu[at] - shape.cpu_milli, states.memory[at] - shape.memory_mib, states.model[at], gpus)
-    return at, before, after
+def columns_of(each: list[State], gpus_max: int) -> States:
+    """States as columns, with so many of GPUs."""
+    gpus = np.zeros((len(each), gpus_max), np.int64)
+    for row, state in enumerate(each):
+        if state.gpus:
+            gpus[row, -len(state.gpus) :] = state.gpus
+    plain = np.array([state[:3] for state in each], np.int64).reshape(-1, 3)
+    return States(plain[:, 0], plain[:, 1], plain[:, 2], gpus)

@@ -51,3 +51,17 @@ def stranded(need: Need, useful_milli: Ints, left: Ints) -> Ints:
     lacking = np.where(steps < far, -surplus, lacking)
     gpus = np.minimum(lacking * need.gpu_per_unit >> 16, useful_milli)
     return gpus * POINTS
+
+
+def stranded_by(need: Need, useful_milli: int, left: int) -> int:
+    """The same for one state."""
+    if not need.mean:
+        return 0
+    deviation = isqrt(useful_milli * need.deviation**2 // 1000) + 1
+    surplus = left - (useful_milli * need.mean >> 16)
+    steps = surplus * STEPS // deviation
+    if steps < -REACH * STEPS:
+        lacking = -surplus
+    else:
+        lacking = deviation * LOSS[min(steps, REACH * STEPS) + REACH * STEPS] // ONE
+    return min(lacking * need.gpu_per_unit >> 16, useful_milli) * POINTS

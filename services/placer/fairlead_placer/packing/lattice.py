@@ -1,0 +1,86 @@
+"""The states that nodes of a pool are in, or would be in after one more job, numbered as they are met.
+
+What a job leaves on one node is where other jobs begin on another, so that there are far fewer states than pairs of states
+and jobs: whatever is worked out per state is worked out once.
+"""
+
+from fairlead_placer.packing.shapes import WHOLE_MILLI
+from fairlead_placer.packing.states import State, States, columns_of
+
+#: (what is left of the GPU before, GPUs after) of each choice that differs.
+type Choices = list[tuple[int, "Gpus"]]
+
+
+class Gpus:
+    """GPUs of a node in whatever order, with their model and how finely CPU and memory beside them are told apart."""
+
+    __slots__ = ("_choices", "_lattice", "cpu_low", "least", "memory_low", "model", "rests")
+
+    def __init__(self, lattice: "Lattice", model: int, cpu_low: int, memory_low: int, rests: tuple[int, ...]) -> None:
+        self._lattice, self.model, self.rests = lattice, model, rests
+        #: Bits of amounts that are not told apart.
+        self.cpu_low, self.memory_low = cpu_low, memory_low
+        #: [what the fullest of those n GPUs has left that have most left], of n GPUs.
+        self.least = (WHOLE_MILLI, *reversed(rests))
+        self._choices: dict[tuple[int, int], Choices] = {}
+
+    def choices(self, count: int, milli: int) -> Choices:
+        """Where so many thousandths of each of so many GPUs may go; none where they do not fit. A share may go to each GPU
+        with another rest; several go to the fullest that fit, and then the rest before is 0."""
+        found = self._choices.get((count, milli))
+        if found is None:
+            found = self._choices[count, milli] = self._moved(count, milli)
+        return found
+
+    def _moved(self, count: int, milli: int) -> Choices:
+        rests = self.rests
+        if count == 0:
+            return [(0, self)]
+        first = sum(each < milli for each in rests)
+        if len(rests) - first < count:
+            return []
+        if count == 1:
+            differ = [at for at in range(first, len(rests)) if at == 0 or rests[at - 1] != rests[at]]
+            return [(rests[at], self._with((*rests[:at], *rests[at + 1 :]), [rests[at] - milli])) for at in differ]
+        taken = [each - milli for each in rests[first : first + count]]
+        return [(0, self._with((*rests[:first], *rests[first + count :]), taken))]
+
+    def _with(self, others: tuple[int, ...], changed: list[int]) -> "Gpus":
+        rests = tuple(sorted([*others, *(each for each in changed if each)]))
+        return self._lattice.gpus(self.model, self.cpu_low, self.memory_low, rests)
+
+
+class Lattice:
+    """The states. A state stands for the most CPU and memory that a node may have which is told from it no more."""
+
+    def __init__(self, gpus_max: int = 8) -> None:
+        self._gpus: dict[tuple[int, int, int, tuple[int, ...]], Gpus] = {}
+        self._numbers: dict[tuple[Gpus, int, int], int] = {}
+        self._gpus_max = gpus_max
+        #: By number.
+        self.each: list[State] = []
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def gpus(self, model: int, cpu_low: int, memory_low: int, rests: tuple[int, ...]) -> Gpus:
+        """GPUs with so much left of each, ascending, those left out that nothing is left of."""
+        key = (model, cpu_low, memory_low, rests)
+        found = self._gpus.get(key)
+        if found is None:
+            self._gpus_max = max(self._gpus_max, len(rests))
+            found = self._gpus[key] = Gpus(self, *key)
+        return found
+
+    def number(self, gpus: Gpus, cpu: int, memory: int) -> int:
+        """The number of the state of a node with so much left."""
+        key = (gpus, cpu | gpus.cpu_low, memory | gpus.memory_low)
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self.each)
+            self.each.append(State(key[1], key[2], gpus.model, gpus.rests))
+        return found
+
+    def states(self, first: int = 0) -> States:
+        """All from that number on, as columns."""
+        return columns_of(self.each[first:], self._gpus_max)
