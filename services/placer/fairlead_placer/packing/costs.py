@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fairlead_placer.packing.losses import Losses
 from fairlead_placer.packing.moves import Move, Moves
 from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Policy
 from fairlead_placer.packing.rows import VACANT, Rows
@@ -22,14 +23,16 @@ from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 NEVER = VACANT // 2
 #: The typical work is looked at anew after 1, 2, 4 … arrivals, up to this many, and then after each so many.
 LEARNED_EVERY = 256
-#: Prices are looked at anew after so many arrivals, and stay until one of them has moved by more than so many points.
-PRICED_EVERY, MOVED = 64, 100
+#: Prices are looked at anew after so many arrivals.
+PRICED_EVERY = 64
 #: New states are worked out one by one where they are so few, or else all at once.
 FEW = 12
 #: Kinds of requests that are remembered.
 LINES_MAX = 4096
 #: Choices that are looked for one by one, before all are put in order.
 SOUGHT = 24
+#: What has not changed when it was asked for so often is put in order.
+UNORDERED = 8
 
 
 class Wish(Protocol):
@@ -48,15 +51,17 @@ class Wish(Protocol):
 class Line:
     """A wish: its choices, and what builds cost it besides."""
 
-    __slots__ = ("_known", "burdens", "move", "order", "stamp", "wish")
+    __slots__ = ("_known", "asked", "burdens", "move", "order", "stamp", "wish")
 
     def __init__(self, wish: Wish, move: Move) -> None:
         self.wish, self.move = wish, move
         self._known = 0
         #: [place of a build]: points, VACANT where it may not go; None where that is 0 for all.
         self.burdens: Ints | None = None
-        #: (cost, tightness, row, choice) rising, as it was at `stamp`; rows may be empty by now.
+        #: (cost, tightness, row, choice) rising, as it is since `stamp`; rows may be empty by now. How often it was asked
+        #: for since.
         self.order: list[tuple[int, int, int, int]] | None = None
+        self.asked = 0
         self.stamp: tuple[int, int] = (-1, -1)
 
     def follow(self, rows: Rows) -> None:
@@ -83,8 +88,7 @@ class Costs:
         self._generation = -1
         #: Grows whenever a state may cost something else than before.
         self._version = 0
-        self._known = 0
-        self._prices: Ints = np.zeros(0, np.int64)
+        self._states = Losses()
         self._looked_at = self._priced_at = self._learned_free = 0
         self._learned: Mapping[Any, int] = {}
         self._lines: dict[Wish, Line] = {}
@@ -112,39 +116,26 @@ class Costs:
         self._generation = self.rows.generation
         self._looked_at = seen.arrived + min(LEARNED_EVERY, max(1, seen.arrived))
         self.policy.learn(self.rows, work)
-        held = self.policy.held(self.rows.lattice.states())
-        self._known = len(held.fixed)
-        self._fixed, self._slots, self._cost = held.fixed, held.slots, np.zeros(0, np.int64)
-        self._prices = np.zeros(0, np.int64)
+        self._states.start(self.policy.held(self.rows.lattice.states()))
         self._price(work.arrived)
 
     def _price(self, arrived: int) -> None:
         self._priced_at = arrived
         self._hold()
-        filled = self.rows.filled
-        slots = self.rows.counts @ self._slots[self.rows.state_of[filled]]
+        slots = self.rows.counts @ self._states.slots[self.rows.state_of[self.rows.filled]]
         prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
-        known = len(prices) == len(self._prices) and len(self._cost) == len(self._fixed)
-        if not known or np.abs(prices - self._prices).max(initial=0) > MOVED:
-            self._prices = prices
+        if self._states.price(prices):
             self._version += 1
-            self._cost = self._fixed - self._slots @ prices
 
     def _hold(self) -> None:
         """What new states cost."""
-        lattice, known = self.rows.lattice, self._known
+        lattice, known = self.rows.lattice, self._states.length
         new = len(lattice) - known
-        if not new:
-            return
-        if new <= FEW:
-            each = [self.policy.held_by(state) for state in lattice.each[known:]]
-            fixed = np.array([one for one, _ in each], np.int64)
-            slots = np.array([some for _, some in each], np.int64)
-        else:
-            fixed, slots = self.policy.held(lattice.states(known))
-        self._known += new
-        self._fixed, self._slots = np.concatenate([self._fixed, fixed]), np.concatenate([self._slots, slots])
-        self._cost = np.concatenate([self._cost, fixed - slots @ self._prices])
+        if 0 < new <= FEW:
+            for state in lattice.each[known:]:
+                self._states.add(*self.policy.held_by(state))
+        elif new:
+            self._states.add_all(self.policy.held(lattice.states(known)))
 
     # -- what choices cost
 
@@ -166,9 +157,9 @@ class Costs:
     def _grown(self, line: Line) -> Ints:
         """The same as if nodes were in all rows."""
         move = line.move
-        cost = self._cost[move.after]
+        cost = self._states.cost[move.after]
         if not self.policy.absolute:
-            cost -= self._cost[move.before]
+            cost -= self._states.cost[move.before]
         if self.policy.steps:
             cost = np.searchsorted(self.policy.steps, cost)
         if line.burdens is not None:
@@ -191,8 +182,10 @@ class Costs:
         """Choices (cost, tightness, row, choice), the cheapest first, of these the tightest; alike ones together. Nodes
         are in all of their rows."""
         stamp = (self._version, line.move.length)
-        if line.stamp != stamp:  # changes too often to be put in order
-            line.stamp, line.order = stamp, None
+        if line.stamp != stamp:
+            line.stamp, line.order, line.asked = stamp, None, 0
+        line.asked += 1
+        if line.asked <= UNORDERED:  # what changes often is not worth it
             return self._sought(line)
         if line.order is None:
             line.order = _in_order(self._grown(line), self.rows.tightness, line.move)
@@ -236,9 +229,9 @@ class Costs:
         """The cost of the choice in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
         move = line.move
         after, before = move.after[choice], move.before[choice]
-        fixed, cost = int(self._fixed[after]), int(self._cost[after])
+        fixed, cost = int(self._states.fixed[after]), int(self._states.cost[after])
         if not self.policy.absolute:
-            fixed, cost = fixed - int(self._fixed[before]), cost - int(self._cost[before])
+            fixed, cost = fixed - int(self._states.fixed[before]), cost - int(self._states.cost[before])
         scarce = cost - fixed
         if self.policy.steps:
             fixed = bisect_left(self.policy.steps, fixed)
