@@ -1,7 +1,5 @@
 """What a node has left: amounts, each GPU's rest, CPUs that nobody is pinned to. Parts are taken and given back."""
 
-from functools import lru_cache
-
 from fairlead_placer.capacity.builds import MILLI, Build
 from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.topology.masks import mask_of, members_of
@@ -205,13 +203,33 @@ class Left:
         return MILLI * self.free.bit_count() + sum(self.milli[at] for at in members_of(self.shared))
 
 
-@lru_cache(1 << 16)
+#: Lists of CPUs, and masks, that are remembered at once.
+CPUS_MAX = 1 << 16
+_masks: dict[str, int] = {}
+_lists: dict[int, str] = {}
+
+
 def cpu_mask(cpus: str) -> int:
     """The CPUs of a list, as a mask."""
-    return mask_of(parse_cpus(cpus))
+    found = _masks.get(cpus)
+    if found is None:
+        found = mask_of(parse_cpus(cpus))
+        _remember(cpus, found)
+    return found
 
 
-@lru_cache(1 << 16)
 def cpu_list(mask: int) -> str:
     """A mask of CPUs, as Linux lists them."""
-    return format_cpus(members_of(mask))
+    found = _lists.get(mask)
+    if found is None:
+        found = format_cpus(members_of(mask))
+        _remember(found, mask)
+    return found
+
+
+def _remember(cpus: str, mask: int) -> None:
+    """What is made a list now will soon be taken as a mask."""
+    if len(_masks) >= CPUS_MAX:
+        _masks.clear()
+        _lists.clear()
+    _masks[cpus], _lists[mask] = mask, cpus

@@ -13,7 +13,7 @@ from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.inside import Inside
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_placer.topology.placing import Ask as InsideAsk
-from fairlead_placer.topology.placing import place
+from fairlead_placer.topology.placing import choose
 from fairlead_schemas import selectors
 from fairlead_schemas.events import Part
 
@@ -145,11 +145,12 @@ def _whole(left: Left, ask: Ask, free: int) -> Seat | str:
 def _sought(inside: Inside, free: int, cpus: int, wanted: InsideAsk) -> Seat | str:
     if not cpus and not (wanted.cpus and inside.numa):
         wanted = wanted._replace(cpus=0)
-    found = place(inside, free, cpus, wanted)
+    found = choose(inside, free, cpus, wanted)
     if isinstance(found, Shortage):
         return _CAUSES[found.what]
-    nics = tuple(each.nic for each in found.nics)
-    return Seat(found.gpus, 0, mask_of(found.cpus), nics, found.link_score, found.numa_nodes, found.held)
+    gpus = found.gpus
+    nics = tuple([each.nic for each in inside.nics(gpus)])
+    return Seat(members_of(gpus), 0, found.cpus, nics, *inside.choices.facts(gpus), held=found.held)
 
 
 def milli_of(left: Left, ask: Ask) -> int:
@@ -174,10 +175,10 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     inside, cpus = left.build.inside, 0
     if inside.numa and ask.cpus:
         # Links mean nothing to parts of GPUs; CPUs beside them do.
-        found = place(inside, mask_of(gpus), left.cpus, ask.inside._replace(require=0, prefer=0))
+        found = choose(inside, mask_of(gpus), left.cpus, ask.inside._replace(require=0, prefer=0))
         if isinstance(found, Shortage):
             return _CAUSES[found.what]
-        cpus = mask_of(found.cpus)
+        cpus = found.cpus
     chosen = mask_of(gpus)
     return Seat(gpus, milli, cpus, tuple(each.nic for each in inside.nics(chosen)), *inside.choices.facts(chosen))
 
@@ -186,10 +187,10 @@ def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:
     """The seat on these instances: links mean nothing to them; CPUs beside their GPUs do."""
     inside, cpus, chosen = left.build.inside, 0, mask_of(taken.gpus)
     if inside.numa and ask.cpus:
-        found = place(inside, chosen, left.cpus, ask.inside._replace(gpus=chosen.bit_count(), require=0, prefer=0))
+        found = choose(inside, chosen, left.cpus, ask.inside._replace(gpus=chosen.bit_count(), require=0, prefer=0))
         if isinstance(found, Shortage):
             return _CAUSES[found.what]
-        cpus = mask_of(found.cpus)
+        cpus = found.cpus
     milli = ask.milli if ask.request.profile else milli_of_profile(taken.profile)
     nics = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where nobody knows how near they are
     return Seat(

@@ -13,7 +13,7 @@ import numpy as np
 
 from fairlead_placer.packing.losses import Losses
 from fairlead_placer.packing.moves import Move, Moves
-from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Policy
+from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Held, Policy
 from fairlead_placer.packing.rows import VACANT, Rows
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import Ints
@@ -23,8 +23,8 @@ from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 NEVER = VACANT // 2
 #: The typical work is looked at anew after 1, 2, 4 … arrivals, up to this many, and then after each so many.
 LEARNED_EVERY = 256
-#: Prices are looked at anew after so many arrivals.
-PRICED_EVERY = 64
+#: Prices are looked at anew after so many arrivals, and one more for each so many nodes.
+PRICED_EVERY, NODES_PER_ARRIVAL = 25, 32
 #: New states are worked out one by one where they are so few, or else all at once.
 FEW = 12
 #: Kinds of requests that are remembered.
@@ -89,7 +89,7 @@ class Costs:
         #: Grows whenever a state may cost something else than before.
         self._version = 0
         self._states = Losses()
-        self._looked_at = self._priced_at = self._learned_free = 0
+        self._looked_at = self._price_at = self._learned_free = 0
         self._learned: Mapping[Any, int] = {}
         self._lines: dict[Wish, Line] = {}
 
@@ -107,7 +107,7 @@ class Costs:
             if away or work.has_moved(self._learned):
                 self._learn(work, typical(work))
             self._looked_at = arrived + min(LEARNED_EVERY, max(1, arrived))
-        if arrived - self._priced_at >= PRICED_EVERY:
+        if arrived >= self._price_at:
             self._price(arrived)
 
     def _learn[Kind](self, seen: Arrivals[Kind], work: TypicalWork) -> None:
@@ -120,9 +120,9 @@ class Costs:
         self._price(work.arrived)
 
     def _price(self, arrived: int) -> None:
-        self._priced_at = arrived
+        self._price_at = arrived + PRICED_EVERY + self.rows.nodes // NODES_PER_ARRIVAL
         self._hold()
-        slots = self.rows.counts @ self._states.slots[self.rows.state_of[self.rows.filled]]
+        slots = self.rows.counts @ self._states.slots[[self.rows.states_of[row] for row in self.rows.filled.tolist()]]
         prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
         if self._states.price(prices):
             self._version += 1
@@ -132,10 +132,11 @@ class Costs:
         lattice, known = self.rows.lattice, self._states.length
         new = len(lattice) - known
         if 0 < new <= FEW:
-            for state in lattice.each[known:]:
-                self._states.add(*self.policy.held_by(state))
+            each = [self.policy.held_by(state) for state in lattice.each[known:]]
+            fixed, slots = np.array([one for one, _ in each], np.int64), np.array([some for _, some in each], np.int64)
+            self._states.add(Held(fixed, slots))
         elif new:
-            self._states.add_all(self.policy.held(lattice.states(known)))
+            self._states.add(self.policy.held(lattice.states(known)))
 
     # -- what choices cost
 

@@ -41,20 +41,11 @@ class Losses:
         stay."""
         if self._prices is not None and np.abs(prices - self._prices).max(initial=0) <= MOVED:
             return False
-        self._prices, self._each = prices, prices.tolist()
+        self._prices = prices
         self._cost[: self.length] = self.fixed - self.slots @ prices
         return True
 
-    def add(self, fixed: int, slots: list[int]) -> None:
-        """One more state."""
-        if self.length == len(self._fixed):
-            self._widen(1)
-        at = self.length
-        self._fixed[at], self._slots[at] = fixed, slots
-        self._cost[at] = fixed - sum(price * each for price, each in zip(self._each, slots, strict=True))
-        self.length += 1
-
-    def add_all(self, held: Held) -> None:
+    def add(self, held: Held) -> None:
         """More states."""
         first, self.length = self.length, self.length + len(held.fixed)
         if self.length > len(self._fixed):
@@ -65,5 +56,7 @@ class Losses:
 
     def _widen(self, more: int) -> None:
         room = len(self._fixed) + more
-        self._fixed, self._cost = (np.concatenate([each, np.zeros(room, np.int64)]) for each in (self._fixed, self._cost))
+        self._fixed, self._cost = (
+            np.concatenate([each, np.zeros(room, np.int64)]) for each in (self._fixed, self._cost)
+        )
         self._slots = np.concatenate([self._slots, np.zeros((room, self._slots.shape[1]), np.int64)])

@@ -3,8 +3,6 @@
 A row is looked at when the first node comes there, and never again: what it costs is worked out per state.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from fairlead_placer.packing.rows import Rows
@@ -75,16 +73,16 @@ class Move:
             if not met[row] and here[row]:
                 met[row] = 1
                 if self.fits(row):
-                    found += self._choices(row)
+                    self._meet(row, found)
         if found:
             self._add(found)
 
-    def _choices(self, row: int) -> Iterator[tuple[int, int, int, int, int]]:
-        rows, key = self._rows, self._rows.keys[row]
+    def _meet(self, row: int, found: list[tuple[int, int, int, int, int]]) -> None:
+        rows = self._rows
+        key, state, build = rows.keys[row], rows.states_of[row], rows.build_at[row]
         number, cpu, memory = rows.lattice.number, key.cpu_milli - self.cpu, key.memory_mib - self.memory
-        state = int(rows.state_of[row])
         for rest, after in rows.gpus[row].choices(self.count, self.milli):
-            yield row, number(after, cpu, memory), rows.build_at[row], rest, state
+            found.append((row, number(after, cpu, memory), build, rest, state))
 
     def _add(self, found: list[tuple[int, int, int, int, int]]) -> None:
         first, self.length = self.length, self.length + len(found)

@@ -47,8 +47,10 @@ class Rows:
 
     def __init__(self) -> None:
         self._models: dict[str, int] = {}
-        #: {kind of node: how many there are}, those that are in no row now included.
+        #: {kind of node: how many there are}, and how many in all: those that are in no row now
+        #: included.
         self.machines: dict[Machine, int] = {}
+        self.nodes = 0
         self._made: dict[int, Made] = {}
         #: Grows when rows were numbered anew: what was worked out per row, or per state, is void.
         self.generation = 0
@@ -69,7 +71,8 @@ class Rows:
         self._places: dict[int, int] = {}
         self._free: list[int] = []
         self._free_milli = 0
-        self._state = np.zeros(room, np.int64)
+        #: [row]: the number of its state.
+        self.states_of: list[int] = []
         self._count = np.zeros(room, np.int64)
         self._tight = np.zeros(room, np.int64)
         self._vacant = np.full(room, VACANT, np.int64)
@@ -100,7 +103,7 @@ class Rows:
     @property
     def states(self) -> States:
         """What a node of each row that nodes are in has left."""
-        return self.lattice.states().rows(self._state[self.filled])
+        return self.lattice.states().rows(np.array(self.states_of, np.int64)[self.filled])
 
     @property
     def counts(self) -> Ints:
@@ -111,11 +114,6 @@ class Rows:
     def vacant(self) -> Ints:
         """[row]: VACANT where no node is in it, else 0."""
         return self._vacant[: len(self.keys)]
-
-    @property
-    def state_of(self) -> Ints:
-        """[row]: the number of its state."""
-        return self._state[: len(self.keys)]
 
     @property
     def tightness(self) -> Ints:
@@ -135,6 +133,7 @@ class Rows:
     def join(self, machine: Machine, nodes: int = 1) -> None:
         """So many nodes of the kind more (or less) belong here, whether they are in a row or not."""
         self._model(machine.model)
+        self.nodes += nodes
         count = self.machines.pop(machine, 0) + nodes
         if count:
             self.machines[machine] = count
@@ -183,7 +182,7 @@ class Rows:
     def _new(self, key: Key) -> int:
         row = len(self.keys)
         if row == len(self._count):
-            self._state, self._count = _doubled(self._state), _doubled(self._count)
+            self._count = _doubled(self._count)
             self._tight, self._vacant = _doubled(self._tight), np.concatenate([self._vacant, self._vacant | VACANT])
         rests = (*(each for each in key.rests if each), *(WHOLE_MILLI,) * key.whole)
         name, cpu_low, memory_low = self._made[key.build]
@@ -194,7 +193,7 @@ class Rows:
         self.gpus.append(gpus)
         self.build_at.append(self._place(key.build))
         self._free.append(sum(rests))
-        self._state[row] = self.lattice.number(gpus, key.cpu_milli, key.memory_mib)
+        self.states_of.append(self.lattice.number(gpus, key.cpu_milli, key.memory_mib))
         self._tight[row] = tight = _tightness(key, name)
         self.tight.append(tight)
         return row

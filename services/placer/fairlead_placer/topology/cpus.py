@@ -4,6 +4,8 @@ Counts are of whole CPUs, as Linux counts them (threads). The first CPUs of ever
 given.
 """
 
+from bisect import bisect_left
+from itertools import accumulate
 from typing import NamedTuple
 
 from fairlead_placer.topology.choices import Shortage
@@ -22,6 +24,8 @@ class NumaCpus(NamedTuple):
     cpus: tuple[int, ...]
     mask: int  # of the same
     gpus: int  # mask
+    #: [n]: mask of the first n of its CPUs.
+    first: tuple[int, ...]
 
     def share(self, free_gpus: int) -> int:
         """CPUs that the node's free GPUs may count on: as large a part of its CPUs as they are of its GPUs."""
@@ -35,7 +39,8 @@ def numa_cpus(description: Description, reserved: int) -> tuple[NumaCpus, ...]:
     for each in sorted(description.numa_nodes, key=lambda each: each.node):
         cpus = parse_cpus(each.cpus)[reserved:]
         gpus = mask_of(gpu for gpu, node in enumerate(numa) if node == each.node)
-        found.append(NumaCpus(each.node, each.socket, cpus, mask_of(cpus), gpus))
+        first = tuple(accumulate(cpus, lambda mask, cpu: mask | 1 << cpu, initial=0))
+        found.append(NumaCpus(each.node, each.socket, cpus, mask_of(cpus), gpus, first))
     return tuple(found) if any(each.cpus for each in description.numa_nodes) else ()
 
 
@@ -106,14 +111,12 @@ def _short(what: str, nodes: tuple[NumaCpus, ...] | list[NumaCpus], free: int, c
 
 def _take(node: NumaCpus, free: int, count: int) -> int:
     """The first so many free CPUs of the node, or all that it has."""
-    taken = 0
-    for cpu in node.cpus if count else ():
-        if free >> cpu & 1:
-            taken |= 1 << cpu
-            count -= 1
-            if not count:
-                break
-    return taken
+    if count <= 0:
+        return 0
+    free &= node.mask
+    if free.bit_count() <= count:
+        return free
+    return free & node.first[bisect_left(node.first, count, key=lambda first: (first & free).bit_count())]
 
 
 def _fill(taken: int, nodes: tuple[NumaCpus, ...] | list[NumaCpus], free: int, count: int) -> int:

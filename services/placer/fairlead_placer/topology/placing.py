@@ -32,8 +32,25 @@ class Placed(NamedTuple):
     numa_nodes: int  # that the GPUs lie on
 
 
+class Masks(NamedTuple):
+    """The same as sets, and what holds."""
+
+    gpus: int
+    cpus: int
+    held: int
+
+
 def place(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask) -> Placed | Shortage:
-    """What the ask gets of what is free (masks), or what is short for what it requires.
+    """What the ask gets of what is free (masks), or what is short for what it requires: see `choose`."""
+    found = choose(inside, free_gpus, free_cpus, ask)
+    if isinstance(found, Shortage):
+        return found
+    gpus, cpus, held = found
+    return Placed(members_of(gpus), members_of(cpus), inside.nics(gpus), held, *inside.choices.facts(gpus))
+
+
+def choose(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask) -> Masks | Shortage:
+    """What the ask gets, or what is short.
 
     GPUs by `Choices.choose`; of choices with equal link scores one whose NUMA nodes have CPUs for it, if there is one.
     CPUs beside them (cpus.py). Where NUMA holds, CPUs come from the same NUMA node as the GPUs; where CPU lists are not
@@ -41,15 +58,15 @@ def place(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask) -> Placed | 
     """
     short: Shortage | None = None
     for held in relaxed(ask.require, ask.prefer):
-        found = _place(inside, free_gpus, free_cpus, ask, held)
-        if isinstance(found, Placed):
+        found = _choose(inside, free_gpus, free_cpus, ask, held)
+        if isinstance(found, Masks):
             return found
         short = found
     assert short is not None, "the last thing tried is what is required alone"
     return short
 
 
-def _place(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask, held: int) -> Placed | Shortage:
+def _choose(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask, held: int) -> Masks | Shortage:
     nodes, strict = inside.numa, bool(held & NUMA)
     gpus = _gpus(inside, free_gpus, free_cpus, ask, held)
     if isinstance(gpus, Shortage):
@@ -64,8 +81,7 @@ def _place(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask, held: int) 
         )
     if isinstance(cpus, Shortage):
         return cpus
-    link_score, numa_nodes = inside.choices.facts(gpus)
-    return Placed(members_of(gpus), members_of(cpus), inside.nics(gpus), held, link_score, numa_nodes)
+    return Masks(gpus, cpus, held)
 
 
 def _gpus(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask, held: int) -> int | Shortage:
