@@ -1,6 +1,6 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
 
-Rows: live, slow, queue, kueue, replay, restart, memory, growth (all by default). Timings on a shared machine are noisy:
+Rows: live, slow, queue, kueue, replay, restart, memory, growth, openb (all by default). Timings on a shared machine are noisy:
 look at the ratio to the ceiling beside each figure.
 """
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import uvloop
 
-from bench import ceilings, history, jobs, kueue_load, queueing, table
+from bench import ceilings, history, jobs, kueue_load, packing, queueing, table
 from bench.stack import Stack
 from fairlead_bus.main import collect_rarely
 
-ROWS = ("live", "slow", "queue", "kueue", "replay", "restart", "memory", "growth")
+ROWS = ("live", "slow", "queue", "kueue", "replay", "restart", "memory", "growth", "openb")
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 DELAY_MS = 2
 
@@ -74,6 +74,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows.append(_said(await history.placer_memory()))
     if "growth" in names:
         rows.append(_said(await history.growth()))
+    if "openb" in names:
+        rows.append(_said(packing.row()))
     return rows
 
 

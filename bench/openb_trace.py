@@ -1,20 +1,23 @@
 """The openb trace: its nodes, lists of pods, what was published, and a plain scan that shares no code with the placer."""
 
 import csv
+from collections import Counter
 from pathlib import Path
 
-from fairlead_placer.packing.pool import Machine
+from fairlead_placer.packing.figures import fragmentation
+from fairlead_placer.packing.population import Machine, Population
 from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.packing.typical import ARRIVAL, TypicalWork
 
 FOLDER = Path(__file__).parent / "data" / "openb"
 NODES = FOLDER / "openb_node_list_gpu_node.csv"
 PODS = FOLDER / "openb_pod_list_default.csv"
 
 
-def machines() -> list[Machine]:
-    """The 1,213 nodes with GPUs, in the order of the file."""
+def machines(path: Path = NODES) -> list[Machine]:
+    """The nodes of a list, in the order of the file: by default the 1,213 with GPUs."""
     return [
-        Machine(int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]), row["model"]) for row in _rows(NODES)
+        Machine(int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]), row["model"]) for row in _rows(path)
     ]
 
 
@@ -29,14 +32,25 @@ def pods(path: Path) -> list[Shape]:
     return found
 
 
-def published(policy: str, points_pct: tuple[int, ...]) -> list[tuple[float, float]]:
-    """(mean, standard deviation) of the GPU allocation in percent at each point."""
-    rows = {
-        int(row["arrived_gpu_pct"]): (float(row["mean"]), float(row["sd"]))
+def published(policy: str, metric: str = "gpu_alloc_pct") -> dict[int, float]:
+    """{point: the mean over their seeds} of what the FGD paper's simulator got, in percent."""
+    return {
+        int(row["arrived_gpu_pct"]): float(row["mean"])
         for row in _rows(FOLDER / "fgd_published_default.csv")
-        if row["metric"] == "gpu_alloc_pct" and row["policy"] == policy
+        if row["metric"] == metric and row["policy"] == policy
     }
-    return [rows[pct] for pct in points_pct]
+
+
+def typical(pods: list[Shape]) -> TypicalWork:
+    """All that the list has: what fragments are measured by, whatever a policy has learned."""
+    return TypicalWork({pod: count * ARRIVAL for pod, count in Counter(pods).items()})
+
+
+def unusable_milli(pool: Population, work: TypicalWork) -> int:
+    """Free GPUs that a pod of the list cannot use, on average, in thousandths; a pod without GPUs can use none of them."""
+    gpus = sum(weight for _, weight in work.with_gpus())
+    with_gpus = fragmentation(pool, work).unusable_milli
+    return (with_gpus * gpus + pool.free_milli * (sum(work.weights.values()) - gpus)) // sum(work.weights.values())
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

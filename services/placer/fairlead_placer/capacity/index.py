@@ -45,6 +45,8 @@ class Index:
         #: GPUs of all members.
         self.gpus = 0
         self.rows = Rows()
+        #: By name: that of jobs which ask for none.
+        self.policy = DEFAULT
         self._moves = Moves(self.rows)
         #: [row]: {mask of free GPUs: names, rising}. Where it matters only how many are free, masks are 0.
         self.inhabitants: list[dict[int, list[str]]] = []
@@ -229,10 +231,10 @@ class Index:
         return costs, costs.line(self.wanted(ask))
 
     def costs(self, policy: str, work: Arrivals[Request]) -> Costs:
-        """Costs by the policy of that name ("": the default one), with what has been learned by now."""
+        """Costs by the policy of that name ("": the pool's), with what has been learned by now."""
         costs = self._costs.get(policy)
         if costs is None:
-            costs = self._costs[policy] = Costs(POLICIES[policy or DEFAULT](), self.rows, self._moves)
+            costs = self._costs[policy] = Costs(POLICIES[policy or self.policy](), self.rows, self._moves)
         costs.follow(work, self._typical)
         return costs
 

@@ -1,0 +1,64 @@
+"""The placer's state with the trace's nodes, and its pods as requests: placed as a live placer places them, without a log."""
+
+from collections import Counter
+
+from fairlead_placer.entities import DEFAULT_POOL, Node
+from fairlead_placer.packing.population import Machine, Population
+from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
+from fairlead_placer.packing.typical import ARRIVAL, Arrivals
+from fairlead_placer.placing import Found, find
+from fairlead_placer.state import State
+from fairlead_schemas.queues import MODEL_LABEL
+from fairlead_schemas.resources import Gpu, Inventory, Request
+
+
+class Cluster:
+    """Nodes are named by their numbers, GPUs by theirs on the node."""
+
+    def __init__(self, machines: list[Machine], policy: str, typical: list[Shape]) -> None:
+        """`typical`: work that the placer has seen before."""
+        self._state, self._jobs = State(), 0
+        for number, machine in enumerate(machines):
+            self._state.add_node(Node(f"{number:04d}", "i", "b", _inventory(number, machine)))
+        self._index = self._state.pools.of(Request())
+        self._index.policy = policy
+        if typical:
+            weights = Counter(map(request_of, typical))
+            self._state.arrivals[DEFAULT_POOL] = Arrivals({each: ARRIVAL * n for each, n in weights.items()}, len(typical))
+
+    @property
+    def pool(self) -> Population:
+        """What is free."""
+        return self._index.settled().rows
+
+    def place(self, pod: Shape) -> tuple[int, tuple[int, ...]] | None:
+        """Learn from the pod, choose for it, and take what was chosen: the node, and GPUs; None when no node has room."""
+        request = self._state.intern(request_of(pod))
+        self._state.arrive(request)
+        self._index.tidy(self._state.pools.version)
+        found = find(self._state, request)
+        if not isinstance(found, Found):
+            return None
+        self._jobs += 1
+        self._state.take(found.nodes[0], str(self._jobs), 0, found.parts[0])
+        return int(found.nodes[0].name), tuple(int(uuid.rpartition("-")[2]) for uuid in found.parts[0].gpus)
+
+
+def request_of(pod: Shape) -> Request:
+    """As a person would submit it. A pod without GPUs goes to any node."""
+    models = pod.models if pod.gpu_count else ()
+    return Request(
+        cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, gpu_milli=pod.gpu_count * pod.gpu_milli,
+        gpu_parts=pod.gpu_count if pod.gpu_count and pod.gpu_milli < WHOLE_MILLI else 0,
+        selector=(f"{MODEL_LABEL} in ({','.join(models)})",) if models else (),
+    )  # fmt: skip
+
+
+def _inventory(number: int, machine: Machine) -> Inventory:
+    gpus = tuple(
+        Gpu(uuid=f"{number}-{at}", index=at, model=machine.model, memory_mib=0, compute_capability=0)
+        for at in range(machine.gpus)
+    )
+    return Inventory(
+        gpus=gpus, cpu_milli=machine.cpu_milli, memory_mib=machine.memory_mib, labels={MODEL_LABEL: machine.model}
+    )
