@@ -65,7 +65,7 @@ def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
         units = np.minimum(units, np.array([*idle, 0], np.int64)[rows])
     elif ask.gpus:
         milli = index.wanted(ask).shape.gpu_milli
-        able = [sum(rest >= milli for rest in gpus.rests) // ask.gpus for gpus in index.rows.gpus]
+        able = [sum(rest >= milli for rest in gpus.rests) // ask.gpus for _, _, gpus, _, _ in index.rows.each]
         units = np.minimum(units, np.array([*able, 0], np.int64)[rows])
     if request.cpu_milli:
         units = np.minimum(units, domains.cpu[: len(rows)] // request.cpu_milli)

@@ -76,7 +76,7 @@ class Line:
     def takes(self, rows: Rows, row: int) -> bool:
         """True when a node of the row may take it, as far as the row tells."""
         burdens = self.burdens
-        return (burdens is None or burdens[rows.build_at[row]] < NEVER) and self.move.fits(row)
+        return (burdens is None or burdens[rows.each[row][4]] < NEVER) and self.move.fits(row)
 
 
 class Costs:
@@ -122,7 +122,7 @@ class Costs:
     def _price(self, arrived: int) -> None:
         self._price_at = arrived + PRICED_EVERY + self.rows.nodes // NODES_PER_ARRIVAL
         self._hold()
-        slots = self.rows.counts @ self._states.slots[[self.rows.states_of[row] for row in self.rows.filled.tolist()]]
+        slots = self.rows.counts @ self._states.slots[self.rows.numbers]
         prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
         if self._states.price(prices):
             self._version += 1
@@ -182,7 +182,7 @@ class Costs:
     def ranked(self, line: Line) -> Iterator[list[tuple[int, int, int, int]]]:
         """Choices (cost, tightness, row, choice), the cheapest first, of these the tightest; alike ones together. Nodes
         are in all of their rows."""
-        stamp = (self._version, line.move.length)
+        stamp = (self._version, line.move.version)
         if line.stamp != stamp:
             line.stamp, line.order, line.asked = stamp, None, 0
         line.asked += 1

@@ -4,7 +4,6 @@ What a job leaves on one node is where other jobs begin on another, so that ther
 and jobs: whatever is worked out per state is worked out once.
 """
 
-from fairlead_placer.packing.shapes import WHOLE_MILLI
 from fairlead_placer.packing.states import State, States, columns_of
 
 #: (what is left of the GPU before, GPUs after) of each choice that differs.
@@ -14,14 +13,12 @@ type Choices = list[tuple[int, "Gpus"]]
 class Gpus:
     """GPUs of a node in whatever order, with their model and how finely CPU and memory beside them are told apart."""
 
-    __slots__ = ("_choices", "_lattice", "cpu_low", "least", "memory_low", "model", "rests")
+    __slots__ = ("_choices", "_lattice", "cpu_low", "memory_low", "model", "rests")
 
     def __init__(self, lattice: "Lattice", model: int, cpu_low: int, memory_low: int, rests: tuple[int, ...]) -> None:
         self._lattice, self.model, self.rests = lattice, model, rests
         #: Bits of amounts that are not told apart.
         self.cpu_low, self.memory_low = cpu_low, memory_low
-        #: [what the fullest of those n GPUs has left that have most left], of n GPUs.
-        self.least = (WHOLE_MILLI, *reversed(rests))
         self._choices: dict[tuple[int, int], Choices] = {}
 
     def choices(self, count: int, milli: int) -> Choices:
@@ -56,7 +53,8 @@ class Lattice:
     def __init__(self, gpus_max: int = 8) -> None:
         self._gpus: dict[tuple[int, int, int, tuple[int, ...]], Gpus] = {}
         self._numbers: dict[tuple[Gpus, int, int], int] = {}
-        self._gpus_max = gpus_max
+        #: How many GPUs any node has.
+        self.gpus_max = gpus_max
         #: By number.
         self.each: list[State] = []
 
@@ -68,7 +66,7 @@ class Lattice:
         key = (model, cpu_low, memory_low, rests)
         found = self._gpus.get(key)
         if found is None:
-            self._gpus_max = max(self._gpus_max, len(rests))
+            self.gpus_max = max(self.gpus_max, len(rests))
             found = self._gpus[key] = Gpus(self, *key)
         return found
 
@@ -83,4 +81,4 @@ class Lattice:
 
     def states(self, first: int = 0) -> States:
         """All from that number on, as columns."""
-        return columns_of(self.each[first:], self._gpus_max)
+        return columns_of(self.each[first:], self.gpus_max)

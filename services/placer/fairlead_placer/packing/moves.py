@@ -1,6 +1,6 @@
 """What jobs of one size leave where they go: from each row that nodes are in, the state after each choice that differs.
 
-A row is looked at when the first node comes there, and never again: what it costs is worked out per state.
+A row is looked at when a node comes there, and not again while one stays: what it costs is worked out per state.
 """
 
 import numpy as np
@@ -11,19 +11,27 @@ from fairlead_placer.packing.states import Ints
 
 #: Sizes that are remembered at once.
 MOVES_MAX = 1024
+#: Choices below which none are forgotten.
+CHOICES_MIN = 256
+
+#: (row, state before, state after, place of the build, what the GPU had left that a share goes to)
+type Choice = tuple[int, int, int, int, int]
 
 
 class Move:
-    """The choices of one size, by number: columns of their rows, the states before and after, builds, and what the GPU had left that
-    a share goes to."""
+    """The choices of one size, by number, as columns."""
 
-    __slots__ = ("_columns", "_met", "_rows", "_turns", "count", "cpu", "length", "memory", "milli")
+    __slots__ = (
+        "_columns", "_met", "_rows", "_turns", "_worth", "count", "cpu", "length", "memory", "milli", "version",
+    )  # fmt: skip
 
     def __init__(self, rows: Rows, cpu: int, memory: int, count: int, milli: int) -> None:
         self.cpu, self.memory, self.count, self.milli = cpu, memory, count, milli
         self._rows, self._turns, self._met = rows, -1, bytearray()
-        #: How many choices there are.
-        self.length = 0
+        #: How many choices there are, and at how many it is worth while to forget those of empty rows.
+        self.length, self._worth = 0, CHOICES_MIN
+        #: Grows when there are other choices than before.
+        self.version = 0
         self._columns = np.zeros((5, 64), np.int64)
 
     @property
@@ -32,31 +40,29 @@ class Move:
         return self._columns[0, : self.length]
 
     @property
-    def after(self) -> Ints:
-        """[choice]: the number of the state after it."""
+    def before(self) -> Ints:
+        """[choice]: the number of the state of its row."""
         return self._columns[1, : self.length]
 
     @property
-    def before(self) -> Ints:
-        """[choice]: the number of the state of its row."""
-        return self._columns[4, : self.length]
+    def after(self) -> Ints:
+        """[choice]: the number of the state after it."""
+        return self._columns[2, : self.length]
 
     @property
     def builds(self) -> Ints:
         """[choice]: the place of its build in `Rows.builds`."""
-        return self._columns[2, : self.length]
+        return self._columns[3, : self.length]
 
     @property
     def rests(self) -> Ints:
         """[choice]: what is left before of the GPU that it takes; 0 where there is nothing to choose."""
-        return self._columns[3, : self.length]
+        return self._columns[4, : self.length]
 
     def fits(self, row: int) -> bool:
         """True when a node of the row may have room, as far as the row tells."""
-        gpus, key = self._rows.gpus[row], self._rows.keys[row]
-        if key.cpu_milli < self.cpu or key.memory_mib < self.memory:
-            return False
-        return self.count < len(gpus.least) and gpus.least[self.count] >= self.milli
+        cpu, memory, gpus, _, _ = self._rows.each[row]
+        return cpu >= self.cpu and memory >= self.memory and bool(gpus.choices(self.count, self.milli))
 
     def follow(self) -> None:
         """Look at the rows that nodes came to since."""
@@ -65,30 +71,45 @@ class Move:
             return
         turned = rows.turned_since(self._turns) if self._turns >= 0 else range(rows.rows)
         self._turns = rows.turns
-        met, here = self._met, rows.here
-        if len(met) < rows.rows:
-            met.extend(bytes(2 * rows.rows - len(met)))
-        found: list[tuple[int, int, int, int, int]] = []
-        for row in turned:
-            if not met[row] and here[row]:
-                met[row] = 1
-                if self.fits(row):
-                    self._meet(row, found)
+        if len(self._met) < rows.rows:
+            self._met.extend(bytes(2 * rows.rows - len(self._met)))
+        found = self._new(turned)
         if found:
+            if self.length + len(found) > self._worth:
+                self._forget()
             self._add(found)
 
-    def _meet(self, row: int, found: list[tuple[int, int, int, int, int]]) -> None:
-        rows = self._rows
-        key, state, build = rows.keys[row], rows.states_of[row], rows.build_at[row]
-        number, cpu, memory = rows.lattice.number, key.cpu_milli - self.cpu, key.memory_mib - self.memory
-        for rest, after in rows.gpus[row].choices(self.count, self.milli):
-            found.append((row, number(after, cpu, memory), build, rest, state))
+    def _new(self, turned: list[int] | range) -> list[Choice]:
+        """The choices of those rows that were not looked at yet."""
+        rows, met, found = self._rows, self._met, list[Choice]()
+        here, each, number = rows.here, rows.each, rows.lattice.number
+        cpu, memory, count, milli = self.cpu, self.memory, self.count, self.milli
+        for row in turned:
+            if met[row] or not here[row]:
+                continue
+            met[row] = 1
+            has_cpu, has_memory, gpus, state, build = each[row]
+            if has_cpu >= cpu and has_memory >= memory:
+                for rest, after in gpus.choices(count, milli):
+                    found.append((row, state, number(after, has_cpu - cpu, has_memory - memory), build, rest))
+        return found
 
-    def _add(self, found: list[tuple[int, int, int, int, int]]) -> None:
+    def _forget(self) -> None:
+        """Leave out the rows that nobody is in any more: they are looked at anew when somebody comes."""
+        stay = self._rows.vacant[self.rows] == 0
+        for row in self.rows[~stay].tolist():
+            self._met[row] = 0
+        kept = self._columns[:, : self.length][:, stay]
+        self.length = kept.shape[1]
+        self._columns[:, : self.length] = kept
+        self._worth = max(CHOICES_MIN, 2 * self.length)
+
+    def _add(self, found: list[Choice]) -> None:
         first, self.length = self.length, self.length + len(found)
         if self.length > self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros((5, self.length), np.int64)], axis=1)
         self._columns[:, first : self.length] = np.array(found, np.int64).T
+        self.version += 1
 
 
 class Moves:

@@ -10,7 +10,7 @@ import numpy as np
 from fairlead_placer.packing.lattice import Gpus, Lattice
 from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
-from fairlead_placer.packing.states import Ints, States
+from fairlead_placer.packing.states import Ints, States, columns_of
 
 #: A `Key`, or a plain tuple that equals one.
 type Row = tuple[int, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
@@ -63,16 +63,13 @@ class Rows:
         #: [row]: how many nodes are in it; by what nodes rank that cost the same (see `_tightness`).
         self.here: list[int] = []
         self.tight: list[int] = []
-        #: [row]: the GPUs left, and the place of its build in `builds`.
-        self.gpus: list[Gpus] = []
-        self.build_at: list[int] = []
+        #: [row]: CPU and memory left, GPUs, the number of the state, the place of the build in `builds`.
+        self.each: list[tuple[int, int, Gpus, int, int]] = []
         #: Builds of rows, by number.
         self.builds: list[int] = []
         self._places: dict[int, int] = {}
         self._free: list[int] = []
         self._free_milli = 0
-        #: [row]: the number of its state.
-        self.states_of: list[int] = []
         self._count = np.zeros(room, np.int64)
         self._tight = np.zeros(room, np.int64)
         self._vacant = np.full(room, VACANT, np.int64)
@@ -103,7 +100,12 @@ class Rows:
     @property
     def states(self) -> States:
         """What a node of each row that nodes are in has left."""
-        return self.lattice.states().rows(np.array(self.states_of, np.int64)[self.filled])
+        return columns_of([self.lattice.each[number] for number in self.numbers], self.lattice.gpus_max)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The states of these rows, by their numbers."""
+        return [self.each[row][3] for row in self.filled.tolist()]
 
     @property
     def counts(self) -> Ints:
@@ -190,10 +192,9 @@ class Rows:
         self.row_of[key] = row
         self.keys.append(key)
         self.here.append(0)
-        self.gpus.append(gpus)
-        self.build_at.append(self._place(key.build))
+        cpu, memory = key.cpu_milli, key.memory_mib
+        self.each.append((cpu, memory, gpus, self.lattice.number(gpus, cpu, memory), self._place(key.build)))
         self._free.append(sum(rests))
-        self.states_of.append(self.lattice.number(gpus, key.cpu_milli, key.memory_mib))
         self._tight[row] = tight = _tightness(key, name)
         self.tight.append(tight)
         return row
