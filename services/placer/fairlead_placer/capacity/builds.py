@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 from fairlead_placer.mig.finding import find_model
 from fairlead_placer.mig.models import Model
 from fairlead_placer.mig.single import Strategy
+from fairlead_placer.packing.lattice import Grain
 from fairlead_placer.topology.inside import Inside, Insides
 from fairlead_schemas.inside import Description
 from fairlead_schemas.migprofiles import MIG_PREFIX
@@ -31,8 +32,9 @@ MIG_LABEL = "fairlead/mig"
 MILLI = 1000
 #: Kinds of GPUs whose model is remembered.
 MODELS_MAX = 1024
-#: CPU and memory left of a node are told apart by so many bits: 32 to 63 parts.
-BITS = 6
+#: CPU and memory left of a node are told apart by their first so many bits: half as many parts as they can count, to all.
+#: Where no GPU is left, they matter less.
+BITS, BITS_FULL = 6, 3
 #: No two builds of a process have the same number, or an ask would take one cluster's for another's.
 _numbers = count(1)
 
@@ -41,8 +43,8 @@ class Build:
     """What a node is made of. Compared by identity: equal ones are one object while somebody holds it."""
 
     __slots__ = (
-        "__weakref__", "all_gpus", "cpu_milli", "cpu_shift", "cut", "gpus", "inside", "labels", "memory_mib",
-        "memory_shift", "mig_models", "model", "nics", "number", "recuts", "replicas", "single", "switches", "taints",
+        "__weakref__", "all_gpus", "cpu_milli", "cut", "gpus", "grain", "inside", "labels", "memory_mib",
+        "mig_models", "model", "nics", "number", "recuts", "replicas", "single", "switches", "taints",
         "telling",
     )  # fmt: skip
 
@@ -59,9 +61,7 @@ class Build:
         pinned = inside.all_cpus.bit_count() * MILLI
         self.cpu_milli = min(inventory.cpu_milli, pinned) if inside.numa else inventory.cpu_milli
         self.memory_mib = inventory.memory_mib
-        #: Amounts are told apart by their first bits only where nodes are told apart by what they have left.
-        self.cpu_shift = max(0, self.cpu_milli.bit_length() - BITS)
-        self.memory_shift = max(0, self.memory_mib.bit_length() - BITS)
+        self.grain = Grain(*_low(self, BITS), *_low(self, BITS_FULL if inventory.gpus else BITS))
         #: Its GPUs' model, as the label says it or its first GPU does; "" without GPUs.
         self.model = (inventory.labels.get(MODEL_LABEL) or inventory.gpus[0].model) if inventory.gpus else ""
         self.nics = len(inventory.inside.nics)
@@ -76,6 +76,12 @@ class Build:
         #: May GPUs in MIG mode be cut anew; may MIG mode be turned on and off?
         self.recuts = allowed in ("recut", "auto") and not self.single and not self.replicas
         self.switches = allowed == "auto" and self.recuts
+
+
+def _low(build: Build, bits: int) -> tuple[int, int]:
+    """What is beyond the first so many bits of its CPU and memory."""
+    cpu, memory = (max(0, amount.bit_length() - bits) for amount in (build.cpu_milli, build.memory_mib))
+    return (1 << cpu) - 1, (1 << memory) - 1
 
 
 def mig_model(gpu: Gpu) -> Model | None:

@@ -117,10 +117,10 @@ class Index:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()
         whole, cut = (left.free.bit_count(), ()) if left.cuts is None else cut_of(left)
-        key = (
-            build.number, left.cpu_milli | (1 << build.cpu_shift) - 1,
-            left.memory_mib | (1 << build.memory_shift) - 1, whole, rests, cut,
-        )  # fmt: skip
+        cpu_low, memory_low, cpu_full, memory_full = build.grain
+        if not (whole or rests):
+            cpu_low, memory_low = cpu_full, memory_full
+        key = (build.number, left.cpu_milli | cpu_low, left.memory_mib | memory_low, whole, rests, cut)
         domains, slot = self.domains, node.slot
         domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
         if node.row >= 0:
@@ -155,7 +155,7 @@ class Index:
         if len(self.builds) > 2 * len(self.members) + 64:
             self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
         self.builds[build.number] = build
-        self.rows.know(build.number, Made(build.model, (1 << build.cpu_shift) - 1, (1 << build.memory_shift) - 1))
+        self.rows.know(build.number, Made(build.model, build.grain))
         self.recuts |= build.recuts and bool(build.cut or build.switches)
         self.switches |= build.switches and bool(build.cut)
         self._wanted.clear()
@@ -251,8 +251,8 @@ def machine_of(build: Build) -> Machine:
 
 
 def rests_of(left: Left) -> tuple[int, ...]:
-    """What is left of the GPUs that shares are on, ascending."""
-    return tuple(sorted(left.milli[at] for at in members_of(left.shared)))
+    """What is left of the GPUs that shares are on, ascending; those left out that are full."""
+    return tuple(sorted(milli for at in members_of(left.shared) if (milli := left.milli[at])))
 
 
 def cut_of(left: Left) -> tuple[int, tuple[tuple[str, int], ...]]:
@@ -267,5 +267,6 @@ def key_of(left: Left) -> Key:
     """The row that a node with so much left is in: it stands for the most CPU and memory that such a node may have."""
     build = left.build
     whole, cut = cut_of(left)
-    cpu, memory = left.cpu_milli | (1 << build.cpu_shift) - 1, left.memory_mib | (1 << build.memory_shift) - 1
-    return Key(build.number, cpu, memory, whole, rests_of(left), cut)
+    rests = rests_of(left)
+    cpu_low, memory_low = build.grain[:2] if whole or rests else build.grain[2:]
+    return Key(build.number, left.cpu_milli | cpu_low, left.memory_mib | memory_low, whole, rests, cut)

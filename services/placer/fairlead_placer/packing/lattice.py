@@ -4,21 +4,31 @@ What a job leaves on one node is where other jobs begin on another, so that ther
 and jobs: whatever is worked out per state is worked out once.
 """
 
+from typing import NamedTuple
+
 from fairlead_placer.packing.states import State, States, columns_of
 
 #: (what is left of the GPU before, GPUs after) of each choice that differs.
 type Choices = list[tuple[int, "Gpus"]]
 
 
+class Grain(NamedTuple):
+    """Bits of CPU and memory that are not told apart: while something is left of a node's GPUs, and when nothing is."""
+
+    cpu: int = 0
+    memory: int = 0
+    cpu_full: int = 0
+    memory_full: int = 0
+
+
 class Gpus:
     """GPUs of a node in whatever order, with their model and how finely CPU and memory beside them are told apart."""
 
-    __slots__ = ("_choices", "_lattice", "cpu_low", "memory_low", "model", "rests")
+    __slots__ = ("_choices", "_lattice", "cpu_low", "grain", "memory_low", "model", "rests")
 
-    def __init__(self, lattice: "Lattice", model: int, cpu_low: int, memory_low: int, rests: tuple[int, ...]) -> None:
-        self._lattice, self.model, self.rests = lattice, model, rests
-        #: Bits of amounts that are not told apart.
-        self.cpu_low, self.memory_low = cpu_low, memory_low
+    def __init__(self, lattice: "Lattice", model: int, grain: Grain, rests: tuple[int, ...]) -> None:
+        self._lattice, self.model, self.grain, self.rests = lattice, model, grain, rests
+        self.cpu_low, self.memory_low = grain[:2] if rests else grain[2:]
         self._choices: dict[tuple[int, int], Choices] = {}
 
     def choices(self, count: int, milli: int) -> Choices:
@@ -44,14 +54,14 @@ class Gpus:
 
     def _with(self, others: tuple[int, ...], changed: list[int]) -> "Gpus":
         rests = tuple(sorted([*others, *(each for each in changed if each)]))
-        return self._lattice.gpus(self.model, self.cpu_low, self.memory_low, rests)
+        return self._lattice.gpus(self.model, self.grain, rests)
 
 
 class Lattice:
     """The states. A state stands for the most CPU and memory that a node may have which is told from it no more."""
 
     def __init__(self, gpus_max: int = 8) -> None:
-        self._gpus: dict[tuple[int, int, int, tuple[int, ...]], Gpus] = {}
+        self._gpus: dict[tuple[int, Grain, tuple[int, ...]], Gpus] = {}
         self._numbers: dict[tuple[Gpus, int, int], int] = {}
         #: How many GPUs any node has.
         self.gpus_max = gpus_max
@@ -61,9 +71,9 @@ class Lattice:
     def __len__(self) -> int:
         return len(self.each)
 
-    def gpus(self, model: int, cpu_low: int, memory_low: int, rests: tuple[int, ...]) -> Gpus:
+    def gpus(self, model: int, grain: Grain, rests: tuple[int, ...]) -> Gpus:
         """GPUs with so much left of each, ascending, those left out that nothing is left of."""
-        key = (model, cpu_low, memory_low, rests)
+        key = (model, grain, rests)
         found = self._gpus.get(key)
         if found is None:
             self.gpus_max = max(self.gpus_max, len(rests))

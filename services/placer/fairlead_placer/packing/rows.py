@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_placer.packing.lattice import Gpus, Lattice
+from fairlead_placer.packing.lattice import Gpus, Grain, Lattice
 from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
 from fairlead_placer.packing.states import Ints, States, columns_of
@@ -29,7 +29,7 @@ class Key(NamedTuple):
     cpu_milli: int
     memory_mib: int
     whole: int  # GPUs that nobody uses
-    rests: tuple[int, ...] = ()  # of GPUs in part used, ascending
+    rests: tuple[int, ...] = ()  # of GPUs in part used, ascending; none where nothing is left
     cut: tuple[tuple[str, int], ...] = ()  # MIG instances that may be given: (profile, how many), sorted
 
 
@@ -38,8 +38,7 @@ class Made(NamedTuple):
     that are not told apart; they are set in a `Key`."""
 
     model: str
-    cpu_low: int = 0
-    memory_low: int = 0
+    grain: Grain = Grain()
 
 
 class Rows:
@@ -186,9 +185,9 @@ class Rows:
         if row == len(self._count):
             self._count = _doubled(self._count)
             self._tight, self._vacant = _doubled(self._tight), np.concatenate([self._vacant, self._vacant | VACANT])
-        rests = (*(each for each in key.rests if each), *(WHOLE_MILLI,) * key.whole)
-        name, cpu_low, memory_low = self._made[key.build]
-        gpus = self.lattice.gpus(self._model(name), cpu_low, memory_low, rests)
+        rests = (*key.rests, *(WHOLE_MILLI,) * key.whole)
+        name, grain = self._made[key.build]
+        gpus = self.lattice.gpus(self._model(name), grain, rests)
         self.row_of[key] = row
         self.keys.append(key)
         self.here.append(0)
