@@ -181,7 +181,7 @@ def constrained(chance: random.Random) -> Iterator[Request]:
     known: dict[Request, Request] = {}
     while True:
         gpus = chance.choice((1, 1, 1, 2, 2, 4, 8))
-        cpu, memory = chance.choice((4_000, 8_000, 12_000)), chance.choice((32_768, 65_536, 98_304))
+        cpu, memory = chance.choice(((4_000, 32_768), (8_000, 65_536), (12_000, 98_304)))
         plain = Request(gpu_milli=gpus * 1000, cpu_milli=gpus * cpu, memory_mib=gpus * memory)
         draw = chance.random()
         if draw < 0.05:
