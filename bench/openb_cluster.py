@@ -24,7 +24,9 @@ class Cluster:
         self._index.policy = policy
         if typical:
             weights = Counter(map(request_of, typical))
-            self._state.arrivals[DEFAULT_POOL] = Arrivals({each: ARRIVAL * n for each, n in weights.items()}, len(typical))
+            self._state.arrivals[DEFAULT_POOL] = Arrivals(
+                {each: ARRIVAL * n for each, n in weights.items()}, len(typical)
+            )
 
     @property
     def pool(self) -> Population:
