@@ -1,7 +1,7 @@
 """`python -m bench.vectors FILE…`: hold the pure parts against published examples.
 
-Files in the shape of tests/data/fairshare/vectors.json or tests/data/topology/allocation_vectors.json. Prints one JSON
-line per case (name, expect, got, ok); exits 1 if any differs, 2 if a file cannot be read or a case makes no sense.
+Files in the shape of tests/data/fairshare/vectors.json, tests/data/topology/allocation_vectors.json or
+tests/data/mig/streams.json. Prints one JSON line per case (name, expect, got, ok); exits 1 if any differs, 2 if a file cannot be read or a case makes no sense.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bench import allocation, fairshare
+from bench import mig as migstreams
 from bench.fairshare import Case
 
 
@@ -26,6 +27,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kai_over_quota: fairshare.Kai | None = None
     policy_cases: list[allocation.PolicyCase] = []
     sequences: list[allocation.SequenceCase] = []
+    mig: list[migstreams.StreamCase] = []
 
 
 #: {table: what plays its cases}
@@ -36,6 +38,7 @@ TABLES: dict[str, Callable[[Any], Iterator[Case]]] = {
     "kai_over_quota": fairshare.kai_over_quota,
     "policy_cases": allocation.policy_cases,
     "sequences": allocation.sequences,
+    "mig": migstreams.streams,
 }
 
 

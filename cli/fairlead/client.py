@@ -13,7 +13,19 @@ import httpx_sse
 
 from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, hint_for
 from fairlead.wire import PAGE_ITEMS, RESENDS_MAX, TIMEOUT_S, Wire, decode, decode_page, query_of, raise_for
-from fairlead_schemas.api import DryRun, Job, Node, Page, Pool, Queue, QueuesApplied, SubmitResult
+from fairlead_schemas.api import (
+    Breaker,
+    DryRun,
+    Job,
+    Maintenance,
+    Node,
+    Page,
+    Pool,
+    Queue,
+    QueuesApplied,
+    Rollout,
+    SubmitResult,
+)
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.clustermap import ClusterMap
 from fairlead_schemas.lifecycle import END_STATES
@@ -155,6 +167,46 @@ class Client(Wire):
     def drain(self, node: str, reason: str = "", deadline: str = "") -> dict[str, Any]:
         """Give the node no new work and, after `deadline` (a duration), move what runs there."""
         return self._verb("nodes", node, "drain", {k: v for k, v in (("reason", reason), ("deadline", deadline)) if v})
+
+    def ask_node(self, node: str, verb: str, **wish: str) -> dict[str, Any]:
+        """`taint`, `untaint` (with `taint`), `quarantine`, `unquarantine`, `restore` (with `gpu`) a node."""
+        return self._verb("nodes", node, verb, {name: value for name, value in wish.items() if value})
+
+    def rollouts(self) -> Page[Rollout]:
+        """Rollouts under way, and the last that ended."""
+        return self._pages("/v1/rollouts", {}, Rollout, 0)
+
+    def rollout(self, name: str) -> Rollout:
+        """One rollout. Raises NotFound."""
+        return decode(self._get(f"/v1/rollouts/{name}").content, Rollout)
+
+    def start_rollout(self, wish: dict[str, Any]) -> dict[str, Any]:
+        """Begin a rollout; `wish` as the API takes it."""
+        return decode(self._post("/v1/rollouts", wish).content, dict[str, Any])
+
+    def ask_rollout(self, name: str, verb: str, **wish: str) -> dict[str, Any]:
+        """`pause`, `resume`, `cancel` a rollout, or say that one `node` is `done`."""
+        return self._verb("rollouts", name, verb, {field: value for field, value in wish.items() if value})
+
+    def windows(self) -> Page[Maintenance]:
+        """Maintenance windows that are not over."""
+        return self._pages("/v1/maintenance", {}, Maintenance, 0)
+
+    def schedule(self, wish: dict[str, Any]) -> dict[str, Any]:
+        """Schedule a maintenance window; `wish` as the API takes it."""
+        return decode(self._post("/v1/maintenance", wish).content, dict[str, Any])
+
+    def cancel_window(self, name: str) -> dict[str, Any]:
+        """Forget a maintenance window."""
+        return self._verb("maintenance", name, "cancel")
+
+    def breaker(self) -> Breaker:
+        """What has made automatic action on nodes stop, if anything has."""
+        return decode(self._get("/v1/breaker").content, Breaker)
+
+    def reset_breaker(self) -> dict[str, Any]:
+        """Let nodes be acted upon again."""
+        return decode(self._post("/v1/breaker:reset", {}).content, dict[str, Any])
 
     def queues(self) -> Page[Queue]:
         """All queues."""

@@ -109,7 +109,25 @@ NODES = (
     Column("ADDRESS", lambda n: n.address, wide=True), Column("HOST", lambda n: n.hostname, wide=True),
     Column("RACK", lambda n: n.labels.get("fairlead/rack", ""), wide=True), Column("INSIDE", lambda n: n.inside, wide=True),
     Column("TAINTS", lambda n: ",".join(n.taints), wide=True), Column("JOBS", lambda n: ",".join(n.jobs), wide=True),
+    Column("FAULTED", lambda n: ",".join(f"{gpu}={code}" for gpu, code in n.faulted.items()), wide=True),
     Column("REASON", lambda n: n.reason),
+)  # fmt: skip
+
+ROLLOUTS = (
+    Column("ROLLOUT", lambda r: r.name), Column("STATE", lambda r: r.state),
+    Column("NODES", lambda r: str(sum(map(len, r.nodes.values()))), right=True),
+    *(
+        Column(step.upper(), lambda r, step=step: str(len(r.nodes.get(step, []))), right=True)
+        for step in ("waiting", "draining", "returned", "skipped", "left")
+    ),
+    Column("GPUS AWAY", lambda r: f"{r.gpus_away}/{r.budget_gpus}", right=True), Column("BY", lambda r: r.by),
+    Column("REASON", lambda r: r.reason),
+)  # fmt: skip
+
+WINDOWS = (
+    Column("WINDOW", lambda w: w.name), Column("STATE", lambda w: w.state), Column("STARTS", lambda w: w.starts_at),
+    Column("ENDS", lambda w: w.ends_at), Column("NODES", lambda w: ",".join(w.nodes)), Column("BY", lambda w: w.by),
+    Column("REASON", lambda w: w.reason),
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlead import render
-from fairlead.commands import audit, demo, doctor, jobs, log, nodes, queues, slurm, stack, submit, top
+from fairlead.commands import audit, demo, doctor, jobs, log, nodes, plans, queues, slurm, stack, submit, top
 from fairlead.errors import FairleadError, Refused
 from fairlead_schemas.quantities import QuantityError
 
@@ -37,6 +37,11 @@ VERBS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     ("Cluster", "cordon", nodes.cordon, {}),
     ("Cluster", "uncordon", nodes.uncordon, {}),
     ("Cluster", "drain", nodes.drain, {}),
+    ("Cluster", "taint", nodes.taint, {}),
+    ("Cluster", "untaint", nodes.untaint, {}),
+    ("Cluster", "quarantine", nodes.quarantine, {}),
+    ("Cluster", "unquarantine", nodes.unquarantine, {}),
+    ("Cluster", "restore", nodes.restore, {}),
     ("Cluster", "top", top.top, {}),
     ("The record", "events", log.events, {}),
     ("The record", "sql", log.sql, {}),
@@ -81,6 +86,9 @@ for _panel, _name, _verb, _settings in VERBS:
 for _name, _verb, _settings in ALIASES:
     app.command(_name, hidden=True, **_settings)(_verb)
 app.add_typer(queues.app, name="queues", rich_help_panel="Cluster")
+app.add_typer(plans.rollout, name="rollout", rich_help_panel="Cluster")
+app.add_typer(plans.maintenance, name="maintenance", rich_help_panel="Cluster")
+app.add_typer(plans.breaker, name="breaker", rich_help_panel="Cluster")
 app.add_typer(audit.app, name="audit", rich_help_panel="The record")
 
 

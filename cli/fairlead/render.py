@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 STATE_COLOURS = {
     "running": "green", "succeeded": "green", "ready": "green", "failed": "red", "lost": "red", "cancelled": "yellow",
-    "held": "yellow", "cordoned": "yellow", "draining": "yellow", "drained": "yellow", "stopping": "yellow",
+    "held": "yellow", "cordoned": "yellow", "draining": "yellow", "drained": "yellow", "suspect": "yellow", "quarantined": "red", "stopping": "yellow",
 }  # fmt: skip
 
 

@@ -60,7 +60,7 @@ class Node(msgspec.Struct, kw_only=True):
     """One node."""
 
     id: str
-    state: str  # ready | cordoned | draining | drained | lost
+    state: str  # ready | suspect | cordoned | quarantined | draining | drained | lost
     reason: str
     runtime: str
     simulated: bool
@@ -76,10 +76,66 @@ class Node(msgspec.Struct, kw_only=True):
     labels: dict[str, str]
     jobs: list[str]
     sequence: int
-    #: "key=value:Effect", as its admin says.
+    #: Which class cordoned or drained it: person | maintenance | rollout ("" for nobody).
+    setter: str = ""
+    #: "key=value:Effect", and {UUID of a faulted GPU: its code}; such a GPU is not free.
     taints: list[str] = []
+    faulted: dict[str, str] = {}
     #: Links, NUMA nodes and NICs in one line; "": not known.
     inside: str = ""
+
+
+class Maintenance(msgspec.Struct, kw_only=True):
+    """One maintenance window that is not over."""
+
+    name: str
+    state: str  # scheduled | started (its nodes get no new work)
+    nodes: list[str]
+    starts_at: str
+    ends_at: str
+    #: How long before the start its nodes get nothing new.
+    notice_seconds: int
+    by: str
+    reason: str
+    sequence: int
+
+
+class Rollout(msgspec.Struct, kw_only=True):
+    """One rolling upgrade."""
+
+    name: str
+    state: str  # running | paused | done | cancelled
+    #: {waiting | draining | returned | skipped | left: nodes}
+    nodes: dict[str, list[str]]
+    budget_gpus: int
+    #: GPUs of its nodes that take no work now, whoever keeps them from it.
+    gpus_away: int
+    nodes_max: int
+    #: Labels that say that a node is done.
+    want: list[str]
+    deadline_seconds: int
+    stop_long: bool
+    started_at: str
+    by: str
+    reason: str
+    sequence: int
+
+
+class Tripped(msgspec.Struct, kw_only=True):
+    """What made automatic action stop: `found` nodes of `of` were hit, `allowed` would have been no matter."""
+
+    kind: str  # nodes | loss
+    found: int
+    allowed: int
+    of: int
+    at: str
+
+
+class Breaker(msgspec.Struct, kw_only=True):
+    """Whether nodes are acted upon automatically: not while anything has tripped it."""
+
+    tripped: list[Tripped]
+    sequence: int
 
 
 class QueueBudget(msgspec.Struct, kw_only=True):

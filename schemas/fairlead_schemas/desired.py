@@ -8,6 +8,7 @@ late message nor a journal that was lost can start an attempt a second time.
 import msgspec
 
 from fairlead_schemas.decoding import decode
+from fairlead_schemas.resources import MigInstance, MigPlace
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,6 +46,19 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop: str = ""
 
 
+class LayoutOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A GPU to be cut anew, once: all of `destroy` go, then all of `create` are made; where one step fails, what was
+    there is put back. Either way the answer is an inventory (reports.InventorySeen) that names the plan."""
+
+    gpu: str  # UUID
+    #: Sequence of the commit that planned it: a later plan for this node has a higher one.
+    plan: int
+    #: "on": MIG mode is turned on first; "off": it is turned off at the end.
+    mode: str = ""
+    destroy: tuple[MigInstance, ...] = ()
+    create: tuple[MigPlace, ...] = ()
+
+
 class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that should be on one node, as of a log sequence."""
 
@@ -55,6 +69,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: been ended by that report, and must not be started by a value that comes late.
     boot_id: str = ""
     runs: list[RunOrder] = []
+    layouts: list[LayoutOrder] = []
 
 
 class DesiredRaw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,6 +80,7 @@ class DesiredRaw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence: int
     boot_id: str = ""
     runs: list[msgspec.Raw] = []
+    layouts: list[LayoutOrder] = []
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from fairlead_schemas.queues import PoolSettings, QueueSettings
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.resources import Inventory, MigInstance, MigPlace, Request
 
 JobKind = Literal["batch", "session", "service"]
 
@@ -73,6 +73,18 @@ RolloutStep = Literal[
     "skipped",  # its turn came and it was as wanted already
     "left",  # another has it in hand: a person has cordoned, drained or returned it meanwhile, or it is gone
 ]
+#: What is done to a GPU's MIG mode beside cutting it.
+MigMode = Literal[
+    "",  # nothing: it is on, and stays so
+    "on",  # turned on before the first instance is made
+    "off",  # turned off after the last instance is gone
+]
+#: Why a plan to cut a GPU anew came to nothing before its agent had answered.
+MigDropReason = Literal[
+    "node",  # its node takes no work any more, or runs under another boot or journal
+    "gpu",  # the GPU is faulted, or has left the node
+    "late",  # no answer came in time
+]
 #: When a job that waits for another may go on.
 DependencyState = Literal["succeeded", "failed", "ended"]
 
@@ -125,6 +137,8 @@ FIELDS: dict[str, str] = {
     "budget_gpus": "Most GPUs of its nodes that may take no work at once.",
     "starts_ns": "The Unix time at which the nodes must be empty.",
     "ends_ns": "The Unix time at which they take work again.",
+    "plan": "Sequence of the commit whose MigLayoutPlanned it answers.",
+    "mode": "What is done to the GPU's MIG mode.",
 }
 
 
@@ -303,7 +317,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
-    """These may yield to a starving job, in this order; the placer asks as few of them as make room."""
+    """These may yield to a starving job, in this order; the placer asks the cheapest of them that make room."""
 
     job: str
     attempt: int
@@ -562,6 +576,47 @@ class GpuRestored(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
+class MigLayoutPlanned(EventBase, tag=True, frozen=True, kw_only=True):
+    """A GPU, or what nobody uses of one, is to be cut anew for jobs that wait. Until MigLayoutChanged, MigLayoutFailed or
+    MigLayoutDropped nobody gets what goes or what is made."""
+
+    node: str
+    gpu: str
+    jobs: tuple[str, ...] = ()  # for whom; one that is to get several instances is named so often
+    mode: MigMode = ""
+    destroy: tuple[MigInstance, ...] = ()  # instances that nobody holds; all go before the first is made
+    create: tuple[MigPlace, ...] = ()
+    #: Why this GPU and this layout, in numbers: thousandths of a request, of a slice.
+    score: dict[str, int] = {}
+
+
+class MigLayoutChanged(EventBase, tag=True, frozen=True, kw_only=True):
+    """The GPU is cut as planned: its agent has reported these instances. From here on they are given out."""
+
+    node: str
+    gpu: str
+    plan: int
+    instances: tuple[MigInstance, ...] = ()  # all that are on it; none where MIG mode is off again
+
+
+class MigLayoutFailed(EventBase, tag=True, frozen=True, kw_only=True):
+    """The GPU was not cut as planned; the node's inventory says how it is now. It is left as it is for a while."""
+
+    node: str
+    gpu: str
+    plan: int
+    reason: str  # as the agent says it
+
+
+class MigLayoutDropped(EventBase, tag=True, frozen=True, kw_only=True):
+    """The plan is given up before its agent has answered."""
+
+    node: str
+    gpu: str
+    plan: int
+    reason: MigDropReason
+
+
 class BreakerTripped(EventBase, tag=True, frozen=True, kw_only=True):
     """Nothing more is done to nodes by itself until a person resets it: no quarantine, no taint for ill health, no
     step of a rollout or window; and where nodes were lost (kind loss), what ran on them is not ended either."""
@@ -685,11 +740,31 @@ class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):
     master_port: int = 0  # 0 for a run on one node
     #: The parts of the score that chose these nodes, in whole points.
     score: dict[str, int] = {}
+    #: The job that a node of these is kept for: this one ends before that one starts, or takes what it does not need.
+    guest_of: str = ""
 
     @property
     def units(self) -> int:
         """How many of the units that it asks for it got: fewer than all only where it said how few will do."""
         return sum(part.tasks for part in self.parts)
+
+
+#: What a time is reckoned by: limits of jobs, or, where some have none, what such runs took before ("": it is not known).
+Basis = Literal["limits", "evidence", ""]
+
+
+class NearMiss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A node that would take a unit once one job there has ended."""
+
+    node: str
+    job: str
+    #: When that is at the latest (limits) or most likely (evidence); Unix ns, 0: not known.
+    at_ns: int = 0
+    basis: Basis = ""
+    #: What comes free on the node.
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
 
 
 class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
@@ -704,9 +779,10 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     fitting: int = 0
     gpu_milli_free: int = 0  # on the pool's nodes that take this work
     gpu_milli_total: int = 0  # of the pool, busy or not
-    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
-    level: str = ""
-    best: int = 0
+    level: str = ""  # of topology.py, where all units must lie in one domain of it
+    best: int = 0  # the most units that one domain of the level takes now
+    #: Nodes that lack one job's end only, the soonest first; at most three, of those that were looked at.
+    near: tuple[NearMiss, ...] = ()
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
@@ -730,11 +806,17 @@ class PreemptionDeclined(EventBase, tag=True, frozen=True, kw_only=True):
 
 class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
     """These nodes take no other work until the job has its place, here or elsewhere (JobPlaced ends it), or until
-    ReservationEnded. Said again, it names the nodes that are kept from there on."""
+    ReservationEnded; only guests, who do not delay its start (JobPlaced.guest_of). Said again, it names the nodes that
+    are kept from there on, and when the job starts there."""
 
     job: str
     attempt: int
     nodes: tuple[str, ...]
+    #: When the nodes will have room for it, as far as is known now; Unix ns, 0: not known.
+    start_ns: int = 0
+    basis: Basis = ""
+    #: Jobs whose ends it waits for, the last to end first; the first few.
+    waits_for: tuple[str, ...] = ()
 
 
 class ReservationEnded(EventBase, tag=True, frozen=True, kw_only=True):
@@ -833,7 +915,8 @@ QueueEvent = (
 PlacerEvent = (
     NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
     | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeReleased
-    | GpuFaulted | GpuRestored | BreakerTripped | BreakerReset
+    | GpuFaulted | GpuRestored | MigLayoutPlanned | MigLayoutChanged | MigLayoutFailed | MigLayoutDropped
+    | BreakerTripped | BreakerReset
     | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
     | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
     | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted

@@ -28,6 +28,9 @@ class InventorySeen(ReportBase, tag=True, frozen=True, kw_only=True):
 
     boot_id: str
     inventory: Inventory
+    #: Of a GPU that was to be cut anew: the order's plan, and why it was not done ("": it was).
+    plan: int = 0
+    failure: str = ""
 
 
 class StartSeen(ReportBase, tag=True, frozen=True, kw_only=True):

@@ -31,8 +31,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     compute_capability: int = 0
     #: Only nodes of this pool ("": the default pool); set by the queue that accepts the job.
     pool: str = ""
-    #: Not 0: the unit gets so many parts of GPUs, each on another GPU: shares of gpu_milli each, MIG instances
-    #: (`profile`), or replicas of GPUs that their node slices by time (`replicas`). 0: whole GPUs.
+    #: Not 0: the unit gets so many parts of GPUs: shares of gpu_milli each, or replicas of GPUs that their node slices by
+    #: time (`replicas`), each on another GPU; or MIG instances (`profile`), wherever on the node they are. 0: whole GPUs.
     gpu_parts: int = 0
     #: MIG profile of the parts: "3g.20gb".
     profile: str = ""
@@ -92,6 +92,13 @@ class MigInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     profile: str  # "3g.20gb"
     #: Its first memory slice; -1: not known.
     start: int = -1
+
+
+class MigPlace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A MIG instance that shall be made."""
+
+    profile: str
+    start: int  # its first memory slice
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

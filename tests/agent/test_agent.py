@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead_agent.admin import Admin
 from fairlead_agent.agent import Agent
 from fairlead_agent.build import build_agent
 from fairlead_agent.journal import Journal
@@ -226,6 +227,15 @@ def test_the_pool_is_a_setting() -> None:
     assert from_environment({"FAIRLEAD_NODE": "n1"}).pool == ""
     with pytest.raises(BadSetting, match="FAIRLEAD_POOL"):
         from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_POOL": "Big One"})
+
+
+async def test_a_nodes_taints_are_in_its_inventory(world: World) -> None:
+    """As the setting says; without one there are none."""
+    assert world.placer.of(InventorySeen)[0].inventory.taints == ()
+    await world.stop()
+    await world.start(admin=Admin(taints=("fresh:NoSchedule",)))
+    await world.placer.until(lambda: len(world.placer.of(InventorySeen)) == 2)
+    assert world.placer.of(InventorySeen)[1].inventory.taints == ("fresh:NoSchedule",)
 
 
 def test_bad_settings_are_named() -> None:

@@ -94,7 +94,7 @@ def test_virtual_functions_and_soft_devices_are_no_nics(tmp_path: Path) -> None:
 
 def test_an_inside_that_is_too_large_is_not_told(tmp_path: Path) -> None:
     """Better to join without it than not at all."""
-    assert bounded(Description(numa=(0,) * 33)) is UNKNOWN
+    assert bounded(Description(numa=(0,) * 65)) is UNKNOWN
     assert bounded(Description()) is UNKNOWN
     board: tuple[Level, ...] = ("SAME_BOARD",)
     cards = tuple(f"{number:063}" for number in range(128))

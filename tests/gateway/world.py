@@ -54,6 +54,10 @@ class PlayedNode:
             )
         )
 
+    async def sick(self, gpu: str, code: str) -> None:
+        """What it found of a GPU's health."""
+        await self._report(lambda n: rp.HealthSeen(n=n, gpu=gpu, code=code, evidence="seen"))
+
     async def stopped(self, job: str, rank: int = 0, attempt: int = 1) -> None:
         """A rank was stopped as asked."""
         await self._report(

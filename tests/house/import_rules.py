@@ -24,9 +24,11 @@ SHELLS: dict[str, dict[str, str]] = {
 CORES: dict[str, tuple[str, ...]] = {
     "fairlead_gateway": ("moments", "page", "problems", "submissions", "views", "why"),
     "fairlead_agent": (
+        "devices.cutting",
         "devices.labels",
         "devices.port",
         "devices.racks",
+        "devices.simulated_mig",
         "launch",
         "reconcile",
         "records",

@@ -1,5 +1,6 @@
 """Taints and tolerations: their text, by whom they are set, and what they keep away."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,8 +112,7 @@ def test_commands_that_make_no_sense_are_refused() -> None:
 def test_an_inventory_brings_its_own_taints() -> None:
     """They come and go with what the agent says; no command removes them."""
     world = cluster(1)
-    own = inventory("n1")
-    own = type(own)(**{name: getattr(own, name) for name in own.__struct_fields__} | {"taints": ("fresh:NoExecute",)})
+    own = msgspec.structs.replace(inventory("n1"), taints=("fresh:NoExecute",))
     world.offer(request(1))
     world.report("n1", InventorySeen(n=0, boot_id="boot-1", inventory=own))
     assert world.stops("n1") == {"1.1": "drained"}

@@ -8,7 +8,7 @@ import msgspec
 from fairlead_schemas import ask, commands, desired, events, queues, reports, samples
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.inside import Description, NumaNode
-from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
+from fairlead_schemas.resources import Gpu, Inventory, MigInstance, MigPlace, Request
 
 REQUEST = Request(
     nodes=2,
@@ -200,6 +200,23 @@ EVENTS: list[events.EventBase] = [
         cause="report:sim-1:7", node="sim-1", gpu="GPU-sim-1-0", code="xid79", reason="off the bus", stop=True
     ),
     events.GpuRestored(cause="cmd:c13", node="sim-1", gpu="GPU-sim-1-0", by="ada"),
+    events.MigLayoutPlanned(
+        cause="812.4",
+        node="sim-1",
+        gpu="GPU-sim-1-0",
+        jobs=("812", "813"),
+        mode="on",
+        destroy=(MigInstance(uuid="MIG-sim-1-0-1", profile="2g.20gb", start=0),),
+        create=(MigPlace(profile="3g.40gb", start=0),),
+        score={"created": 1, "destroyed": 1},
+    ),
+    events.MigLayoutChanged(
+        cause="report:sim-1:8", node="sim-1", gpu="GPU-sim-1-0", plan=815, instances=INVENTORY.gpus[0].instances
+    ),
+    events.MigLayoutFailed(
+        cause="report:sim-1:8", node="sim-1", gpu="GPU-sim-1-0", plan=815, reason="3g.40gb at 0: Insufficient Resources"
+    ),
+    events.MigLayoutDropped(cause="clock", node="sim-1", gpu="GPU-sim-1-0", plan=815, reason="late"),
     events.BreakerTripped(cause="clock", kind="loss", found=11, allowed=10, of=64),
     events.BreakerReset(cause="cmd:c14", by="ada"),
     events.MaintenanceScheduled(
@@ -238,6 +255,7 @@ EVENTS: list[events.EventBase] = [
         master_address="10.0.0.7",
         master_port=29500,
         score={"best_fit": 7},
+        guest_of="811",
     ),
     events.JobUnplaceable(
         cause="90.1",
@@ -250,11 +268,18 @@ EVENTS: list[events.EventBase] = [
         fitting=1,
         gpu_milli_free=2000,
         gpu_milli_total=320000,
+        near=(
+            events.NearMiss(
+                node="sim-1", job="700", at_ns=10, basis="limits", gpu_milli=2000, cpu_milli=1000, memory_mib=1024
+            ),
+        ),
     ),
     events.OfferReturned(cause="91.0", job="812", attempt=1),
     events.PreemptionStarted(cause="95.0", job="700", attempt=1, beneficiary="812", rule="over_slice"),
     events.PreemptionDeclined(cause="95.0", job="812", attempt=1, reasons={"free_gpus": 1}),
-    events.ReservationMade(cause="95.0", job="812", attempt=1, nodes=("sim-1",)),
+    events.ReservationMade(
+        cause="95.0", job="812", attempt=1, nodes=("sim-1",), start_ns=10, basis="limits", waits_for=("700",)
+    ),
     events.ReservationEnded(cause="96.0", job="812", attempt=1),
     events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1),
     events.RunStarted(cause="report:sim-1:3", job="812", attempt=1),
@@ -365,7 +390,9 @@ COMMANDS: list[commands.CommandBase] = [
 ]
 
 REPORTS: list[reports.ReportBase] = [
-    reports.InventorySeen(n=1, boot_id="b1", inventory=INVENTORY),
+    reports.InventorySeen(
+        n=1, boot_id="b1", inventory=INVENTORY, plan=815, failure="3g.40gb at 0: Insufficient Resources"
+    ),
     reports.StartSeen(n=2, job="812", attempt=1, rank=1, at_ns=AT_NS),
     reports.ExitSeen(
         n=3,
@@ -439,6 +466,15 @@ DESIRED = desired.Desired(
             spec=SPEC,
             spec_hash=DIGEST,
             stop="cancelled",
+        )
+    ],
+    layouts=[
+        desired.LayoutOrder(
+            gpu="GPU-sim-1-0",
+            plan=815,
+            mode="on",
+            destroy=(MigInstance(uuid="MIG-sim-1-0-1", profile="2g.20gb", start=0),),
+            create=(MigPlace(profile="3g.40gb", start=0),),
         )
     ],
 )

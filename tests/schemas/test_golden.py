@@ -86,6 +86,7 @@ def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) ->
 STRUCTS = [
     *examples.EVENTS, *examples.COMMANDS, *examples.REPORTS, examples.BEAT, examples.CONFIRM, examples.PIECE,
     examples.WANTED, examples.SAMPLES, examples.SAMPLES.gpus[0], examples.DESIRED, examples.DESIRED.runs[0],
+    examples.DESIRED.layouts[0], examples.DESIRED.layouts[0].create[0],
     examples.REQUEST, examples.PART, examples.INVENTORY, examples.INVENTORY.gpus[0], examples.INVENTORY.gpus[0].instances[0],
     examples.INVENTORY.inside, examples.INVENTORY.inside.numa_nodes[0], *examples.ASKS, examples.ANSWER,
     examples.ANSWER.outcomes[0], examples.ANSWER.outcomes[0].quota[0], examples.EXPLANATION, examples.EXPLANATION.changes[0],

@@ -1,4 +1,4 @@
-"""`nodes cordon uncordon drain`: the machines."""
+"""`nodes`, and what is asked of one: cordon, uncordon, drain, taint, untaint, quarantine, restore."""
 
 import shutil
 from typing import Annotated
@@ -101,6 +101,65 @@ def drain(
         quantities.parse_duration(deadline)
     with connect() as client:
         _done(client.drain(node, reason, deadline), node, "draining", output)
+
+
+Taint = Annotated[str, typer.Argument(metavar="TAINT", help="key=value:Effect.", show_default=False)]
+
+
+def taint(node: NodeName, taint: Taint, reason: Reason = "", output: Output = Format.table) -> None:
+    """Keep work from a node that does not tolerate the taint.
+
+    fairlead taint sim-1 team=vision:NoSchedule
+
+    Effects: NoSchedule (nothing new), PreferNoSchedule (only where nothing else has room), NoExecute (what runs there
+    leaves, too).
+    """
+    with connect() as client:
+        _done(client.ask_node(node, "taint", taint=taint, reason=reason), node, "tainted", output)
+
+
+def untaint(
+    node: NodeName,
+    taint: Annotated[str, typer.Argument(metavar="TAINT", help="key, key:Effect or key=value:Effect.", show_default=False)],
+    output: Output = Format.table,
+) -> None:  # fmt: skip
+    """Remove a node's taints that match, but those that health or the node itself has set.
+
+    fairlead untaint sim-1 team
+    """
+    with connect() as client:
+        _done(client.ask_node(node, "untaint", taint=taint), node, "untainted", output)
+
+
+def quarantine(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
+    """Give a node no work until it is released; what runs there goes on.
+
+    fairlead quarantine sim-1 --reason "smells"
+    """
+    with connect() as client:
+        _done(client.ask_node(node, "quarantine", reason=reason), node, "in quarantine", output)
+
+
+def unquarantine(node: NodeName, output: Output = Format.table) -> None:
+    """End a node's quarantine, or the suspicion against it.
+
+    fairlead unquarantine sim-1
+    """
+    with connect() as client:
+        _done(client.ask_node(node, "unquarantine"), node, "released", output)
+
+
+def restore(
+    node: NodeName,
+    gpu: Annotated[str, typer.Argument(metavar="GPU", help="Its UUID; nodes -o json shows it.", show_default=False)],
+    output: Output = Format.table,
+) -> None:
+    """Use a faulted GPU of a node again.
+
+    fairlead restore sim-1 GPU-52c1bb0e-…
+    """
+    with connect() as client:
+        _done(client.ask_node(node, "restore", gpu=gpu), node, f"uses {gpu} again", output)
 
 
 def _done(answer: dict[str, object], node: str, done: str, output: Format) -> None:

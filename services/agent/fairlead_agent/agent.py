@@ -19,14 +19,14 @@ from fairlead_agent.devices.port import Devices
 from fairlead_agent.journal import Journal
 from fairlead_agent.launch import Place, Program, Unlaunchable, plan, read_program
 from fairlead_agent.output import OutputShipper, read_piece
-from fairlead_agent.reconcile import GiveUp, KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.reconcile import CutGpu, GiveUp, KillRun, Reconciler, StartRun, Step, TerminateRun
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.run import Exit, Found, RunKey, key_of
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
-from fairlead_schemas.desired import Desired, RunOrder, decode_desired
+from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder, decode_desired
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.reports import Beat, OutputWanted, decode_confirm, encode
 from fairlead_schemas.resources import Inventory
@@ -118,14 +118,14 @@ class Agent:
         found = await self.runtime.adopt(open_runs.keys())
         for key, what in found.items():
             if what.state in ("ended", "lost"):
-                clean = not await self._busy(open_runs[key].gpus)
+                clean = not await self._busy(open_runs[key].devices)
                 found[key] = Found(what.state, what.exit, clean)
             if what.state != "never":
                 self.output.open(key, self.runtime.output(key), adopted=True)
                 if what.state != "running":
                     self._spawn(self.output.ended(key))
             if what.state == "running":
-                self._hold(key, open_runs[key].gpus)
+                self._hold(key, open_runs[key].devices)
         for report in self.ledger.unconfirmed:
             self.outbox.add(report)
         step = self.core.begin(
@@ -216,7 +216,7 @@ class Agent:
         self.output.open(key, self.runtime.output(key))
         run = self.ledger.runs.get(key)
         if run is not None:
-            self._hold(key, run.gpus)
+            self._hold(key, run.devices)
         self._do(self.core.started(key, time.monotonic_ns(), time.time_ns()))
 
     def start_failed(self, key: RunKey, message: str) -> None:
@@ -227,7 +227,7 @@ class Agent:
     def exited(self, key: RunKey, exit: Exit) -> None:
         """A run has ended: ship its last output, look at its devices, report."""
         run = self.ledger.runs.get(key)
-        gpus = run.gpus if run is not None else ()
+        gpus = run.devices if run is not None else ()
         if self.output.silent(key) and (not gpus or self.devices.simulated):
             self._ended(key, exit, clean=not self.devices.busy(gpus) if gpus else True)
         else:
@@ -271,14 +271,31 @@ class Agent:
                 case KillRun(key):
                     _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
                     self.runtime.kill(key)
+                case CutGpu(order, refusal):
+                    self._spawn(self._cut(order, refusal))
                 case GiveUp(reason):
                     self._given_up = reason
                     self._stopped.set()
+
+    async def _cut(self, order: LayoutOrder, refusal: str) -> None:
+        """Look for programs once more, then cut; a driver takes seconds for it."""
+        occupied = await self._busy(tuple(each.uuid for each in order.destroy)) if not refusal else {}
+        failure = refusal or "; ".join(occupied.values())
+        if not failure and self.devices.simulated:
+            failure = self.devices.cut(order)
+        elif not failure:
+            failure = await asyncio.to_thread(self.devices.cut, order)
+        _log.info("a GPU is cut anew", gpu=order.gpu, plan=order.plan, failure=failure)
+        self._do(self.core.was_cut(order.plan, failure, self._inventory()))
 
     def _start(self, order: RunOrder) -> None:
         key = key_of(order)
         if not self.core.may_start(key, time.monotonic_ns()):
             self._do(self.core.not_started(key, time.time_ns()))
+            return
+        there = {each.uuid for gpu in self.devices.gpus() for each in gpu.instances} if order.instances else set[str]()
+        if missing := [uuid for uuid in order.instances if uuid not in there]:
+            self.start_failed(key, f"this node has no MIG instance {missing[0]}")
             return
         if order.spec_hash:
             self._spawn(self._fetch_and_start(order))
@@ -307,7 +324,7 @@ class Agent:
 
     def _let_go(self, key: RunKey) -> None:
         run = self.ledger.runs.get(key)
-        for uuid in run.gpus if run is not None else ():
+        for uuid in run.devices if run is not None else ():
             self._holders.pop(uuid, None)
 
     # ------------------------------------------------------------------ loops
@@ -357,7 +374,7 @@ class Agent:
         while True:
             await asyncio.sleep(DIRTY_POLL_S)
             for run in self.core.dirty():
-                if not await self._busy(run.gpus):
+                if not await self._busy(run.devices):
                     self._let_go(run.key)
                     self._do(self.core.cleaned(run.key))
 

@@ -19,7 +19,7 @@ from fairlead_bus.port import Bus
 def build_devices(settings: Settings) -> Devices:
     """The devices that the settings name. Raises DevicesUnfit, except for "auto"."""
     if settings.devices == "simulated":
-        return SimulatedDevices(settings.node, settings.profile)
+        return SimulatedDevices(settings.node, settings.profile, kept=settings.directory / "simulated-mig.json")
     if settings.devices == "none":
         return NoDevices()
     from fairlead_agent.devices.nvml import NvmlDevices  # needs a package that CPU-only nodes may not have

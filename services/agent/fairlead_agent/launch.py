@@ -85,6 +85,11 @@ def plan(order: RunOrder, program: Program, place: Place) -> Launch:
     )
 
 
+def devices_of(order: RunOrder) -> tuple[str, ...]:
+    """What the program may see: its MIG instances, else its GPUs."""
+    return order.instances or order.gpus
+
+
 def _environment(order: RunOrder, program: Program, place: Place) -> dict[str, str]:
     env = dict(place.inherited)
     env["MASTER_ADDR"] = order.master_address or place.address
@@ -96,7 +101,7 @@ def _environment(order: RunOrder, program: Program, place: Place) -> dict[str, s
     for name, value in program.env.items():
         if not name.startswith(RESERVED_ENV_PREFIXES):
             env[name] = value
-    gpus = ",".join(order.gpus)
+    gpus = ",".join(devices_of(order))
     env["FAIRLEAD_JOB"] = order.job
     if index := order.job.partition("_")[2]:
         env["FAIRLEAD_ARRAY_INDEX"] = index

@@ -13,6 +13,7 @@ from fairlead_agent.records import (
     Booted,
     Condemned,
     Confirmed,
+    Cut,
     Forgot,
     Ledger,
     Record,
@@ -21,7 +22,7 @@ from fairlead_agent.records import (
     Took,
 )
 from fairlead_agent.run import Exit, Found, RunKey, key_of
-from fairlead_schemas.desired import Desired, RunOrder
+from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.events import RunOutcome
 from fairlead_schemas.reports import CleanSeen, Confirm, ExitSeen, InventorySeen, Report, StartSeen
 from fairlead_schemas.resources import Inventory
@@ -61,7 +62,14 @@ class GiveUp(NamedTuple):
     reason: str
 
 
-Instruction = StartRun | TerminateRun | KillRun | GiveUp
+class CutGpu(NamedTuple):
+    """Cut it anew, and say what came of it (`Reconciler.was_cut`); not at all where `refusal` says why not."""
+
+    order: LayoutOrder
+    refusal: str
+
+
+Instruction = StartRun | TerminateRun | KillRun | GiveUp | CutGpu
 
 
 class Step(NamedTuple):
@@ -89,6 +97,7 @@ class Reconciler:
         self.fence_ns = fence_ns
         #: None until a desired state was taken up in this process.
         self.wanted: dict[RunKey, RunOrder] | None = None
+        self.layouts: list[LayoutOrder] = []
         self.stopping: dict[RunKey, _Stopping] = {}
         self.fenced = False
         #: Sequence of the oldest desired state from which something may be started.
@@ -108,7 +117,9 @@ class Reconciler:
         rebooted = self.ledger.boot_id not in ("", boot_id)
         if self.ledger.boot_id != boot_id:
             self._record(Booted(boot_id=boot_id))
-        self._report(InventorySeen(n=self._next(), boot_id=boot_id, inventory=inventory))
+        # A cut that was begun under an earlier process is over: the inventory says how far it came.
+        pending = self.ledger.cut if self.ledger.cut > self.ledger.cut_answered else 0
+        self._report(InventorySeen(n=self._next(), boot_id=boot_id, inventory=inventory, plan=pending))
         for run in list(self.ledger.runs.values()):
             if rebooted and run.open:
                 self._end(run.key, "node_rebooted", Exit(message="the node booted anew under the run"), True, at_ns)
@@ -130,6 +141,7 @@ class Reconciler:
         if desired.sequence == ledger.sequence and self.wanted is not None:
             return self._take()
         self.wanted = {key_of(order): order for order in desired.runs}
+        self.layouts = desired.layouts
         if desired.sequence > ledger.sequence:
             self._record(Took(sequence=desired.sequence))
             for run in [r for r in ledger.runs.values() if r.phase == "clean" and r.key not in self.wanted]:
@@ -202,6 +214,15 @@ class Reconciler:
         run = self.ledger.runs.get(key)
         if run is not None and run.phase == "ended":
             self._clean(key)
+        return self._take()
+
+    def was_cut(self, plan: int, failure: str, inventory: Inventory) -> Step:
+        """A GPU was cut anew, or was not; what the node has now."""
+        self._report(
+            InventorySeen(
+                n=self._next(), boot_id=self.ledger.boot_id, inventory=inventory, plan=plan, failure=failure[:1000]
+            )
+        )
         return self._take()
 
     def tick(self, now: int) -> Step:
@@ -294,13 +315,27 @@ class Reconciler:
         for key, run in runs.items():
             if run.open and key not in self.wanted:
                 self._stop(run, "stopped", run.grace_ns, now)
+        if lease and self.ledger.sequence >= self._oldest:
+            for order in self.layouts:
+                if order.plan > self.ledger.cut:
+                    self._record(Cut(plan=order.plan))
+                    self._step.instructions.append(CutGpu(order, self._in_use(order)))
+
+    def _in_use(self, order: LayoutOrder) -> str:
+        """Which run uses what the order takes away, "" where none does; the placer has not ordered that knowingly."""
+        going = {each.uuid for each in order.destroy}
+        for run in self.ledger.runs.values():
+            if run.phase != "clean" and (going & set(run.devices) or (order.mode and order.gpu in run.gpus)):
+                return f"it is in use by {run.key.name}"
+        return ""
 
     def _take_up(self, key: RunKey, order: RunOrder, lease: bool, at_ns: int) -> None:
         if (not lease or self.ledger.sequence < self._oldest) and not order.stop:
             return  # looked at again when the lease is back, or a newer desired state is here
         accepted = Accepted(
-            job=key.job, attempt=key.attempt, rank=key.rank, epoch=order.epoch, gpus=order.gpus, grace_ns=order.grace_ns
-        )
+            job=key.job, attempt=key.attempt, rank=key.rank, epoch=order.epoch, gpus=order.gpus, grace_ns=order.grace_ns,
+            instances=order.instances,
+        )  # fmt: skip
         self._record(accepted)
         if order.stop:
             self._end(key, "stopped", Exit(message="was asked to stop before it was started"), True, at_ns)

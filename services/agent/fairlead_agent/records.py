@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from fairlead_agent.run import RunKey
-from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, StartSeen
+from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, StartSeen
 
 Phase = Literal["accepted", "running", "ended", "clean"]
 OPEN_PHASES: frozenset[Phase] = frozenset({"accepted", "running"})
@@ -52,6 +52,7 @@ class Accepted(RecordBase, frozen=True, tag="accepted"):
     epoch: int
     gpus: tuple[str, ...] = ()
     grace_ns: int = 0
+    instances: tuple[str, ...] = ()
     #: Other than "accepted" only where compaction wrote the record.
     phase: Phase = "accepted"
 
@@ -89,20 +90,42 @@ class Condemned(RecordBase, frozen=True, tag="condemned"):
     reason: str
 
 
-Record = Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered | Condemned
+class Cut(RecordBase, frozen=True, tag="cut"):
+    """A GPU will be cut anew by this plan, or was; it is not begun a second time."""
+
+    plan: int
+    #: True only where compaction wrote the record: an inventory has answered it.
+    answered: bool = False
+
+
+Record = Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered | Condemned | Cut
 
 
 class RunEntry:
     """A run of the ledger."""
 
-    __slots__ = ("epoch", "gpus", "grace_ns", "key", "phase")
+    __slots__ = ("epoch", "gpus", "grace_ns", "instances", "key", "phase")
 
-    def __init__(self, key: RunKey, epoch: int, gpus: tuple[str, ...], grace_ns: int, phase: Phase) -> None:
+    def __init__(
+        self,
+        key: RunKey,
+        epoch: int,
+        gpus: tuple[str, ...],
+        grace_ns: int,
+        phase: Phase,
+        instances: tuple[str, ...] = (),
+    ) -> None:
         self.key = key
         self.epoch = epoch
         self.gpus = gpus
         self.grace_ns = grace_ns
         self.phase: Phase = phase
+        self.instances = instances
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """UUIDs of what it may use: its MIG instances, else its GPUs."""
+        return self.instances or self.gpus
 
     @property
     def open(self) -> bool:
@@ -122,6 +145,9 @@ class Ledger:
         self.confirmed = 0
         #: Why this journal must not be used any more; "" for a good one.
         self.condemned = ""
+        #: The newest plan to cut a GPU that was begun, and the newest that an inventory has answered.
+        self.cut = 0
+        self.cut_answered = 0
         self.runs: dict[RunKey, RunEntry] = {}
         #: Reports above `confirmed`, by rising number.
         self.unconfirmed: deque[Report] = deque()
@@ -137,7 +163,9 @@ class Ledger:
                 self.sequence = record.sequence
             case Accepted():
                 key = RunKey(record.job, record.attempt, record.rank)
-                self.runs[key] = RunEntry(key, record.epoch, record.gpus, record.grace_ns, record.phase)
+                self.runs[key] = RunEntry(
+                    key, record.epoch, record.gpus, record.grace_ns, record.phase, record.instances
+                )
             case Reported():
                 self._reported(record.report)
             case Confirmed():
@@ -150,11 +178,18 @@ class Ledger:
                 self.reported, self.confirmed = record.reported, record.confirmed
             case Condemned():
                 self.condemned = record.reason
+            case Cut():
+                self.cut = max(self.cut, record.plan)
+                if record.answered:
+                    self.cut_answered = self.cut
 
     def _reported(self, report: Report) -> None:
         self.reported = report.n
         self.unconfirmed.append(report)
         if isinstance(report, InventorySeen):
+            self.cut_answered = max(self.cut_answered, report.plan)
+            return
+        if isinstance(report, HealthSeen):
             return
         run = self.runs.get(RunKey(report.job, report.attempt, report.rank))
         if run is None:
@@ -179,7 +214,9 @@ class Ledger:
         for run in self.runs.values():
             yield Accepted(
                 job=run.key.job, attempt=run.key.attempt, rank=run.key.rank, epoch=run.epoch,
-                gpus=run.gpus, grace_ns=run.grace_ns, phase=run.phase,
+                gpus=run.gpus, grace_ns=run.grace_ns, instances=run.instances, phase=run.phase,
             )  # fmt: skip
+        if self.cut:
+            yield Cut(plan=self.cut, answered=self.cut_answered >= self.cut)
         if self.condemned:
             yield Condemned(reason=self.condemned)

@@ -31,6 +31,10 @@ from fairlead_schemas.ids import is_token
 RuntimeName = Literal["process", "docker"]
 DevicesName = Literal["simulated", "nvml", "none", "auto"]
 
+_TAINT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?(?:=[A-Za-z0-9._-]{1,63})?:(?:NoSchedule|PreferNoSchedule|NoExecute)"
+)
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the agent process can be told."""

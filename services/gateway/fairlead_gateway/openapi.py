@@ -6,6 +6,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from fairlead_gateway import nodewishes as wishes
 from fairlead_gateway.reading import Json
 from fairlead_gateway.verbs import MoveWish, NodeWish, SqlWish
 from fairlead_schemas import api, cloudevents, clustermap, jobspec, queuefile, queuesettings
@@ -18,10 +19,15 @@ _PUBLISHED = {
     "QueuePage": api.Page[api.Queue], "PoolPage": api.Page[api.Pool], "QueuesApplied": api.QueuesApplied,
     "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec, "NodeWish": NodeWish,
     "MoveWish": MoveWish, "QueueFileWords": queuefile.QueueFileWords, "QueueWords": queuesettings.QueueWords,
+    "RolloutPage": api.Page[api.Rollout], "Rollout": api.Rollout, "MaintenancePage": api.Page[api.Maintenance],
+    "Breaker": api.Breaker, "TaintWish": wishes.TaintWish, "ReasonWish": wishes.ReasonWish, "GpuWish": wishes.GpuWish,
+    "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
     "SqlWish": SqlWish, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
 }  # fmt: skip
 
 
+#: POST paths that send a command, besides those on one thing.
+_VERBS = ("/v1/queues:apply", "/v1/rollouts", "/v1/maintenance", "/v1/breaker:reset")
 _TEXT = {"type": "string", "minLength": 1}
 #: By hand: its `data` is taken undecoded, which has no schema of its own.
 _CLOUD_EVENT: dict[str, Any] = {
@@ -63,7 +69,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document["paths"].setdefault("/v1/events", {})["post"] = _post_events()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if method in ("put", "delete") or (method == "post" and ("}:" in path or path == "/v1/queues:apply")):
+            if method in ("put", "delete") or (method == "post" and ("}:" in path or path in _VERBS)):
                 operation["parameters"] = [*operation.get("parameters", []), *_HEADERS]
                 operation["responses"]["202"] = _results(200)["202"]
             operation["responses"].pop("422", None)

@@ -13,7 +13,7 @@ import uvicorn
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
-from fairlead_gateway import logs, queueverbs, reading, verbs, watching, whyroute
+from fairlead_gateway import logs, nodeverbs, queueverbs, reading, verbs, watching, whyroute
 from fairlead_gateway.app import build_app
 from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
@@ -78,6 +78,7 @@ class Gateway:
         explaining = Explaining(bus)
         routers = [
             verbs.routes(verbs.Verbs(views, bus, self.queue, self.placer, asking)),
+            nodeverbs.routes(nodeverbs.NodeVerbs(views, self.placer, asking), views),
             queueverbs.routes(queueverbs.QueueVerbs(views, self.queue, asking)),
             watching.routes(self.feed),
             logs.routes(views, bus),

@@ -5,6 +5,7 @@ from typing import Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_placer import reports, snapshot
+from fairlead_placer.cutting import planning
 from fairlead_placer.decide import decide
 from fairlead_placer.entities import DRAINING
 from fairlead_placer.evolve import fold
@@ -24,6 +25,8 @@ class PlacerCore:
         self._crowded = False
         #: Version of the index at which there was nothing to decide: without inputs there still is nothing.
         self._quiet_at = -1
+        #: When there was last something to decide, or not.
+        self._looked_ns = 0
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit."""
@@ -37,6 +40,7 @@ class PlacerCore:
         if not inputs and state.pools.version == self._quiet_at and not state.recalls and not self._due(now_ns):
             return NOTHING
         decision, self._more, self._crowded = decide(state, inputs, now_ns, roomy=self._crowded)
+        self._looked_ns = now_ns
         quiet = not decision.events and not self._more
         self._quiet_at = state.pools.version if quiet else -1
         return decision
@@ -50,7 +54,8 @@ class PlacerCore:
         return reports.passed_over(self.state, item.body, error, now_ns) if item.source == "report" else NOTHING
 
     def wake_at(self) -> int | None:
-        """The next deadline of a drain or a window; 0 when the last commit had no room for all."""
+        """The next deadline of a drain, a window or a plan to cut a GPU, or a reserved start; 0 when the last commit had no
+        room for all."""
         if self._more:
             return 0
         return min(self._deadlines(), default=None)
@@ -72,4 +77,6 @@ class PlacerCore:
     def _deadlines(self) -> list[int]:
         state = self.state
         drains = [node.deadline_ns for node in map(state.nodes.__getitem__, state.closed) if node.duty == DRAINING]
-        return [deadline_ns for deadline_ns in drains if deadline_ns] + windows.deadlines(state)
+        starts = [kept.start_ns for kept in state.reservations.values() if not kept.hole]
+        cuts = planning.deadlines(state, self._looked_ns)
+        return [deadline_ns for deadline_ns in drains + starts if deadline_ns] + windows.deadlines(state) + cuts

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fairlead_bus.core import Decision, Input
 from fairlead_placer import parking, preemption, reports, reservations
+from fairlead_placer.cutting import ending, planning
 from fairlead_placer.draft import Draft
 from fairlead_placer.nodes import blackhole, breaker, coming, duty, health, rollouts, windows
 from fairlead_placer.nodes.commands import command
@@ -36,9 +37,10 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = 
         _return_offers(draft)
         coming.fence_lost(draft)
         looked_after = _look_after_nodes(draft)
+        ending.tend(draft)
         placed_all = reservations.mend(draft) and parking.place(draft)
         # Others yield to, and nodes are kept for, those who find no place even so.
-        answered = placed_all and preemption.answer(draft) and reservations.answer(draft)
+        answered = placed_all and preemption.answer(draft) and reservations.answer(draft) and planning.plan(draft)
         more = draft.full or not answered or not looked_after
     finally:
         state.undo()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_placer.capacity.left import Left
-from fairlead_schemas.events import Part, RunOutcome, Setter, Victim
+from fairlead_schemas.events import Basis, Part, RunOutcome, Setter, Victim
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.resources import Inventory, Request
 
@@ -178,16 +178,25 @@ class Plea(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """Nodes that take no other work until the job has its place or gives up its offer."""
+    """Nodes that take no other work, but guests, until the job has its place or gives up its offer."""
 
     job: str
     attempt: int
     cause: str
     nodes: tuple[str, ...]
-    #: Sequence of the commit that made it: nothing of others was placed on the nodes after it.
+    #: Sequence of the commit that made it, or said last which nodes it is.
     since: int
     #: True where others yield to make it; a job that merely waits long takes one of RESERVATIONS_MAX.
     hole: bool
+    #: When the nodes will have room for it (0: not known), and what says so.
+    start_ns: int = 0
+    basis: Basis = ""
+    #: Of each node, the sequence since which it is kept: of others, only guests were placed there after it.
+    sinces: tuple[int, ...] = ()
+
+    def since_of(self, node: str) -> int:
+        """The sequence since which the node is kept."""
+        return self.sinces[self.nodes.index(node)] if self.sinces else self.since
 
 
 class FastFail(NamedTuple):
@@ -217,7 +226,7 @@ class Outcome(NamedTuple):
 class OfferClass:
     """Open offers with equal requests: they fit or do not fit together."""
 
-    __slots__ = ("failed_at", "offers", "outcome", "picky", "request")
+    __slots__ = ("failed_at", "lent_at", "offers", "outcome", "picky", "request", "uncut_at")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -230,6 +239,10 @@ class OfferClass:
         self.failed_at = -1
         #: True when that was said of jobs that do not go everywhere: one that does may fit. As little state as that.
         self.picky = False
+        #: Version of the index at which none of them could be a guest of kept nodes (-1: not tried). As little state.
+        self.lent_at = -1
+        #: Version of the index, and time, at which cutting GPUs anew was found not to help (-1: not looked at); the same.
+        self.uncut_at: tuple[int, int] = -1, 0
 
 
 class Verdict(NamedTuple):
@@ -246,8 +259,8 @@ class Run:
     """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
 
     __slots__ = (
-        "attempt", "began_ns", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "released",
-        "started", "stop", "verdict",
+        "attempt", "began_ns", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "placed_ns",
+        "released", "started", "stop", "verdict",
     )  # fmt: skip
 
     def __init__(self, job: str, attempt: int, epoch: int, parts: tuple[Part, ...], hosts: tuple[str, ...]) -> None:
@@ -260,7 +273,8 @@ class Run:
         self.hosts = hosts
         self.master_address = ""
         self.master_port = 0
-        #: When its first rank was seen running (0: not yet).
+        #: When it was placed, and when its first rank was seen running (0: not yet).
+        self.placed_ns = 0
         self.began_ns = 0
         self.started = 0
         self.ended = 0
@@ -269,6 +283,11 @@ class Run:
         self.stop = ""
         #: The first rank's end that was no success; it decides the outcome and stops the others.
         self.verdict: Verdict | None = None
+
+    @property
+    def is_stopping(self) -> bool:
+        """True when every rank that lives has been, or is being, told to stop."""
+        return bool(self.stop) or self.verdict is not None
 
     @property
     def all_ranks(self) -> int:

@@ -38,7 +38,13 @@ def _reservation_made(state: State, seq: int, index: int, at_ns: int, event: ev.
     hole = claim is None or claim.cause != event.cause
     if kept is not None and kept.cause == event.cause:  # other nodes for the same wish
         hole = kept.hole
-    state.reserve(Reservation(event.job, event.attempt, event.cause, event.nodes, seq, hole))
+    same = (
+        kept if kept is not None and not hole else None
+    )  # a hole has no guests: who is there by now is like any other
+    sinces = tuple([same.since_of(name) if same is not None and name in same.nodes else seq for name in event.nodes])
+    state.reserve(
+        Reservation(event.job, event.attempt, event.cause, event.nodes, seq, hole, event.start_ns, event.basis, sinces)
+    )
 
 
 def _reservation_ended(state: State, seq: int, index: int, at_ns: int, event: ev.ReservationEnded) -> None:

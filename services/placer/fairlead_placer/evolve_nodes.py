@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from fairlead_placer.cutting.folding import forget_failures
 from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node
 from fairlead_placer.evolve_runs import send_away
 from fairlead_placer.nodes.folding import heed_taints
@@ -38,6 +39,8 @@ def _node_changed(state: State, seq: int, index: int, at_ns: int, event: ev.Node
 
 def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory) -> None:
     """Another inventory under what is held: what is held and gone is nobody's until it is released."""
+    if boot_id != node.boot_id and state.spoilt:
+        forget_failures(state, node.name)
     faulted = node.faulted
     if len(faulted) > FAULTED_MAX:  # marks of what has left are kept as far as there is room
         faulted = {gpu.uuid: faulted[gpu.uuid] for gpu in inventory.gpus if gpu.uuid in faulted}

@@ -6,6 +6,7 @@ from typing import Any
 from fairlead_placer.entities import Node, Outcome, Run, Verdict, run_key
 from fairlead_placer.nodes.endings import Ending, note
 from fairlead_placer.state import State
+from fairlead_placer.timeline.learning import learn
 from fairlead_schemas import events as ev
 
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
@@ -18,6 +19,7 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple(node.hosts[0] for node in nodes)
     run = Run(event.job, event.attempt, seq, event.parts, hosts)
     run.master_address, run.master_port = event.master_address, event.master_port
+    run.placed_ns = at_ns
     if state.recalls:
         recall = state.drop(state.recalls, event.job)
         if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
@@ -81,6 +83,7 @@ def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnde
     if run.verdict is None:  # else it was noted with the rank that decided it
         well = is_success(event.outcome, event.exit_code, event.signal)
         note(state, run, Ending(event.outcome, well, event.rank), at_ns)
+    learn(state, run, event.outcome, at_ns)
     state.put(state.unanswered, event.job, event.attempt)
     for rank in range(len(run.parts)):
         if not run.ended >> rank & 1:

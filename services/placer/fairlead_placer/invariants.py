@@ -1,13 +1,17 @@
 """What must hold of a state at every event (ARCHITECTURE.md, Invariants; as far as
 the placer owns it). Used by tests and simulation."""
 
+from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import MILLI
+from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.capacity.index import key_of
 from fairlead_placer.capacity.left import Left, cpu_mask
-from fairlead_placer.entities import Node, pool_of_node
+from fairlead_placer.cutting.plans import keep_back
+from fairlead_placer.entities import Node, Reservation, pool_of_node
 from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
 from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
 from fairlead_placer.state import State
+from fairlead_placer.timeline.openings import is_sound
 from fairlead_schemas.events import Part
 
 
@@ -37,14 +41,22 @@ def _check_node(state: State, node: Node) -> None:
     _check_gpus(node, parts)
     cpus = [cpu_mask(part.cpus) for part in parts.values() if part.cpus]
     _expect(sum(cpus) == _union(cpus), f"I1: a CPU of {node.name} is in two allocations: {sorted(parts)}")
-    fresh = Left(node.left.build, node.left.uuids)
+    build = node.left.build
+    fresh = Left(build, node.left.uuids, Cuts(node.inventory.gpus, build.mig_models) if build.cut else None)
     for uuid in node.faulted:
         fresh.fault(uuid)
+    if node.name in state.layouts:
+        keep_back(fresh, state.layouts[node.name])
     for part in parts.values():
         fresh.take(part)
-    for name in ("cpu_milli", "memory_mib", "milli", "caps", "parts", "free", "shared", "faulted", "cpus"):
+    for name in (
+        "cpu_milli", "memory_mib", "milli", "caps", "parts", "free", "shared", "faulted", "barred", "odd", "cpus",
+    ):  # fmt: skip
         found, expected = getattr(node.left, name), getattr(fresh, name)
         _expect(found == expected, f"I2: {name} of {node.name}: expected {expected} left, found {found}")
+    if node.left.cuts is not None and fresh.cuts is not None:
+        held = (node.left.cuts.held, node.left.cuts.going), (fresh.cuts.held, fresh.cuts.going)
+        _expect(held[0] == held[1], f"I2: MIG instances of {node.name}: expected {held[1]}, found {held[0]}")
     live = sum(not state.runs[key].ended >> rank & 1 for key, rank in node.held.items())
     _expect(node.live == live, f"{node.name}: expected {live} living ranks, found {node.live}")
 
@@ -59,12 +71,22 @@ def _union(masks: list[int]) -> int:
 def _check_gpus(node: Node, parts: dict[str, Part]) -> None:
     """No GPU beyond a whole one, and no share beside a whole one."""
     used: dict[str, int] = {}
+    instances: set[str] = set()
+    cut: set[str] = set()
     for key, part in parts.items():
+        if part.instances:
+            cut.update(part.gpus)
+            for each in part.instances:
+                _expect(each not in instances, f"I1: MIG instance {each} of {node.name} is in two allocations: {key}")
+                instances.add(each)
+            continue
         for uuid in part.gpus:
             used[uuid] = used.get(uuid, 0) + (part.gpu_milli or MILLI)
             _expect(
                 used[uuid] <= MILLI, f"I1: GPU {uuid} of {node.name} is given out to {used[uuid]} thousandths: {key}"
             )
+    both = cut & used.keys()
+    _expect(not both, f"I1: GPUs of {node.name} are given out by instances and otherwise: {sorted(both)}")
 
 
 def _check_runs(state: State) -> None:
@@ -90,14 +112,13 @@ def _check_offers(state: State) -> None:
 
 
 def _check_reservations(state: State) -> None:
-    """Kept for an offer that is open, or on its way back; in nobody else's hands since."""
+    """Kept for an offer that is open, or on its way back; in nobody else's hands since, but those of guests."""
     for job, kept in state.reservations.items():
         waiting = state.offers.get(job) or state.recalls.get(job)
         found = None if waiting is None else waiting.attempt
         _expect(found == kept.attempt, f"nodes are kept for {job}.{kept.attempt}, whose offer is not open ({found})")
         for name in kept.nodes:
-            late = [key for key in state.nodes[name].held if state.runs[key].epoch > kept.since]
-            _expect(not late, f"{name} was kept for {job} since {kept.since}, and {late} were placed there after")
+            _check_guests(state, kept, state.nodes[name])
     keepers = {name: job for job, kept in state.reservations.items() for name in kept.nodes}
     found = {name: node.keeper for name, node in state.nodes.items() if node.keeper}
     _expect(keepers == found, f"nodes are kept as {keepers}, and say {found}")
@@ -108,6 +129,22 @@ def _check_reservations(state: State) -> None:
     _expect(lacking <= state.offers.keys(), f"pleas for a place without an offer: {sorted(lacking)}")
     for pool in state.pools.each():
         _expect(starving(state, pool) <= RESERVATIONS_MAX, f"nodes of {pool} are kept for {starving(state, pool)} jobs")
+
+
+def _check_guests(state: State, kept: Reservation, node: Node) -> None:
+    """Who came after is gone by the reserved start, by limits, or leaves room for a unit of the job."""
+    since, request = kept.since_of(node.name), state.request_of(kept.job)
+    late = [key for key in node.held if state.runs[key].epoch > since]
+    if not late or request is None:
+        return
+    _expect(
+        not (kept.hole or request.also or request.tasks),
+        f"{node.name} was kept for {kept.job} since {since}, and {late} were placed there after",
+    )
+    _expect(
+        is_sound(state, kept, node, asks_of(request)[0]),
+        f"{node.name} is kept for {kept.job} from {kept.start_ns}, and its guests {late} may still be in its way",
+    )
 
 
 def _check_index(state: State) -> None:

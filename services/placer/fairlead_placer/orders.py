@@ -12,7 +12,7 @@ import msgspec
 from fairlead_placer.entities import Job, Node, Run
 from fairlead_placer.parking import master_port
 from fairlead_placer.state import State
-from fairlead_schemas.desired import DesiredRaw, RunOrder, encode_desired, encode_order
+from fairlead_schemas.desired import DesiredRaw, LayoutOrder, RunOrder, encode_desired, encode_order
 from fairlead_schemas.ids import array_of
 
 #: A larger spec goes to the SPEC store once and is named by its hash.
@@ -59,6 +59,14 @@ def order_of(
     return order, big
 
 
+def layouts_of(state: State, node: Node) -> list[LayoutOrder]:
+    """The GPU of the node that is to be cut anew, if there is one."""
+    plan = state.layouts.get(node.name)
+    if plan is None:
+        return []
+    return [LayoutOrder(gpu=plan.gpu, plan=plan.sequence, mode=plan.mode, destroy=plan.destroy, create=plan.create)]
+
+
 class OrderBook:
     """The encoded orders of all parts that are held, and what must be in the SPEC store before they are sent."""
 
@@ -86,7 +94,12 @@ class OrderBook:
         self._written[node.name] = set(parts)
         return encode_desired(
             DesiredRaw(
-                node=node.name, incarnation=node.incarnation, sequence=state.sequence, boot_id=node.boot_id, runs=runs
+                node=node.name,
+                incarnation=node.incarnation,
+                sequence=state.sequence,
+                boot_id=node.boot_id,
+                runs=runs,
+                layouts=layouts_of(state, node),
             )
         )
 

@@ -1,9 +1,11 @@
 """Offers in the order of their rank, by equivalence class: one that does not fit parks its class, others pass.
 
-A parked class is tried again only after a node that it could use has gained something. What is said about it is
-bounded by `is_news`: a full cluster where jobs come and go stays silent.
+A parked class is tried again only after a node that it could use has gained something. Who finds no place may be a guest
+of nodes that are kept for another (`guests.py`): open nodes go first, for nobody has to be gone from there in time. What is
+said about a parked class is bounded by `is_news`: a full cluster where jobs come and go stays silent.
 """
 
+from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
 from zlib import crc32
 
@@ -11,6 +13,7 @@ from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Offer, OfferClass
 from fairlead_placer.evolve_runs import NEWS_INTERVAL_NS
+from fairlead_placer.guests import hosts, place_guests
 from fairlead_placer.nodes.avoiding import NOWHERE, avoided
 from fairlead_placer.placing import Found, find, find_kept
 from fairlead_placer.reasons import Refusal, refusal
@@ -21,6 +24,10 @@ MASTER_PORT_FIRST, MASTER_PORTS = 20000, 10000
 GPU_BYTES, PART_BYTES = 44, 90
 #: Whose turn: a job's that nodes are kept for, or that goes not everywhere where its class does; its class's.
 _OWN, _CLASS = 0, 1
+#: (rank, job, whose turn, the job's class)
+type _Turn = tuple[int, str, int, OfferClass]
+#: A class that fits on no open node, and what is short.
+type _Short = tuple[OfferClass, Shortfall | None]
 
 
 def place(draft: Draft) -> bool:
@@ -29,10 +36,36 @@ def place(draft: Draft) -> bool:
     picky = _picky(state)
     # Heads of the classes that may fit, and each job that has a turn of its own, which comes before its class's: no
     # two entries agree in rank, job and turn, so the comparison never reaches the class.
-    heads = [(*_head(group, picky), _CLASS, group) for group in state.classes.values() if _may_fit(draft, group)]
+    heads: list[_Turn] = [
+        (*_head(group, picky), _CLASS, group) for group in state.classes.values() if _may_fit(draft, group)
+    ]
     own = [*_kept(state), *(state.offers[job] for job in sorted(picky.keys() - state.reservations.keys()))]
     heads += [(offer.rank, offer.job, _OWN, state.classes[offer.request]) for offer in own]
     heapify(heads)
+    short: list[_Short] = []
+    open_to = hosts(state, draft.now_ns)
+    whole = _place_all(draft, heads, picky, short, later=bool(open_to))
+    if whole and open_to:
+        whole = place_guests(draft, open_to, picky, _placed)
+    for group, found in short if whole else ():
+        if group.offers:
+            _park(draft, group, state.offers[_head(group, picky)[1]], found)
+    return whole
+
+
+def _place_all(
+    draft: Draft, heads: list[_Turn], picky: Mapping[str, frozenset[str]], short: list[_Short], *, later: bool
+) -> bool:
+    """Place what fits on open nodes. The classes that do not are parked, or (`later`) noted as short. False as for
+    `place`."""
+    state = draft.state
+
+    def park(group: OfferClass, offer: Offer, found: Shortfall | None) -> None:
+        if later:
+            short.append((group, found))
+        else:
+            _park(draft, group, offer, found)
+
     while heads:
         if draft.full:
             return False
@@ -44,14 +77,14 @@ def place(draft: Draft) -> bool:
                 return False
             continue
         if offer is not None and job in picky:  # all of its class had their own turns
-            _park(draft, group, offer, None)
+            park(group, offer, None)
             group.picky = True
             heappop(heads)
             continue
         if offer is not None:  # else it has its place from a turn of its own
             found = find(state, group.request)
             if isinstance(found, Shortfall):
-                _park(draft, group, offer, found)
+                park(group, offer, found)
                 heappop(heads)
                 continue
             if not _placed(draft, offer, found):
@@ -69,11 +102,12 @@ def _kept(state: State) -> list[Offer]:
 
 def _picky(state: State) -> dict[str, frozenset[str]]:
     """{job with an open offer: nodes that it has failed on and goes to no more}."""
-    found = {job: avoided(state, job) for job in state.failed_on if job in state.offers}
+    few, many = sorted((state.failed_on, state.offers), key=len)
+    found = {job: avoided(state, job) for job in few if job in many}
     return {job: names for job, names in found.items() if names}
 
 
-def _head(group: OfferClass, picky: dict[str, frozenset[str]]) -> tuple[int, str]:
+def _head(group: OfferClass, picky: Mapping[str, frozenset[str]]) -> tuple[int, str]:
     """The first of the class that goes wherever its class goes; the first of all when there is none."""
     if not picky:
         return group.offers[0]
@@ -104,7 +138,7 @@ def _may_fit(draft: Draft, group: OfferClass) -> bool:
     return False
 
 
-def _placed(draft: Draft, offer: Offer, found: Found) -> bool:
+def _placed(draft: Draft, offer: Offer, found: Found, host: str = "") -> bool:
     """Place the offer. False when its event has no room left: a gang of thousands of GPUs fills a commit alone."""
     parts = found.parts
     size = EVENT_BYTES + PART_BYTES * len(parts) + GPU_BYTES * len(parts[0].gpus) * len(parts)
@@ -115,7 +149,7 @@ def _placed(draft: Draft, offer: Offer, found: Found) -> bool:
         address, port = found.nodes[0].inventory.address, master_port(offer.job, offer.attempt)
     event = ev.JobPlaced(
         cause=offer.cause, job=offer.job, attempt=offer.attempt, parts=parts, master_address=address,
-        master_port=port, score=found.score,
+        master_port=port, score=found.score, guest_of=host,
     )  # fmt: skip
     draft.emit(event, size)
     return True

@@ -2,10 +2,8 @@
 changes nothing.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.choosing import NOBODY, Choice, best
@@ -14,22 +12,9 @@ from fairlead_placer.capacity.gangs import Shortfall, choose
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, part_of, seat
 from fairlead_placer.entities import Node
-from fairlead_placer.packing.costs import NEVER
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
-
-
-def fitting(state: State, request: Request) -> Iterator[str]:
-    """Names of the nodes that would take a unit now, the tightest first."""
-    index, ask = state.pools.of(request), asks_of(request)[0]
-    _, line = index.line(ask, state.work_of(request))
-    rows = [row for row, masks in enumerate(index.inhabitants) if masks and line.cost[row] != NEVER]
-    tight = index.rows.tightness
-    names = sorted(
-        (int(tight[row]), name) for row in rows for names in index.inhabitants[row].values() for name in names
-    )
-    return (name for _, name in names if isinstance(seat(index.members[name].left, ask), Seat))
 
 
 class Found(NamedTuple):
@@ -55,25 +40,13 @@ def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Ch
 
 
 def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
-    """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None,
-    too, where they have none at all: then its turn is that of its class."""
-    if request.also or request.tasks:
+    """The same for a job that these nodes are kept for: on them and, where those are free sooner, on others. None, too,
+    where they have no room at all: then its turn is that of its class."""
+    if not any(isinstance(seat(node.left, ask), Seat) for node in kept for ask in asks_of(request)):
         return None
-    ask = asks_of(request)[0]
-    own = [Choice(node, ask, place, (0, 0)) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
-    own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
-    own = own[: request.nodes]
-    if not own:
-        return None
-    if len(own) < request.nodes:
-        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own), nodes_min=0), avoided)
-        if isinstance(others, Shortfall):
-            return None
-        own += others
-    index = state.pools.of(request)
-    if ask.level and not index.domains.is_one(ask.level, [choice.node.slot for choice in own]):
-        return None
-    return found_on(index, sorted(own, key=lambda choice: choice.node.name))
+    with state.lent(kept):
+        found = find(state, request, avoided)
+    return found if isinstance(found, Found) else None
 
 
 def found_on(index: Index, chosen: Sequence[Choice]) -> Found:

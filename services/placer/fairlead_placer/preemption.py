@@ -1,4 +1,4 @@
-"""Pleas: the queue names who may be asked to yield to a job, in order; as few of them as make room are asked.
+"""Pleas: the queue names who may be asked to yield to a job; the cheapest of them that make room are asked.
 
 A job that lacks a place gets the nodes of the hole kept for it. A job that lacks its queue's leave (amounts) is offered
 later: what yields then makes no hole. A run that was told to yield is not untold when the job it yields to goes away
@@ -7,12 +7,16 @@ meanwhile: its program may be writing its last checkpoint, and the GPUs are free
 
 from collections.abc import Sequence
 
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Offer, Plea, run_key
+from fairlead_placer.making_room.candidates import is_stopping, may_yield
+from fairlead_placer.making_room.hole import find
+from fairlead_placer.making_room.rooms import rooms_for
 from fairlead_placer.reasons import cause_of, refusal
 from fairlead_placer.reservations import made_bytes, make
 from fairlead_placer.state import State
-from fairlead_placer.victims import find, go, is_stopping, may_yield, rooms_for
 from fairlead_schemas import events as ev
 from fairlead_schemas.queues import MODEL_LABEL, gpu_class
 from fairlead_schemas.resources import Request
@@ -53,15 +57,14 @@ def _for_place(draft: Draft, plea: Plea) -> bool:
 def _still_missing(state: State, offer: Offer, victims: Sequence[ev.Victim]) -> dict[str, int]:
     """Nodes by what would keep each from taking a part, were all the victims gone."""
     counts = dict(refusal(state, offer.request, offer.job).reasons)
-    rooms = rooms_for(state, offer, victims)
-    for candidate in may_yield(state, victims):
-        go(candidate, rooms)
-    for room in rooms.values():
-        now = cause_of(room.node, room.ask, offer.job)
+    candidates, ask = may_yield(state, victims), asks_of(offer.request)[0]
+    for room in rooms_for(state, offer, victims, candidates):
+        now = cause_of(room.node, ask, offer.job)
         if now:
             counts[now] -= 1
-        if room.cause:
-            counts[room.cause] = counts.get(room.cause, 0) + 1
+        then = seat(room.without(range(len(candidates))), ask)
+        if not isinstance(then, Seat):
+            counts[then] = counts.get(then, 0) + 1
     return {cause: count for cause, count in counts.items() if count}
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seats import Seat, never, seat, short_now, short_of
+from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import CORDONED, Node, pool_of
 from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.packing.rows import Key
 from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
 
@@ -27,6 +28,8 @@ CAUSES: dict[str, str] = {
     "gpu_model": "the node has another GPU model",
     "selector": "the node lacks a label of the selector",
     "sharing": "the node's GPUs are, or are not, given out as replicas",
+    "mig_profile": "the node has no GPU that can have an instance of the MIG profile",
+    "mig_mode": "too many of the node's GPUs are in MIG mode: they are given by instances, and not whole",
     "gpus": "the node has too few GPUs in all",
     "gpu_memory": "too few of the node's GPUs have the memory",
     "compute_capability": "too few of the node's GPUs have the compute capability",
@@ -38,6 +41,7 @@ CAUSES: dict[str, str] = {
     "avoided": "the node is one that the job has failed on",
     "reserved": "the node is kept for another job",
     "free_gpus": "too few GPUs are free",
+    "free_mig": "too few MIG instances of the profile are there and free",
     "free_gpu_memory": "too little memory is left of shared GPUs",
     "free_cpu": "too little CPU is free",
     "free_memory": "too little memory is free",
@@ -114,17 +118,34 @@ def _free_milli(index: Index, ask: Ask, job: str) -> int:
 def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:
     """({cause: nodes}, nodes that fit). Nodes that are alike are looked at once."""
     counts: dict[str, int] = {}
-    for masks in index.inhabitants:
-        for names in masks.values():
-            left = index.members[names[0]].left
-            cause = ask.verdict(left.build).cause or short_of(left, ask)
-            if cause is None:  # the amounts are there; each node is another inside
-                for name in names:
-                    each = short_now(index.members[name].left, ask)
-                    counts[each] = counts.get(each, 0) + 1
-            else:
-                counts[cause] = counts.get(cause, 0) + len(names)
+    for row, masks in enumerate(index.inhabitants):
+        if masks:
+            for names in masks.values():
+                _count_names(index, row, names, ask, counts)
     for node in index.aside.values():
         cause = cause_of(node, ask, job)
         counts[cause] = counts.get(cause, 0) + 1
     return counts, counts.pop("", 0)
+
+
+def _count_names(index: Index, row: int, names: list[str], ask: Ask, counts: dict[str, int]) -> None:
+    """Nodes of one row and one set of free GPUs: at once, where what the row says of them settles it."""
+    left = index.members[names[0]].left
+    cause = ask.verdict(left.build).cause
+    key, request = index.rows.keys[row], ask.request
+    if not cause and not ask.stands:  # nodes that are alike stand elsewhere
+        cause = gpus_short(left, ask) or _amounts_short(key, request)
+    if cause:
+        counts[cause] = counts.get(cause, 0) + len(names)
+        return
+    for name in names:
+        found = seat(index.members[name].left, ask)
+        each = "" if isinstance(found, Seat) else found
+        counts[each] = counts.get(each, 0) + 1
+
+
+def _amounts_short(key: Key, request: Request) -> str:
+    """What no node of the row has enough of: its amounts are rounded up."""
+    if key.cpu_milli < request.cpu_milli:
+        return "free_cpu"
+    return "free_memory" if key.memory_mib < request.memory_mib else ""

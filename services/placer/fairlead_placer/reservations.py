@@ -1,19 +1,30 @@
-"""Nodes that are kept for a job which has waited long: which ones, and until when. Emits on a draft.
+"""Nodes that are kept for a job which has waited long: which ones, from when on it starts there, and until when. Emits on
+a draft.
 
-Kept nodes take no other work; as what runs there ends, the job gets its place. That ends the reservation by itself
-(JobPlaced); ReservationEnded ends it otherwise, and answers a claim for which no nodes can be kept.
+Kept nodes take no other work but guests (`guests.py`); as what runs there ends, the job gets its place. That ends the
+reservation by itself (JobPlaced); ReservationEnded ends it otherwise, and answers a claim for which no nodes can be kept.
 """
 
-from heapq import nsmallest
+from collections.abc import Sequence
 
 from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.seats import never
 from fairlead_placer.draft import EVENT_BYTES, Draft
-from fairlead_placer.entities import Node, Offer, pool_of
-from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.entities import Offer, Reservation
 from fairlead_placer.state import State
+from fairlead_placer.timeline.openings import is_sound
+from fairlead_placer.timeline.spans import SECOND_NS
+from fairlead_placer.timeline.starts import Start, earliest, lack, serves, start_on
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Request
+
+__all__ = ["LOOK_NS", "answer", "end", "is_kept_well", "lack", "made_bytes", "make", "mend", "serves"]
+
+#: So often it is looked whether a job would start sooner elsewhere (at once where a kept node goes).
+LOOK_NS = 30 * SECOND_NS
+#: What is no news: a start that moves by less than that, or by less than a tenth of the time to it.
+MOVE_NS = 60 * SECOND_NS
+#: Jobs waited for, in an event.
+WAITS_BYTES = 160
 
 
 def end(draft: Draft) -> None:
@@ -30,15 +41,63 @@ def end(draft: Draft) -> None:
 
 
 def mend(draft: Draft) -> bool:
-    """Choose anew where a node that is kept has gone. False when the commit was full before the end."""
+    """Choose anew where a node that is kept has gone, and from time to time where the job would start sooner. False when the
+    commit was full before the end."""
     state = draft.state
+    for job in state.looked.keys() - state.reservations.keys():
+        del state.looked[job]
     for kept in [state.reservations[job] for job in sorted(state.reservations)]:
         offer = state.offers.get(kept.job)
-        if offer is None or all(serves(state.nodes[name], offer.request, kept.job) for name in kept.nodes):
+        if offer is None:
             continue
-        if draft.full or not _keep(draft, offer, kept.cause):
+        if not is_kept_well(state, kept, offer.request):
+            if draft.full or not _keep(draft, offer, kept.cause):
+                return False
+        elif _is_due(state, kept, draft.now_ns) and (draft.full or not _look_again(draft, offer, kept)):
             return False
     return True
+
+
+def is_kept_well(state: State, kept: Reservation, request: Request) -> bool:
+    """True while every kept node can take its unit once others have gone."""
+    asks, nodes = asks_of(request), [state.nodes[name] for name in kept.nodes]
+    if request.also:  # it has no guests
+        return all(any(serves(node, ask.request, kept.job) for ask in asks) for node in nodes)
+    return all(serves(node, request, kept.job) and is_sound(state, kept, node, asks[0]) for node in nodes)
+
+
+def overdue(kept: Reservation, now_ns: int) -> bool:
+    """True when the job should have started by now."""
+    return not kept.hole and 0 < kept.start_ns <= now_ns
+
+
+def _is_due(state: State, kept: Reservation, now_ns: int) -> bool:
+    if kept.hole:  # as good as free: who was asked to yield there is going
+        return False
+    looked_ns = state.looked.setdefault(kept.job, now_ns)  # after a restart, count from now
+    return overdue(kept, now_ns) or looked_ns + LOOK_NS <= now_ns
+
+
+def _look_again(draft: Draft, offer: Offer, kept: Reservation) -> bool:
+    state, now_ns = draft.state, draft.now_ns
+    here = start_on(state, offer.request, offer.job, kept.nodes, now_ns)
+    best = earliest(state, offer.request, offer.job, now_ns)
+    if best is not None and _is_sooner(best.start_ns, here.start_ns, now_ns):
+        here = best
+    moved = _is_sooner(here.start_ns, kept.start_ns, now_ns) or _is_sooner(kept.start_ns, here.start_ns, now_ns)
+    if here.nodes != kept.nodes or moved or overdue(kept, now_ns):
+        if not draft.has_room(made_bytes(here.nodes)):
+            return False
+        _emit(draft, offer, here, kept.cause)
+    state.looked[kept.job] = now_ns
+    return True
+
+
+def _is_sooner(start_ns: int, than_ns: int, now_ns: int) -> bool:
+    """True when it makes a difference; 0 is later than any time."""
+    if not start_ns:
+        return False
+    return not than_ns or start_ns + max(MOVE_NS, (than_ns - now_ns) // 10) < than_ns
 
 
 def answer(draft: Draft) -> bool:
@@ -51,59 +110,29 @@ def answer(draft: Draft) -> bool:
 
 
 def _keep(draft: Draft, offer: Offer, cause: str) -> bool:
-    nodes = nodes_for(draft.state, offer.request, offer.job)
-    if nodes is None:
+    start = earliest(draft.state, offer.request, offer.job, draft.now_ns)
+    if start is None:
         draft.emit(ev.ReservationEnded(cause=cause, job=offer.job, attempt=offer.attempt))
         return True
-    if not draft.has_room(made_bytes(nodes)):
+    if not draft.has_room(made_bytes(start.nodes)):
         return False
-    make(draft, offer, nodes, cause)
+    _emit(draft, offer, start, cause)
     return True
 
 
-def made_bytes(nodes: list[str]) -> int:
+def made_bytes(nodes: Sequence[str]) -> int:
     """What the event takes that names these nodes."""
-    return EVENT_BYTES + sum(len(name) + 3 for name in nodes)
+    return EVENT_BYTES + WAITS_BYTES + sum(len(name) + 3 for name in nodes)
 
 
-def make(draft: Draft, offer: Offer, nodes: list[str], cause: str) -> None:
+def make(draft: Draft, offer: Offer, nodes: Sequence[str], cause: str) -> None:
     """Keep these nodes, and no others, for the offer."""
-    names = tuple(sorted(nodes))
-    event = ev.ReservationMade(cause=cause, job=offer.job, attempt=offer.attempt, nodes=names)
-    draft.emit(event, made_bytes(nodes))
+    _emit(draft, offer, start_on(draft.state, offer.request, offer.job, nodes, draft.now_ns), cause)
 
 
-def nodes_for(state: State, request: Request, job: str) -> list[str] | None:
-    """The nodes to keep: those that lack least (GPUs before CPU before memory), then with the fewest living ranks,
-    then by name. None when too few could ever take a part."""
-    nodes, beside = state.pools.of(request).members.values(), avoided(state, job)
-    serving = [node for node in nodes if node.name not in beside and serves(node, request, job)]
-    if len(serving) < request.nodes:
-        return None
-    return [node.name for node in nsmallest(request.nodes, serving, key=lambda node: lack(node, request))]
-
-
-def serves(node: Node, request: Request, job: str) -> bool:
-    """True when the node, empty, would take a unit of the job, and is kept for nobody else."""
-    if not node.serving or node.keeper not in ("", job) or node.pool != pool_of(request):
-        return False
-    ask = asks_of(request)[0]
-    return not never(node.left, ask)
-
-
-def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:
-    """What must still come free on the node (GPUs, milli-CPU, MiB), how many ranks live there, its name."""
-    ask, left = asks_of(request)[0], node.left
-    suits = ask.verdict(left.build).suits
-    free = (
-        (left.free & suits).bit_count()
-        if ask.whole
-        else sum(left.rest(at) >= ask.milli for at in range(len(left.uuids)))
-    )
-    return (
-        max(0, ask.gpus - free),
-        max(0, request.cpu_milli - left.cpu_milli),
-        max(0, request.memory_mib - left.memory_mib),
-        node.live,
-        node.name,
-    )
+def _emit(draft: Draft, offer: Offer, start: Start, cause: str) -> None:
+    event = ev.ReservationMade(
+        cause=cause, job=offer.job, attempt=offer.attempt, nodes=start.nodes, start_ns=start.start_ns,
+        basis=start.basis, waits_for=start.waits_for,
+    )  # fmt: skip
+    draft.emit(event, made_bytes(start.nodes))

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead_placer.cutting.plans import LayoutPlan, Spoilt
 from fairlead_placer.entities import (
     Claim,
     FastFail,
@@ -21,6 +22,7 @@ from fairlead_placer.entities import (
 from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.state import State
+from fairlead_placer.timeline.spans import Spans
 from fairlead_schemas.events import Part, Setter
 from fairlead_schemas.resources import Inventory, Request
 
@@ -88,6 +90,7 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     stop: str
     verdict: Verdict | None
     began_ns: int = 0
+    placed_ns: int = 0
 
 
 class WorkShot(_Strict, frozen=True, kw_only=True):
@@ -122,6 +125,9 @@ class Shot(_Strict, frozen=True, kw_only=True):
     reset_ns: int = 0
     windows: list[Window] = []
     rollouts: list[Rollout] = []
+    spans: dict[str, Spans] = {}
+    layouts: dict[str, LayoutPlan] = {}
+    spoilt: dict[str, Spoilt] = {}
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -156,6 +162,9 @@ def dump(state: State) -> bytes:
             reset_ns=state.reset_ns,
             windows=[state.windows[name] for name in sorted(state.windows)],
             rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
+            spans=state.spans,
+            layouts=state.layouts,
+            spoilt=state.spoilt,
         )
     )
 
@@ -203,6 +212,10 @@ def load(data: bytes) -> State:
     state.acts, state.tripped, state.reset_ns = shot.acts, shot.tripped, shot.reset_ns
     state.windows = {window.name: window for window in shot.windows}
     state.rollouts = {rollout.name: rollout for rollout in shot.rollouts}
+    state.spans = shot.spans
+    state.spoilt = shot.spoilt
+    for name, plan in shot.layouts.items():
+        state.lay_out(state.nodes[name], plan)
     for kept in shot.reservations:
         state.reserve(kept)
     for work in shot.work:
@@ -224,6 +237,7 @@ def _hold(state: State, shot: RunShot) -> None:
     run.master_address, run.master_port = shot.master_address, shot.master_port
     run.started, run.ended, run.released = int(shot.started, 16), int(shot.ended, 16), int(shot.released, 16)
     run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns
+    run.placed_ns = shot.placed_ns
     state.runs[run.key] = run
     for rank, part in enumerate(run.parts):
         if not run.released >> rank & 1:

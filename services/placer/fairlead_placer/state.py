@@ -6,10 +6,14 @@ leave it as it was. Nothing that decides may depend on the order of a dict: an u
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.pools import Pools
+from fairlead_placer.cutting.plans import LayoutPlan, Spoilt, keep_back
 from fairlead_placer.entities import (
     Claim,
     FastFail,
@@ -27,6 +31,7 @@ from fairlead_placer.entities import (
 )
 from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.timeline.spans import Spans
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.resources import Request
@@ -62,12 +67,20 @@ class State:
         self.acts: dict[str, int] = {}
         self.tripped: dict[str, int] = {}
         self.reset_ns = 0
+        #: {node: the plan to cut one of its GPUs anew}; {GPU: how plans for it failed}.
+        self.layouts: dict[str, LayoutPlan] = {}
+        self.spoilt: dict[str, Spoilt] = {}
         self.windows: dict[str, Window] = {}
         self.rollouts: dict[str, Rollout] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
         #: {pool: the work that has arrived there}: what packing takes for typical.
         self.arrivals: dict[str, Arrivals[Request]] = {}
+        #: {kind of runs: how long they took}.
+        self.spans: dict[str, Spans] = {}
+        #: {job that nodes are kept for: when it was last looked whether they are still the best}. A memory of work
+        #: done, not state.
+        self.looked: dict[str, int] = {}
         #: What is left where (derived).
         self.pools = Pools()
         #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
@@ -148,13 +161,29 @@ class State:
 
     def _left(self, node: Node) -> Left:
         """What nobody holds of the node, from its inventory, taints, faults and what is held."""
-        left = Left(self.pools.builds.of(node.inventory, node.taints), tuple(gpu.uuid for gpu in node.inventory.gpus))
+        gpus, build = node.inventory.gpus, self.pools.builds.of(node.inventory, node.taints)
+        left = Left(build, tuple(gpu.uuid for gpu in gpus), Cuts(gpus, build.mig_models) if build.cut else None)
         left.where = node.inventory.labels
         for uuid in node.faulted:
             left.fault(uuid)
+        if node.name in self.layouts:
+            keep_back(left, self.layouts[node.name])
         for key, rank in node.held.items():
             left.take(self.runs[key].parts[rank])
         return left
+
+    def lay_out(self, node: Node, plan: LayoutPlan | None) -> None:
+        """A GPU of the node is to be cut so, or (None) is not any more."""
+        if self.journal is not None:
+            self.journal.append((self._lay_out, node, self.layouts.get(node.name)))
+        self._lay_out(node, plan)
+
+    def _lay_out(self, node: Node, plan: LayoutPlan | None) -> None:
+        self.layouts.pop(node.name, None)
+        if plan is not None:
+            self.layouts[node.name] = plan
+        node.left = self._left(node)
+        self.pools.changed(node)
 
     def _sort(self, node: Node) -> None:
         """Into the few that need a look."""
@@ -251,6 +280,7 @@ class State:
             group = self.classes[offer.request] = OfferClass(offer.request)
         elif group.picky:
             group.failed_at, group.picky = -1, False
+        group.lent_at = -1
         insort(group.offers, (offer.rank, offer.job))
         self.pools.stir_offers()
 
@@ -295,6 +325,21 @@ class State:
             node = self.nodes[name]
             node.keeper = job
             self.pools.put(node)
+            self.pools.gained(node)
+
+    @contextmanager
+    def lent(self, nodes: Sequence[Node]) -> Generator[None]:
+        """Meanwhile, kept nodes take work like any others: to look for a place on them."""
+        keepers = [node.keeper for node in nodes]
+        try:
+            for node in nodes:
+                node.keeper = ""
+                self.pools.put(node)
+            yield
+        finally:
+            for node, keeper in zip(nodes, keepers, strict=True):
+                node.keeper = keeper
+                self.pools.put(node)
 
     # -- marks for those who act; a decision that is only tried leaves none
 

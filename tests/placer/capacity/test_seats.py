@@ -11,7 +11,7 @@ from bench.allocation import descriptions
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.capacity.left import Left, cpu_mask
-from fairlead_placer.capacity.seats import Seat, never, part_of, seat, seat_several, short_now, short_of
+from fairlead_placer.capacity.seats import Seat, gpus_short, never, part_of, seat, seat_several
 from fairlead_placer.reasons import CAUSES
 from fairlead_placer.topology.masks import members_of
 from fairlead_placer.topology.shapes import shape_of
@@ -183,8 +183,8 @@ def test_several_tasks_each_as_required() -> None:
 
 
 @given(insides, st.lists(requests(), max_size=5), requests(), st.sets(st.integers(0, 7), max_size=1))
-def test_short_of_says_what_seats_say(inside, held, wanted, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
-    """Both for a row at once and for one node; and every cause is one that has words."""
+def test_what_gpus_are_short_of(inside, held, wanted, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
+    """What is said of all nodes with such GPUs left is said by the seat of each; and every cause is one that has words."""
     left = empty(machine(inside=inside))
     for at in faults:
         left.fault(f"n1-g{at}")
@@ -196,6 +196,5 @@ def test_short_of_says_what_seats_say(inside, held, wanted, faults) -> None:  # 
     found = seat(left, one)
     cause = "" if isinstance(found, Seat) else found
     assert cause in {"", *CAUSES}
-    if not one.verdict(left.build).cause:
-        told = short_of(left, one)
-        assert cause == (short_now(left, one) if told is None else told)
+    if not one.verdict(left.build).cause and (short := gpus_short(left, one)):
+        assert cause == short

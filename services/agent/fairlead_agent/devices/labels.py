@@ -11,6 +11,9 @@ from fairlead_schemas.resources import Gpu
 _FAMILIES = ((100, "blackwell"), (90, "hopper"), (89, "ada-lovelace"), (80, "ampere"), (75, "turing"), (70, "volta"), (60, "pascal"))  # fmt: skip
 
 
+STRATEGY_LABEL = "nvidia.com/mig.strategy"
+
+
 def family(compute_capability: int) -> str:
     """ "ampere" for 80 or 86; "undefined" below Pascal."""
     return next((name for least, name in _FAMILIES if compute_capability >= least), "undefined")
@@ -51,7 +54,7 @@ def gpu_labels(
     if mig_capable is not None or first.compute_capability:
         capable = mig_capable if mig_capable is not None else first.compute_capability in (80, 90, 100)
         labels["nvidia.com/mig.capable"] = "true" if capable else "false"
-    return labels | _ecc_label(gpus) | _mig_labels(gpus)
+    return labels | _ecc_label(gpus) | mig_labels(gpus)
 
 
 def _ecc_label(gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -60,7 +63,7 @@ def _ecc_label(gpus: Sequence[Gpu]) -> dict[str, str]:
     return {"fairlead/ecc": modes.pop()} if len(modes) == 1 and "" not in modes else {}
 
 
-def _mig_labels(gpus: Sequence[Gpu]) -> dict[str, str]:
+def mig_labels(gpus: Sequence[Gpu]) -> dict[str, str]:
     """Instances by profile, as the mixed strategy counts them; nothing where no GPU is in MIG mode.
 
     A name such as "1g.10gb+me" is written with a dot, since a label's key holds no "+".
@@ -69,7 +72,7 @@ def _mig_labels(gpus: Sequence[Gpu]) -> dict[str, str]:
         return {}
     found = Counter(instance.profile.replace("+", ".") for gpu in gpus for instance in gpu.instances)
     return {
-        "nvidia.com/mig.strategy": "mixed",
+        STRATEGY_LABEL: "mixed",
         **{f"nvidia.com/mig-{profile}.count": str(count) for profile, count in sorted(found.items())},
     }
 

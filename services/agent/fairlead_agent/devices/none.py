@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fairlead_agent import machine
 from fairlead_agent.inside.describe import describe
+from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
@@ -35,6 +36,10 @@ class NoDevices:
     def busy(self, uuids: Collection[str]) -> dict[str, str]:
         """A GPU that is not there cannot be shown to be free."""
         return dict.fromkeys(uuids, "this node has no such GPU")
+
+    def cut(self, order: LayoutOrder) -> str:
+        """There is nothing to cut."""
+        return f"this node has no GPU {order.gpu}"
 
     def close(self) -> None:
         """Nothing to let go of."""

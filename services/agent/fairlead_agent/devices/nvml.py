@@ -11,13 +11,16 @@ from typing import Any
 
 from fairlead_agent import machine
 from fairlead_agent.devices import nvml_facts
+from fairlead_agent.devices.cutting import carry_out
 from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels
 from fairlead_agent.devices.nvml_facts import text
 from fairlead_agent.devices.nvml_links import nvlinks, pcie_levels
+from fairlead_agent.devices.nvml_mig import NvmlCutter
 from fairlead_agent.devices.port import DevicesUnfit
 from fairlead_agent.inside.describe import describe
 from fairlead_agent.inside.files import read_text
 from fairlead_agent.inside.pci import address_of
+from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
@@ -49,9 +52,29 @@ class NvmlDevices:
             self._inside = self._look_inside(sys)
             self._gpus = tuple(self._describe(index, handle) for index, handle in enumerate(self._handles))
             self._labels = self._label()
-            self._by_uuid = {gpu.uuid: handle for gpu, handle in zip(self._gpus, self._handles, strict=True)}
+            self._by_uuid = self._find()
         except pynvml.NVMLError as error:
             raise DevicesUnfit(f"NVML cannot be used: {error}; is the NVIDIA driver installed and loaded?") from error
+
+    def _find(self) -> dict[str, Any]:
+        """{UUID: handle} of GPUs and of MIG instances; an instance that cannot be found has None."""
+        found: dict[str, Any] = dict(zip((gpu.uuid for gpu in self._gpus), self._handles, strict=True))
+        for each in [each for gpu in self._gpus for each in gpu.instances]:
+            found[each.uuid] = self._ask(self._nvml.nvmlDeviceGetHandleByUUID, each.uuid, None)
+        return found
+
+    def cut(self, order: LayoutOrder) -> str:
+        """Over the driver; then everything is looked at anew."""
+        nvml, handle = self._nvml, self._by_uuid.get(order.gpu)
+        if handle is None:
+            return f"this node has no GPU {order.gpu}"
+        failure = carry_out(NvmlCutter(nvml, handle), order)
+        try:
+            self._gpus = tuple(self._describe(index, each) for index, each in enumerate(self._handles))
+            self._labels, self._by_uuid = self._label(), self._find()
+        except nvml.NVMLError as error:
+            return failure or f"the driver does not answer: {error}"
+        return failure
 
     def _describe(self, index: int, handle: Any) -> Gpu:
         nvml = self._nvml
@@ -125,7 +148,7 @@ class NvmlDevices:
     def _occupied(self, uuid: str) -> str:
         handle = self._by_uuid.get(uuid)
         if handle is None:
-            return "this node has no such GPU"
+            return "this node has no such GPU" if uuid not in self._by_uuid else "the MIG instance cannot be asked"
         try:
             processes, used_mib = self._processes(handle), self._used_mib(handle)
         except self._nvml.NVMLError as error:

@@ -6,6 +6,7 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
@@ -24,7 +25,7 @@ class Devices(Protocol):
     simulated: bool
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Every GPU, by rising index; the same answer while the machine is up."""
+        """Every GPU, by rising index; the same answer while the machine is up, but for what `cut` changes."""
         ...
 
     def inside(self) -> Description:
@@ -40,8 +41,12 @@ class Devices(Protocol):
         ...
 
     def busy(self, uuids: Collection[str]) -> dict[str, str]:
-        """What still occupies these GPUs, {uuid: evidence}; empty when all are free. A GPU that cannot be asked
-        counts as busy."""
+        """What still occupies these GPUs or MIG instances, {uuid: evidence}; empty when all are free. One that cannot be
+        asked counts as busy."""
+        ...
+
+    def cut(self, order: LayoutOrder) -> str:
+        """Cut a GPU anew, of which nobody uses what goes. "", or why it was not done; `gpus` says what is there now."""
         ...
 
     def close(self) -> None:

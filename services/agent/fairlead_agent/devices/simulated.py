@@ -5,19 +5,24 @@ node's name and the index, so a node keeps its GPUs over restarts. Utilisation i
 wave while a run holds the GPU, zero otherwise.
 """
 
+import contextlib
 import hashlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from fairlead_agent.devices.cutting import carry_out
 from fairlead_agent.devices.labels import gpu_labels, inside_labels
 from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_schemas.cpulists import list_cpus, parse_cpus
+from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.inside import Description, Level, NumaNode
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
@@ -113,21 +118,38 @@ def simulated_uuid(node: str, index: int) -> str:
     return f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
 
 
+def _cut_before(gpus: tuple[Gpu, ...], kept: Path | None) -> tuple[Gpu, ...]:
+    """The GPUs with what the file says of them; a file that cannot be read says nothing."""
+    cut: dict[str, Gpu] = {}
+    if kept is not None:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            cut = {gpu.uuid: gpu for gpu in msgspec.json.decode(kept.read_bytes(), type=list[Gpu])}
+    return tuple(
+        msgspec.structs.replace(gpu, mig=True, instances=cut[gpu.uuid].instances) if gpu.uuid in cut else gpu
+        for gpu in gpus
+    )
+
+
 class SimulatedDevices:
     """The GPUs of one profile, played."""
 
     name = "simulated"
     simulated = True
 
-    def __init__(self, node: str, profile: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, node: str, profile: str, clock: Callable[[], float] = time.monotonic, kept: Path | None = None
+    ) -> None:
+        """`kept`: a file in which the played GPUs stay cut over restarts of the agent, as real ones do."""
         self.profile = profile_named(profile)
         self._clock = clock
-        self._gpus = self.profile.gpus(node)
+        self._kept = kept
+        self._gpus = _cut_before(self.profile.gpus(node), kept)
         self._inside = played_inside(profile)
-        self._uuids = {gpu.uuid for gpu in self._gpus}
+        #: Profiles of MIG instances that the played driver refuses to make.
+        self.refused: set[str] = set()
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """As many as the profile has."""
+        """As many as the profile has, cut as they were cut last."""
         return self._gpus
 
     def inside(self) -> Description:
@@ -157,7 +179,20 @@ class SimulatedDevices:
 
     def busy(self, uuids: Collection[str]) -> dict[str, str]:
         """A played GPU is free as soon as its run has ended; one of another node is not known to be."""
-        return {uuid: "this node has no such GPU" for uuid in uuids if uuid not in self._uuids}
+        known = {gpu.uuid for gpu in self._gpus} | {each.uuid for gpu in self._gpus for each in gpu.instances}
+        return {uuid: "this node has no such GPU" for uuid in uuids if uuid not in known}
+
+    def cut(self, order: LayoutOrder) -> str:
+        """As a driver would; what it refuses is taken back."""
+        gpu = next((gpu for gpu in self._gpus if gpu.uuid == order.gpu), None)
+        if gpu is None:
+            return f"this node has no GPU {order.gpu}"
+        cutter = SimulatedCutter(gpu, order.plan, self.refused)
+        failure = carry_out(cutter, order)
+        self._gpus = tuple(cutter.gpu if each.uuid == order.gpu else each for each in self._gpus)
+        if self._kept is not None:
+            self._kept.write_bytes(msgspec.json.encode([gpu for gpu in self._gpus if gpu.mig]))
+        return failure
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -6,9 +6,12 @@ Kept small: a played run costs tens of microseconds in all. A run is played once
 
 import msgspec
 
+from fairlead_agent.devices.cutting import carry_out
+from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_agent.hollow.commands import PlayedCommands
-from fairlead_agent.hollow.shapes import Shape, inventory
+from fairlead_agent.hollow.shapes import Shape, counted, inventory
 from fairlead_agent.reporting import Outbox
+from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.events import RunOutcome
 from fairlead_schemas.reports import Confirm, ExitSeen, InventorySeen, StartSeen
 
@@ -33,6 +36,7 @@ class PlayedDesired(msgspec.Struct, frozen=True, gc=False):
     incarnation: str
     sequence: int
     runs: list[PlayedOrder] = []
+    layouts: list[LayoutOrder] = []
 
 
 Key = tuple[str, int, int]
@@ -44,7 +48,7 @@ decode_played = _decoder.decode
 class HollowNode:
     """One node's runs and reports. `due` collects (seconds from now, key) of runs that will end by themselves."""
 
-    __slots__ = ("desired", "incarnation", "name", "outbox", "reported", "runs", "shape")
+    __slots__ = ("cut", "desired", "incarnation", "inventory", "name", "outbox", "reported", "runs", "shape")
 
     def __init__(self, shape: Shape, incarnation: str) -> None:
         self.name = shape.node
@@ -56,7 +60,10 @@ class HollowNode:
         self.desired = 0
         #: {run: its exit code while it is played, None once it has ended}.
         self.runs: dict[Key, int | None] = {}
-        self.outbox.add(InventorySeen(n=self._next(), boot_id=BOOT_ID, inventory=inventory(shape)))
+        self.inventory = inventory(shape)
+        #: The newest plan by which a GPU was cut anew.
+        self.cut = 0
+        self.outbox.add(InventorySeen(n=self._next(), boot_id=BOOT_ID, inventory=self.inventory))
 
     def missing(self, desired: PlayedDesired, commands: PlayedCommands) -> set[str]:
         """Hashes of job files that runs to be started need, and that nobody has read from the SPEC store yet."""
@@ -79,6 +86,9 @@ class HollowNode:
         if not self._is_news(desired):
             return []
         self.desired = desired.sequence
+        for layout in desired.layouts:
+            if layout.plan > self.cut:
+                self._cut(layout)
         runs = self.runs
         going: list[tuple[float, Key]] = []
         wanted: set[Key] = set()
@@ -95,6 +105,20 @@ class HollowNode:
                     self._end(key, "stopped", None, 15, at_ns)
                 del runs[key]
         return going
+
+    def _cut(self, order: LayoutOrder) -> None:
+        """Cut a played GPU, and take stock."""
+        self.cut, failure = order.plan, f"this node has no GPU {order.gpu}"
+        gpus = list(self.inventory.gpus)
+        for at, gpu in enumerate(gpus):
+            if gpu.uuid == order.gpu:
+                cutter = SimulatedCutter(gpu, order.plan)
+                failure = carry_out(cutter, order)
+                gpus[at] = cutter.gpu
+        self.inventory = counted(self.inventory, tuple(gpus))
+        self.outbox.add(
+            InventorySeen(n=self._next(), boot_id=BOOT_ID, inventory=self.inventory, plan=order.plan, failure=failure)
+        )
 
     def _start(
         self, key: Key, order: PlayedOrder, commands: PlayedCommands, speed: float, at_ns: int, going: list[tuple[float, Key]]

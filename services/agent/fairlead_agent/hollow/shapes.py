@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_agent.devices.labels import gpu_labels, pool_labels
+import msgspec
+
+from fairlead_agent.devices.labels import STRATEGY_LABEL, gpu_labels, mig_labels, pool_labels
 from fairlead_agent.devices.simulated import played_inside, profile_named, simulated_uuid
 from fairlead_schemas.inside import UNKNOWN, Description
 from fairlead_schemas.resources import Gpu, Inventory
@@ -90,6 +92,15 @@ def inventory(shape: Shape) -> Inventory:
         gpus=gpus, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, labels=labels, runtime="hollow",
         simulated=True, hostname=shape.node, inside=inside, taints=shape.taints,
     )  # fmt: skip
+
+
+def counted(before: Inventory, gpus: tuple[Gpu, ...]) -> Inventory:
+    """The inventory with GPUs that are cut otherwise, and labels that say so."""
+    labels = {key: value for key, value in before.labels.items() if not key.startswith("nvidia.com/mig-")}
+    found = mig_labels(gpus)
+    if not found:
+        labels.pop(STRATEGY_LABEL, None)
+    return msgspec.structs.replace(before, gpus=gpus, labels={**found, **labels})
 
 
 def _of_profile(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], Description]:

@@ -17,7 +17,7 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from fairlead_agent.launch import Launch
+from fairlead_agent.launch import Launch, devices_of
 from fairlead_agent.run import Exit, Found, RunKey
 from fairlead_agent.runtimes import docker_template as template
 from fairlead_agent.runtimes.port import RuntimeUnfit, RunWatcher
@@ -98,7 +98,7 @@ class DockerRuntime:
         hostfile = directory / "hostfile" if launch.hostfile else None
         if hostfile is not None:
             hostfile.write_text(launch.hostfile)
-        path = template.gpu_path(launch.order.gpus, self._simulated, self._engine)
+        path = template.gpu_path(devices_of(launch.order), self._simulated, self._engine)
         wanted = template.host_config(launch, self._engine, path, str(hostfile or ""))
         name = self._names[launch.key]
         config = {

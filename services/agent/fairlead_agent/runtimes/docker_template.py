@@ -7,7 +7,7 @@ What is built here is compared with what the engine says it has created, before 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fairlead_agent.launch import Launch
+from fairlead_agent.launch import Launch, devices_of
 from fairlead_agent.run import RunKey
 
 GpuPath = Literal["none", "simulated", "cdi", "device-request"]
@@ -76,9 +76,9 @@ def environment(launch: Launch, path: GpuPath) -> dict[str, str]:
         if name not in launch.own_env:
             env.pop(name, None)
     if path == "simulated":
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(launch.order.gpus)
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(devices_of(launch.order))
     # "void" keeps an image with ENV NVIDIA_VISIBLE_DEVICES=all from being given every GPU of the machine.
-    env["NVIDIA_VISIBLE_DEVICES"] = ",".join(launch.order.gpus) if path == "device-request" else "void"
+    env["NVIDIA_VISIBLE_DEVICES"] = ",".join(devices_of(launch.order)) if path == "device-request" else "void"
     if launch.hostfile:
         env["FAIRLEAD_HOSTFILE"] = HOSTFILE
     return env
@@ -107,9 +107,11 @@ def host_config(launch: Launch, engine: Engine, path: GpuPath, hostfile: str) ->
     if engine.has_init:
         config["Init"] = True  # a first process that passes TERM on, and reaps
     if path == "cdi":
-        config["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [cdi_name(uuid) for uuid in order.gpus]}]
+        config["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [cdi_name(uuid) for uuid in devices_of(order)]}]
     elif path == "device-request":
-        config["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(order.gpus), "Capabilities": [["gpu"]]}]
+        config["DeviceRequests"] = [
+            {"Driver": "nvidia", "DeviceIDs": list(devices_of(order)), "Capabilities": [["gpu"]]}
+        ]
     return config
 
 

@@ -52,19 +52,24 @@ def node_state(row: NodeRow) -> str:
         return "drained"
     if row.draining:
         return "draining"
-    return "cordoned" if row.cordoned else "ready"
+    if row.quarantined:
+        return "quarantined"
+    return "cordoned" if row.cordoned else "suspect" if row.suspect else "ready"
 
 
 def node_document(views: Views, row: NodeRow) -> api.Node:
     """One node as outsiders see it."""
     inventory = row.inventory
     gpus, cpu_milli, memory_mib = held_sum(row.held)
+    used = {uuid for part in row.held.values() for uuid in part.gpus}
+    gpus += sum(gpu.uuid in row.faulted and gpu.uuid not in used for gpu in inventory.gpus)
     return api.Node(
-        id=row.id, state=node_state(row), reason=row.reason, runtime=inventory.runtime, simulated=inventory.simulated,
+        id=row.id, state=node_state(row), reason=row.reason or row.quarantine_reason, runtime=inventory.runtime, simulated=inventory.simulated,
         address=inventory.address, hostname=inventory.hostname,
         gpu_model=inventory.gpus[0].model if inventory.gpus else "", gpus=len(inventory.gpus),
         gpus_free=len(inventory.gpus) - gpus, cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
         memory_mib=inventory.memory_mib, memory_mib_free=inventory.memory_mib - memory_mib, labels=inventory.labels,
-        jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, taints=list(inventory.taints),
+        jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, setter=row.setter,
+        taints=sorted({*(taint for taint, _ in row.taints), *inventory.taints}), faulted=dict(sorted(row.faulted.items())),
         inside=summary(inventory.inside),
     )  # fmt: skip

@@ -11,8 +11,20 @@ import msgspec
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.nodes import NodesView
 from fairlead_gateway.views.outcomes import OutcomesView
+from fairlead_gateway.views.plans import PlansView
 from fairlead_gateway.views.queues import QueuesView
-from fairlead_gateway.views.rows import Deferral, JobRow, NodeRow, Outcome, PoolRow, QueueRow, Refusal
+from fairlead_gateway.views.rows import (
+    BreakerRow,
+    Deferral,
+    JobRow,
+    NodeRow,
+    Outcome,
+    PoolRow,
+    QueueRow,
+    Refusal,
+    RolloutRow,
+    WindowRow,
+)
 from fairlead_gateway.views.runs import RunsView
 from fairlead_gateway.views.waiting import WaitingView
 from fairlead_schemas.commit import Commit
@@ -20,7 +32,7 @@ from fairlead_schemas.events import Event
 from fairlead_schemas.resources import Request
 
 #: Raised whenever rows change their shape: an older snapshot is then ignored and the log folded from its start.
-SHAPE = 4
+SHAPE = 5
 
 Handler = Callable[[Any, int, int], None]
 
@@ -37,6 +49,9 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     pools: list[PoolRow]
     nodes: list[NodeRow]
     gangs: dict[str, tuple[str, ...]]
+    windows: list[WindowRow]
+    rollouts: list[RolloutRow]
+    tripped: list[BreakerRow]
     outcomes_old: dict[str, Outcome]
     outcomes_young: dict[str, Outcome]
 
@@ -56,10 +71,12 @@ class Views:
         self.jobs = JobsView(self.queues)
         self.waiting = WaitingView(self.jobs, self.queues)
         self.nodes = NodesView()
+        self.plans = PlansView()
         self.outcomes = OutcomesView()
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
-        for view in (self.queues, self.jobs, RunsView(self.jobs, lambda: self.at_ns), self.waiting, self.nodes):
+        runs = RunsView(self.jobs, lambda: self.at_ns)
+        for view in (self.queues, self.jobs, runs, self.waiting, self.nodes, self.plans):
             for kind, handler in view.handlers.items():
                 self._handlers[kind] = (*self._handlers[kind], handler)
 
@@ -96,7 +113,8 @@ class Views:
                 deferrals=[(*like, deferral) for like, deferral in self.waiting.deferrals.items()],
                 queues=list(self.queues.rows.values()), pools=list(self.queues.pools.values()),
                 nodes=list(self.nodes.rows.values()),
-                gangs=self.nodes.gangs, outcomes_old=old, outcomes_young=young,
+                gangs=self.nodes.gangs, windows=list(self.plans.windows.values()),
+                rollouts=list(self.plans.rollouts.values()), tripped=list(self.plans.tripped.values()), outcomes_old=old, outcomes_young=young,
             )
         )  # fmt: skip
 
@@ -121,5 +139,8 @@ class Views:
         views.queues.pools.update((row.name, row) for row in saved.pools)
         views.nodes.rows.update((row.id, row) for row in saved.nodes)
         views.nodes.gangs.update(saved.gangs)
+        views.plans.windows.update((row.name, row) for row in saved.windows)
+        views.plans.rollouts.update((row.name, row) for row in saved.rollouts)
+        views.plans.tripped.update((row.kind, row) for row in saved.tripped)
         views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)
         return views

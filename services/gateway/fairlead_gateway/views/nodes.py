@@ -26,6 +26,14 @@ class NodesView:
             ev.NodeUncordoned: self._uncordoned,
             ev.NodeDraining: self._draining,
             ev.NodeDrained: self._drained,
+            ev.NodeTainted: self._tainted,
+            ev.NodeUntainted: self._untainted,
+            ev.NodeSuspected: self._suspected,
+            ev.NodeCleared: self._cleared,
+            ev.NodeQuarantined: self._quarantined,
+            ev.NodeReleased: self._set_free,
+            ev.GpuFaulted: self._faulted,
+            ev.GpuRestored: self._restored,
             ev.JobPlaced: self._placed,
             ev.RankEnded: self._rank_ended,
             ev.RunEnded: self._run_ended,
@@ -35,7 +43,9 @@ class NodesView:
     def _joined(self, e: ev.NodeJoined, seq: int, _at_ns: int) -> None:
         row = self.rows.get(e.node)
         if row is None:
-            row = self.rows[e.node] = NodeRow(e.node, e.inventory, e.boot_id, e.incarnation, held={})
+            row = self.rows[e.node] = NodeRow(
+                e.node, e.inventory, e.boot_id, e.incarnation, held={}, taints=[], faulted={}
+            )
         row.inventory, row.boot_id, row.incarnation = e.inventory, e.boot_id, e.incarnation
         row.lost = False
         row.changed_seq = seq
@@ -55,21 +65,58 @@ class NodesView:
     def _cordoned(self, e: ev.NodeCordoned, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.cordoned, row.changed_seq = True, seq
-        if not row.draining:  # a drain is more than a cordon and goes on
-            row.reason = e.reason
+        if not row.draining or row.setter != "person":  # a drain is more than a cordon and goes on
+            row.reason, row.setter = e.reason, e.setter
 
     def _uncordoned(self, e: ev.NodeUncordoned, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.cordoned = row.draining = row.drained = False
-        row.reason, row.changed_seq = "", seq
+        row.reason, row.setter, row.changed_seq = "", "", seq
 
     def _draining(self, e: ev.NodeDraining, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.draining, row.drained, row.reason, row.changed_seq = True, False, e.reason, seq
+        row.setter = e.setter
 
     def _drained(self, e: ev.NodeDrained, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.drained, row.changed_seq = True, seq
+
+    def _tainted(self, e: ev.NodeTainted, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        like = _key_and_effect(e.taint)
+        kept = [each for each in row.taints if each[1] != e.setter or _key_and_effect(each[0]) != like]
+        row.taints, row.changed_seq = sorted([*kept, (e.taint, e.setter)]), seq
+
+    def _untainted(self, e: ev.NodeUntainted, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.taints, row.changed_seq = [each for each in row.taints if each != (e.taint, e.setter)], seq
+
+    def _suspected(self, e: ev.NodeSuspected, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.suspect, row.changed_seq = True, seq
+
+    def _cleared(self, e: ev.NodeCleared, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.suspect, row.changed_seq = False, seq
+
+    def _quarantined(self, e: ev.NodeQuarantined, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.quarantined, row.quarantine_reason, row.changed_seq = True, e.reason, seq
+
+    def _set_free(self, e: ev.NodeReleased, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.quarantined = row.suspect = False
+        row.quarantine_reason, row.changed_seq = "", seq
+
+    def _faulted(self, e: ev.GpuFaulted, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.faulted[e.gpu], row.changed_seq = e.code, seq
+
+    def _restored(self, e: ev.GpuRestored, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.faulted.pop(e.gpu, None)
+        row.changed_seq = seq
 
     def _placed(self, e: ev.JobPlaced, seq: int, _at_ns: int) -> None:
         run = run_name(e.job, e.attempt)
@@ -98,6 +145,12 @@ class NodesView:
         row = self.rows[node]
         row.held.pop(run, None)
         row.changed_seq = seq
+
+
+def _key_and_effect(taint: str) -> tuple[str, str]:
+    """Of "key=value:Effect": a setter has one taint of each."""
+    head, _, effect = taint.partition(":")
+    return head.partition("=")[0], effect
 
 
 def held_sum(parts: "dict[str, Part]") -> tuple[int, int, int]:

@@ -194,7 +194,15 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     draining: bool = False
     drained: bool = False
     lost: bool = False
+    quarantined: bool = False
+    suspect: bool = False
+    #: Why it is cordoned or drained, and which class set that; why it is in quarantine.
     reason: str = ""
+    setter: str = ""
+    quarantine_reason: str = ""
+    #: (taint, setter), as they were set; those of the inventory stand there. {GPU UUID: what is wrong with it}.
+    taints: list[tuple[str, str]] = []
+    faulted: dict[str, str] = {}
     held: dict[str, Part] = {}
     changed_seq: int = 0
 
@@ -211,3 +219,42 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     repeated: bool = False
     #: Of a change of queues: how many were configured, removed, and left as they were.
     applied: tuple[int, int, int] | None = None
+
+
+class WindowRow(msgspec.Struct, gc=False):
+    """A maintenance window that is not over."""
+
+    name: str
+    nodes: tuple[str, ...]
+    starts_ns: int
+    ends_ns: int
+    notice_ns: int
+    by: str
+    reason: str
+    started: bool = False
+
+
+class RolloutRow(msgspec.Struct, gc=False):
+    """A rolling upgrade, under way or one of the last that ended: {node: its newest step, "" before its turn}."""
+
+    name: str
+    nodes: dict[str, str]
+    budget_gpus: int
+    nodes_max: int
+    want: tuple[str, ...]
+    deadline_ns: int
+    stop_long: bool
+    by: str
+    reason: str
+    started_ns: int
+    state: str = "running"  # running | paused | done | cancelled
+
+
+class BreakerRow(msgspec.Struct, frozen=True, gc=False):
+    """One thing that has tripped the breaker and was not reset since."""
+
+    kind: str
+    found: int
+    allowed: int
+    of: int
+    at_ns: int

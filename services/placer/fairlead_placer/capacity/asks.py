@@ -29,10 +29,12 @@ VERDICTS_MAX = 1 << 15
 
 
 class Verdict(NamedTuple):
-    """What an ask finds in a build: a cause why it never fits there ("" where it may), and GPUs that suit (a mask)."""
+    """What an ask finds in a build: a cause why it never fits there ("" where it may), and GPUs that suit (a mask); `cut`:
+    what it gets there are MIG instances."""
 
     cause: str
     suits: int
+    cut: bool = False
 
 
 class Ask:
@@ -63,7 +65,7 @@ class Ask:
     def shape(self, models: tuple[str, ...]) -> Shape:
         """What packing sees of it, where these GPU models will do (none named: all)."""
         request = self.request
-        if not self.gpus:
+        if not self.gpus or request.profile:  # what is idle of MIG instances no column tells; seats look
             return Shape(request.cpu_milli, request.memory_mib)
         return Shape(request.cpu_milli, request.memory_mib, self.gpus, self.milli, models)
 
@@ -73,8 +75,9 @@ class Ask:
         if found is None:
             if len(self._verdicts) >= VERDICTS_MAX:
                 self._verdicts.clear()
-            suits = _suiting(build, self)
-            found = self._verdicts[build.number] = Verdict(_cause(build, self, suits), suits)
+            cut = bool(self.request.profile) or (build.single and self.gpus > 0)
+            suits = _cuttable(build, self) if cut else _suiting(build, self)
+            found = self._verdicts[build.number] = Verdict(_cause(build, self, suits, cut), suits, cut)
         return found
 
 
@@ -100,7 +103,23 @@ def several(ask: Ask, units: int) -> Ask:
 
 
 def _suiting(build: Build, ask: Ask) -> int:
-    return sum(1 << at for at, gpu in enumerate(build.gpus) if gpu_suits(gpu, ask.request))
+    """GPUs that are whole, or may be made whole again."""
+    suits = sum(1 << at for at, gpu in enumerate(build.gpus) if gpu_suits(gpu, ask.request))
+    return suits if build.switches else suits & ~build.cut
+
+
+def _cuttable(build: Build, ask: Ask) -> int:
+    """GPUs that have, or may be given, instances such as it asks for. Where nobody knows how a GPU can be cut, any
+    instance may be on it."""
+    profile = ask.request.profile
+    if build.single:  # whose instances are asked for as GPUs
+        return 0 if profile else build.cut
+    able = build.all_gpus if build.switches else build.cut
+    models = enumerate(build.mig_models)
+    return sum(
+        1 << at for at, model in models
+        if able >> at & 1 and (build.cut >> at & 1 if model is None else model.cut_number(profile) is not None)
+    )  # fmt: skip
 
 
 def gpu_suits(gpu: Gpu, request: Request) -> bool:
@@ -108,7 +127,7 @@ def gpu_suits(gpu: Gpu, request: Request) -> bool:
     return gpu.memory_mib >= request.gpu_memory_mib and gpu.compute_capability >= request.compute_capability
 
 
-def _cause(build: Build, ask: Ask, suits: int) -> str:
+def _cause(build: Build, ask: Ask, suits: int, cut: bool) -> str:
     """The first that holds, in the order of reasons.CAUSES."""
     request = ask.request
     if not tolerates(build.taints, request.tolerations):
@@ -117,7 +136,16 @@ def _cause(build: Build, ask: Ask, suits: int) -> str:
     failed = next((each for each in asked if not selectors.suits(build.labels, (each,))), "")
     if failed:
         return "gpu_model" if failed.startswith(MODEL_LABEL) else "selector"
-    return _cause_of_gpus(build, ask, suits) or _cause_of_amounts(build, request)
+    gpus = _cause_of_instances(build, ask, suits) if cut else _cause_of_gpus(build, ask, suits)
+    return gpus or _cause_of_amounts(build, request)
+
+
+def _cause_of_instances(build: Build, ask: Ask, suits: int) -> str:
+    if not suits:
+        return "mig_profile"
+    if build.single and (not ask.whole or ask.request.replicas):
+        return "mig_mode"  # neither shares nor replicas of what is an instance already
+    return "topology" if ask.inside.require else ""
 
 
 def _cause_of_gpus(build: Build, ask: Ask, suits: int) -> str:
@@ -128,6 +156,8 @@ def _cause_of_gpus(build: Build, ask: Ask, suits: int) -> str:
         return "sharing"
     if len(build.gpus) < gpus:
         return "gpus"
+    if build.cut and not build.switches and (build.all_gpus & ~build.cut).bit_count() < gpus:
+        return "mig_mode"
     if suits.bit_count() < gpus:
         large = sum(gpu.memory_mib >= request.gpu_memory_mib for gpu in build.gpus)
         return "gpu_memory" if large < gpus else "compute_capability"

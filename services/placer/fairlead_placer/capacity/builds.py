@@ -1,10 +1,15 @@
 """A node as placement sees it when nothing runs on it; nodes that are alike share one `Build`."""
 
+from functools import lru_cache
 from itertools import count
 from weakref import WeakValueDictionary
 
+from fairlead_placer.mig.finding import find_model
+from fairlead_placer.mig.models import Model
+from fairlead_placer.mig.single import Strategy
 from fairlead_placer.topology.inside import Inside, Insides
 from fairlead_schemas.inside import Description
+from fairlead_schemas.migprofiles import MIG_PREFIX
 from fairlead_schemas.queues import MODEL_LABEL
 from fairlead_schemas.resources import Gpu, Inventory
 from fairlead_schemas.topology import DOMAIN_LABELS
@@ -18,7 +23,16 @@ SYSTEM_CPUS_MAX = 64
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
 
+STRATEGY_LABEL = "nvidia.com/mig.strategy"
+#: What an admin lets the placer do to GPUs that can be cut: "fixed" nothing, "recut" (the same as no label) cut GPUs in
+#: MIG mode anew, "auto" turn MIG mode on and off besides.
+MIG_LABEL = "fairlead/mig"
+
 MILLI = 1000
+#: Kinds of GPUs whose model is remembered.
+MODELS_MAX = 1024
+#: CPU and memory left of a node are told apart by so many bits: 32 to 63 parts.
+BITS = 6
 #: No two builds of a process have the same number, or an ask would take one cluster's for another's.
 _numbers = count(1)
 
@@ -27,8 +41,9 @@ class Build:
     """What a node is made of. Compared by identity: equal ones are one object while somebody holds it."""
 
     __slots__ = (
-        "__weakref__", "all_gpus", "cpu_milli", "gpus", "inside", "labels", "memory_mib", "model", "nics", "number",
-        "replicas", "taints", "telling",
+        "__weakref__", "all_gpus", "cpu_milli", "cpu_shift", "cut", "gpus", "inside", "labels", "memory_mib",
+        "memory_shift", "mig_models", "model", "nics", "number", "recuts", "replicas", "single", "switches", "taints",
+        "telling",
     )  # fmt: skip
 
     def __init__(self, number: int, inventory: Inventory, inside: Inside, taints: tuple[str, ...]) -> None:
@@ -36,7 +51,7 @@ class Build:
         #: In the order of the inventory.
         self.gpus: tuple[Gpu, ...] = inventory.gpus
         self.all_gpus = (1 << len(inventory.gpus)) - 1
-        self.labels = inventory.labels
+        self.labels = _lasting(inventory)
         self.taints = taints
         self.inside = inside
         #: True when it matters which GPUs are free, not only how many: they lie differently, or are of several kinds.
@@ -44,11 +59,39 @@ class Build:
         pinned = inside.all_cpus.bit_count() * MILLI
         self.cpu_milli = min(inventory.cpu_milli, pinned) if inside.numa else inventory.cpu_milli
         self.memory_mib = inventory.memory_mib
+        #: Amounts are told apart by their first bits only where nodes are told apart by what they have left.
+        self.cpu_shift = max(0, self.cpu_milli.bit_length() - BITS)
+        self.memory_shift = max(0, self.memory_mib.bit_length() - BITS)
         #: Its GPUs' model, as the label says it or its first GPU does; "" without GPUs.
         self.model = (inventory.labels.get(MODEL_LABEL) or inventory.gpus[0].model) if inventory.gpus else ""
         self.nics = len(inventory.inside.nics)
         #: In how many replicas each of its GPUs is given out; 0: not sliced.
         self.replicas = replicas_of(inventory.labels)
+        #: Mask of the GPUs in MIG mode; the model of each GPU that can be cut, None of others.
+        self.cut = sum(1 << place for place, gpu in enumerate(inventory.gpus) if gpu.mig)
+        self.mig_models = tuple(mig_model(gpu) for gpu in inventory.gpus)
+        #: All of its instances are alike, and asked for as if they were GPUs. Such a node is cut by its admin alone.
+        self.single = bool(self.cut) and inventory.labels.get(STRATEGY_LABEL) == Strategy.SINGLE
+        allowed = inventory.labels.get(MIG_LABEL, "recut")
+        #: May GPUs in MIG mode be cut anew; may MIG mode be turned on and off?
+        self.recuts = allowed in ("recut", "auto") and not self.single and not self.replicas
+        self.switches = allowed == "auto" and self.recuts
+
+
+def mig_model(gpu: Gpu) -> Model | None:
+    """What is known of how the GPU can be cut; None where it is not, or nobody knows."""
+    return _mig_model(gpu.model, gpu.memory_mib)
+
+
+@lru_cache(MODELS_MAX)
+def _mig_model(product: str, memory_mib: int) -> Model | None:
+    found = find_model(product, memory_mib)
+    return found if isinstance(found, Model) else None
+
+
+def _lasting(inventory: Inventory) -> dict[str, str]:
+    """The labels without the counts of MIG instances, which change whenever a GPU is cut anew."""
+    return {key: value for key, value in inventory.labels.items() if not key.startswith(MIG_PREFIX)}
 
 
 def replicas_of(labels: dict[str, str]) -> int:
@@ -70,7 +113,7 @@ class Builds:
     def of(self, inventory: Inventory, taints: tuple[str, ...] = ()) -> Build:
         """The build of a node of this inventory. Raises topology.TopologyError for an inside that makes no sense."""
         gpus = tuple((gpu.model, gpu.memory_mib, gpu.compute_capability, gpu.mig) for gpu in inventory.gpus)
-        labels = tuple(sorted(item for item in inventory.labels.items() if item[0] not in DOMAIN_KEYS))
+        labels = tuple(sorted(item for item in _lasting(inventory).items() if item[0] not in DOMAIN_KEYS))
         key = (gpus, labels, inventory.cpu_milli, inventory.memory_mib, taints, inventory.inside)
         build = self._known.get(key)
         if build is None:

@@ -5,6 +5,8 @@ looked at in the nodes of the row, and where none of them does, in the next row.
 """
 
 from collections.abc import Collection, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -49,23 +51,33 @@ def rows_of(index: Index, line: Line) -> Iterator[int]:
     here, order = index.rows.here, line.order
     at, last = 0, len(order)
     while at < last:
-        if at == WALKED:  # most are empty: the others at once
-            rows = np.array([row for _, _, row in order[at:]], np.int64)
-            filled = np.flatnonzero(index.rows.counts[rows]).tolist()
-            order, here, at, last = [order[WALKED + each] for each in filled], None, 0, len(filled)
-            continue
+        if at >= WALKED:
+            yield from _others(index, order[at:])
+            return
         cost, tight, row = order[at]
         at += 1
-        if here is not None and not here[row]:
+        if not here[row]:
             continue
-        ties = [row]
-        while at < last and order[at][0] == cost and order[at][1] == tight:
-            if here is None or here[order[at][2]]:
+        if at < last and order[at][0] == cost and order[at][1] == tight:
+            ties = [row]
+            while at < last and order[at][0] == cost and order[at][1] == tight:
                 ties.append(order[at][2])
-            at += 1
-        if len(ties) > 1:
-            ties.sort(key=lambda each: min(names[0] for names in index.inhabitants[each].values()))
-        yield from ties
+                at += 1
+            yield from _by_name(index, ties)
+        else:
+            yield row
+
+
+def _others(index: Index, order: list[tuple[int, int, int]]) -> Iterator[int]:
+    """The same of many rows that are mostly empty."""
+    filled = np.flatnonzero(index.rows.counts[np.array([row for _, _, row in order], np.int64)]).tolist()
+    for _, ties in groupby((order[each] for each in filled), key=itemgetter(0, 1)):
+        yield from _by_name(index, [row for _, _, row in ties])
+
+
+def _by_name(index: Index, rows: list[int]) -> list[int]:
+    filled = [row for row in rows if index.rows.here[row]]
+    return sorted(filled, key=lambda row: min(names[0] for names in index.inhabitants[row].values()))
 
 
 def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str]) -> tuple[Node, Seat] | None:
@@ -76,6 +88,8 @@ def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str
                 found = seat(node.left, ask, rest)
                 if isinstance(found, Seat):
                     return node, found
+                if found == "free_mig":  # all of a row have the same instances to give
+                    return None
     return None
 
 
@@ -90,6 +104,8 @@ def ranked(index: Index, row: int, ask: Ask) -> list[tuple[int, list[str]]]:
         return sorted(((0, names) for names in masks.values()), key=lambda each: each[1][0])
     found: list[tuple[int, list[str]]] = []
     suits, choices = ask.verdict(build).suits, build.inside.choices
+    if build.single:  # instances are not linked
+        return sorted(((0, names) for names in masks.values()), key=lambda each: each[1][0])
     for mask, names in masks.items():
         chosen = choices.choose(mask & suits, ask.gpus, ask.inside.require)
         if isinstance(chosen, int):

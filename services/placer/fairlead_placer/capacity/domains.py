@@ -17,6 +17,9 @@ class Domains:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.rows: Ints = np.full(64, -1, np.int64)
+        #: [node's number]: what it has left.
+        self.cpu: Ints = np.zeros(64, np.int64)
+        self.memory: Ints = np.zeros(64, np.int64)
         #: {level: [node's number]: its domain's number there, or -1}
         self.of: dict[str, Ints] = {level: np.full(64, -1, np.int64) for level in LEVELS}
         #: {level: names of domains by number}
@@ -51,13 +54,6 @@ class Domains:
     def known(self, level: str) -> bool:
         """True when some node is in a domain of the level."""
         return bool(self.domains[level])
-
-    def is_one(self, level: str, numbers: list[int]) -> bool:
-        """True when the nodes lie in one domain of the level; a single node always does."""
-        if len(numbers) < 2:
-            return True
-        found: set[int] = set() if level == "node" else {int(self.of[level][each]) for each in numbers}
-        return len(found) == 1 and -1 not in found
 
     def nested(self, level: str, outer: str) -> bool:
         """True when every domain of the level lies in one of the outer level, as far as nodes say."""
@@ -97,6 +93,7 @@ class Domains:
     def _double(self) -> None:
         blank: Ints = np.full(len(self.rows), -1, np.int64)
         self.rows = np.concatenate([self.rows, blank])
+        self.cpu, self.memory = np.concatenate([self.cpu, blank]), np.concatenate([self.memory, blank])
         self.of = {level: np.concatenate([column, blank]) for level, column in self.of.items()}
 
 

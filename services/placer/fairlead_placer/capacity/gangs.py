@@ -16,8 +16,8 @@ from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat, seat_several
 from fairlead_placer.capacity.side_by_side import able_of, first_beyond, held, slack, spares
-from fairlead_placer.packing.costs import NEVER, Line
-from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.costs import NEVER
+from fairlead_placer.packing.states import Flags, Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
 
@@ -42,33 +42,40 @@ class Kind:
         self.most, self.least = request.nodes, request.nodes_min or request.nodes
         self.costs, self.line = index.line(ask, work)
         self.cost: Ints = self.line.cost
-        rows = index.domains.rows[: len(index.domains.names)]
-        each = _units_per_row(index, ask, self.line) if request.tasks else (self.line.cost != NEVER).astype(np.int64)
+        domains = index.domains
+        last = len(domains.names)
+        rows = domains.rows[:last]
         #: One more, for nodes in no row (-1).
-        each = np.append(each, 0)
-        self.room: Ints = each[rows]
+        fits = np.append(self.line.cost != NEVER, False)[rows]
+        fits &= (domains.cpu[:last] >= request.cpu_milli) & (domains.memory[:last] >= request.memory_mib)
+        self.room: Ints = _tasks(index, ask, rows, fits) if request.tasks else fits.astype(np.int64)
         for name in avoided:
             if name in index.members:
                 self.room[index.members[name].slot] = 0
-        if ask.inside.require or ask.stands or request.exclusive:
+        if ask.inside.require or ask.stands or request.exclusive or request.profile:
             _leave_out(index, ask, self.room)
 
 
-def _units_per_row(index: Index, ask: Ask, line: Line) -> Ints:
-    """Tasks that a node of each row takes, as far as columns tell."""
-    states, request = index.rows.states, ask.request
-    units: Ints = np.full(len(states.cpu), request.nodes, np.int64)
-    if ask.gpus:
-        units = np.minimum(units, (states.gpus >= index.wanted(ask).shape.gpu_milli).sum(axis=1) // ask.gpus)
+def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
+    """Tasks that each node takes, as far as columns tell."""
+    request, domains = ask.request, index.domains
+    units: Ints = np.full(len(rows), request.nodes, np.int64)
+    if request.profile:
+        idle = [dict(key.cut).get(request.profile, 0) // ask.gpus for key in index.rows.keys]
+        units = np.minimum(units, np.array([*idle, 0], np.int64)[rows])
+    elif ask.gpus:
+        able = (index.rows.states.gpus >= index.wanted(ask).shape.gpu_milli).sum(axis=1) // ask.gpus
+        units = np.minimum(units, np.append(able, 0)[rows])
     if request.cpu_milli:
-        units = np.minimum(units, states.cpu // request.cpu_milli)
+        units = np.minimum(units, domains.cpu[: len(rows)] // request.cpu_milli)
     if request.memory_mib:
-        units = np.minimum(units, states.memory // request.memory_mib)
-    return np.where(line.cost == NEVER, 0, np.maximum(units, 0))
+        units = np.minimum(units, domains.memory[: len(rows)] // request.memory_mib)
+    return np.where(fits, np.maximum(units, 0), 0)
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
-    """No room where the free GPUs are not connected as required, where somebody is, or where the node stands elsewhere."""
+    """No room where the free GPUs are not connected as required, where somebody is, where no MIG instance is free, or on a
+    node that stands elsewhere."""
     for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
         able = {name for _, names in ranked(index, row, ask) for name in names}
         for name in able.copy():

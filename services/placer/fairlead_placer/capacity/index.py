@@ -1,5 +1,8 @@
 """One pool: its nodes, in rows of those that are alike, and who is in each. Derived; never in a snapshot.
 
+Alike are nodes of one build with equal GPUs left and nearly as much CPU and memory: rows say what a choice costs, and where
+none can fit; whether a unit fits a node says its `seat`.
+
 A node that takes work is in one row, and there under the mask of its free GPUs, by name: history leaves no trace in the
 order in which nodes are chosen. Nodes that take no work, or are kept for a job, stand aside.
 """
@@ -11,6 +14,7 @@ import numpy as np
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.builds import Build
 from fairlead_placer.capacity.domains import Domains
+from fairlead_placer.capacity.instances import count_idle
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.wanted import Wanted, typical
 from fairlead_placer.entities import Node
@@ -18,7 +22,7 @@ from fairlead_placer.packing.costs import NEVER, Costs, Line
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.rows import Key, Rows
 from fairlead_placer.packing.states import Ints
-from fairlead_placer.packing.typical import Arrivals
+from fairlead_placer.packing.typical import Arrivals, TypicalWork
 from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.inside import GPUS_MAX
 from fairlead_schemas.resources import Request
@@ -40,6 +44,8 @@ class Index:
         #: [row]: {mask of free GPUs: names, rising}. Where it matters only how many are free, masks are 0.
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
+        #: Whether some node here may have, or had, GPUs that are cut anew; and such as are made whole again.
+        self.recuts = self.switches = False
         self.domains = Domains()
         #: The version at which a node last came, went or changed; nodes that gained, and when.
         self.stirred = 0
@@ -47,6 +53,8 @@ class Index:
         self._gained_last = 0
         #: [row]: the version at which a node that is in it gained last.
         self._gains: Ints = np.zeros(0, np.int64)
+        #: The version at which a node that is kept for a job last gained something, or came to be kept.
+        self.lent = 0
         self._costs: dict[str, Costs] = {}
         self._wanted: dict[Ask, Wanted] = {}
 
@@ -99,7 +107,13 @@ class Index:
         if left.faulted:
             mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()
-        key = (build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests)
+        whole, cut = (left.free.bit_count(), ()) if left.cuts is None else cut_of(left)
+        key = (
+            build.number, build.model, left.cpu_milli | (1 << build.cpu_shift) - 1,
+            left.memory_mib | (1 << build.memory_shift) - 1, whole, rests, cut,
+        )  # fmt: skip
+        domains, slot = self.domains, node.slot
+        domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
         if node.row >= 0:
             if self.rows.row_of.get(key) == node.row and mask == node.mask:
                 return
@@ -114,7 +128,7 @@ class Index:
         else:
             insort(names, node.name)
         node.row, node.mask = row, mask
-        self.domains.rows[node.slot] = row
+        domains.rows[slot] = row
 
     def _lift(self, node: Node) -> None:
         masks = self.inhabitants[node.row]
@@ -132,6 +146,8 @@ class Index:
         if len(self.builds) > 2 * len(self.members) + 64:
             self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
         self.builds[build.number] = build
+        self.recuts |= build.recuts and bool(build.cut or build.switches)
+        self.switches |= build.switches and bool(build.cut)
         self._wanted.clear()
         self._costs.clear()
 
@@ -177,6 +193,10 @@ class Index:
                 self._gains[node.row] = version
         self._gained.clear()
 
+    def anything_gained_since(self, version: int) -> bool:
+        """True when any node has gained since, whoever could use that."""
+        return max(self.stirred, self._gained_last) > version
+
     # -- what requests cost
 
     def wanted(self, ask: Ask) -> Wanted:
@@ -188,6 +208,9 @@ class Index:
             wanted = self._wanted[ask] = Wanted(self.builds, ask)
         return wanted
 
+    def _typical(self, work: Arrivals[Request]) -> TypicalWork:
+        return typical(work, self.wanted)
+
     def line(self, ask: Ask, work: Arrivals[Request]) -> tuple[Costs, Line]:
         """What the ask costs in each row now, by the policy that it wants."""
         costs = self.costs(POLICY_WORDS.get(ask.request.packing, ""), work)
@@ -198,8 +221,7 @@ class Index:
         costs = self._costs.get(policy)
         if costs is None:
             costs = self._costs[policy] = Costs(POLICIES[policy or DEFAULT](), self.rows)
-        if costs.follow(work.arrived):
-            costs.learn(typical(work, self.wanted))
+        costs.follow(work, self._typical)
         return costs
 
 
@@ -214,7 +236,17 @@ def rests_of(left: Left) -> tuple[int, ...]:
     return tuple(sorted(left.milli[at] for at in members_of(left.shared)))
 
 
+def cut_of(left: Left) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Whole GPUs of a node, as packing sees them, and its idle MIG instances by profile. Under the single strategy it sees as
+    many GPUs as there are idle instances."""
+    cut = count_idle(left)
+    more = sum(count for _, count in cut) if left.build.single else 0
+    return left.free.bit_count() + more, cut
+
+
 def key_of(left: Left) -> Key:
-    """The row that a node with so much left is in."""
+    """The row that a node with so much left is in: it stands for the most CPU and memory that such a node may have."""
     build = left.build
-    return Key(build.number, build.model, left.cpu_milli, left.memory_mib, left.free.bit_count(), rests_of(left))
+    whole, cut = cut_of(left)
+    cpu, memory = left.cpu_milli | (1 << build.cpu_shift) - 1, left.memory_mib | (1 << build.memory_shift) - 1
+    return Key(build.number, build.model, cpu, memory, whole, rests_of(left), cut)

@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from fairlead_placer.capacity.builds import MILLI, Build
+from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_schemas.cpulists import format_cpus, parse_cpus
 from fairlead_schemas.events import Part
@@ -13,22 +14,27 @@ class Left:
 
     __slots__ = (
         "at",
+        "barred",
         "build",
         "caps",
         "cpu_milli",
         "cpus",
+        "cuts",
         "faulted",
         "free",
         "memory_mib",
         "milli",
+        "odd",
         "parts",
         "shared",
         "uuids",
         "where",
     )
 
-    def __init__(self, build: Build, uuids: tuple[str, ...]) -> None:
+    def __init__(self, build: Build, uuids: tuple[str, ...], cuts: Cuts | None = None) -> None:
+        """`cuts`: of a node with GPUs in MIG mode."""
         self.build = build
+        self.cuts = cuts
         #: The GPUs in the node's order, and {UUID: its place}. One that has left is in no place, and never comes free.
         self.uuids = uuids
         self.at = {uuid: place for place, uuid in enumerate(uuids)}
@@ -43,9 +49,14 @@ class Left:
         #: How many parts are somebody's.
         self.parts = 0
         #: Masks: GPUs that are free as a whole, those that shares are on, faulted ones, CPUs that nobody is pinned to.
-        self.free = build.all_gpus
+        self.free = build.all_gpus & ~build.cut
         self.shared = 0
         self.faulted = 0
+        #: Mask of GPUs that are never free as a whole: in MIG mode, faulted, being cut.
+        self.barred = build.cut
+        #: {GPU: how often it is held otherwise than what it is now is given: whole in MIG mode, by an instance that it has
+        #: no more}. Nothing of it is given.
+        self.odd: dict[int, int] = {}
         self.cpus = build.inside.all_cpus
 
     def copy(self) -> "Left":
@@ -55,6 +66,8 @@ class Left:
         other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
         other.milli, other.caps, other.parts = self.milli.copy(), self.caps.copy(), self.parts
         other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
+        other.barred, other.odd = self.barred, self.odd.copy()
+        other.cuts = None if self.cuts is None else self.cuts.copy()
         return other
 
     def rest(self, place: int) -> int:
@@ -63,16 +76,35 @@ class Left:
             return MILLI
         return self.milli[place] if self.shared >> place & 1 else 0
 
+    def both(self, other: "Left") -> "Left":
+        """What is left here and there: the same node at two times."""
+        left = self.copy()
+        left.cpu_milli, left.memory_mib = min(self.cpu_milli, other.cpu_milli), min(self.memory_mib, other.memory_mib)
+        left.parts = max(self.parts, other.parts)
+        left.caps = [min(here, there) for here, there in zip(self.caps, other.caps, strict=True)]
+        left.faulted, left.cpus = self.faulted | other.faulted, self.cpus & other.cpus
+        left.free, left.shared = self.free & other.free & ~left.faulted, 0
+        for place in range(len(left.milli)):
+            rest = min(self.rest(place), other.rest(place))
+            if 0 < rest < MILLI and not left.faulted >> place & 1:
+                left.milli[place] = rest
+                left.shared |= 1 << place
+        return left
+
     def take(self, part: Part) -> None:
         """The part is somebody's."""
         self.parts += 1
         self.cpu_milli -= part.cpu_milli
         self.memory_mib -= part.memory_mib
         if part.gpus:
-            if part.gpu_milli:
+            if part.instances:
+                self._hold(part, 1)
+            elif part.gpu_milli:
                 self._share(part, -1)
             else:
                 self.free &= ~self._mask(part.gpus)
+                if self.build.cut:
+                    self._hold_whole(part, 1)
         if part.cpus:
             self.cpus &= ~cpu_mask(part.cpus)
 
@@ -82,10 +114,14 @@ class Left:
         self.cpu_milli += part.cpu_milli
         self.memory_mib += part.memory_mib
         if part.gpus:
-            if part.gpu_milli:
+            if part.instances:
+                self._hold(part, -1)
+            elif part.gpu_milli:
                 self._share(part, 1)
             else:
-                self.free |= self._mask(part.gpus) & ~self.faulted
+                self.free |= self._mask(part.gpus) & ~self.barred
+                if self.build.cut:
+                    self._hold_whole(part, -1)
         if part.cpus:
             self.cpus |= cpu_mask(part.cpus) & self.build.inside.all_cpus
 
@@ -110,10 +146,46 @@ class Left:
             bit = 1 << place
             if self.milli[place] == MILLI:
                 self.shared &= ~bit
-                self.free |= bit & ~self.faulted
+                self.free |= bit & ~self.barred
             else:
                 self.shared |= bit & ~self.faulted
                 self.free &= ~bit
+
+    def _hold(self, part: Part, sign: int) -> None:
+        """Of instances; one that the inventory does not have any more is held as its whole GPU."""
+        cuts = self.cuts
+        for uuid, instance in zip(part.gpus, part.instances, strict=True):
+            if cuts is not None and instance in cuts.cells:
+                (cuts.held.add if sign > 0 else cuts.held.discard)(instance)
+            elif (place := self.at.get(uuid)) is not None:
+                self._odd(place, sign)
+                bit = 1 << place
+                self.free = self.free & ~bit if place in self.odd else self.free | bit & ~self.barred
+
+    def _hold_whole(self, part: Part, sign: int) -> None:
+        """Of GPUs some of which are in MIG mode by now."""
+        for uuid in part.gpus:
+            place = self.at.get(uuid)
+            if place is not None and self.build.cut >> place & 1:
+                self._odd(place, sign)
+
+    def _odd(self, place: int, sign: int) -> None:
+        count = self.odd.pop(place, 0) + sign
+        if count:
+            self.odd[place] = count
+
+    def keep_back(self, uuid: str) -> None:
+        """The GPU is being cut: nobody gets it. Before parts are taken."""
+        place = self.at.get(uuid)
+        if place is not None:
+            self.free &= ~(1 << place)
+            self.barred |= 1 << place
+            self._odd(place, 1)
+
+    @property
+    def cuttable(self) -> int:
+        """Mask of the GPUs in MIG mode that nobody holds otherwise than by their instances, and that are well."""
+        return self.build.cut & ~(self.faulted | self.shared | mask_of(self.odd))
 
     def fault(self, uuid: str) -> None:
         """The GPU is not to be used; what is on it stays. Before parts are taken."""
@@ -121,6 +193,7 @@ class Left:
         if place is not None:
             self.free &= ~(1 << place)
             self.faulted |= 1 << place
+            self.barred |= 1 << place
 
     @property
     def gpus_free(self) -> int:

@@ -65,10 +65,10 @@ class Pools:
     def gained(self, node: Node) -> None:
         """The node has more than before."""
         self.version += 1
-        if node.open and not node.keeper:
+        if node.keeper:
+            self._indices[node.pool].lent = self.version
+        elif node.open:
             self._indices[node.pool].gained(node, self.version)
-        elif node.taints:  # it stands aside, and may take work all the same
-            self._indices[node.pool].stirred = self.version
 
     def stir_offers(self) -> None:
         """There is something more to decide; capacity is what it was."""

@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 from fairlead_placer.capacity.asks import Ask, several
 from fairlead_placer.capacity.builds import MILLI
+from fairlead_placer.capacity.instances import Taken, milli_of_profile, take
 from fairlead_placer.capacity.left import Left, cpu_list
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.inside import Inside
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_placer.topology.placing import Placed, place
+from fairlead_placer.topology.placing import Ask as InsideAsk
+from fairlead_placer.topology.placing import place
 from fairlead_schemas import selectors
 from fairlead_schemas.events import Part
 
@@ -23,8 +25,8 @@ _CAUSES = {
 }  # fmt: skip
 
 
-#: Answers that are remembered for one inside; eight GPUs have 256 sets of nine sizes.
-SEATS_MAX = 8192
+#: Answers that are remembered for one inside.
+SEATS_MAX = 1 << 15
 
 
 class Seat(NamedTuple):
@@ -38,11 +40,16 @@ class Seat(NamedTuple):
     numa_nodes: int = 0
     #: Kinds of topology.domains that hold.
     held: int = 0
+    #: UUIDs of MIG instances, one for each of `gpus`; a GPU is then named once for each instance on it.
+    instances: tuple[str, ...] = ()
 
 
 def is_faulted(left: Left, ask: Ask) -> bool:
     """True when so many of the node's GPUs are faulted that the unit does not fit, whatever comes free."""
-    return bool(left.faulted) and (ask.verdict(left.build).suits & ~left.faulted).bit_count() < ask.gpus
+    if not left.faulted:
+        return False
+    verdict = ask.verdict(left.build)
+    return (verdict.suits & ~left.faulted).bit_count() < (1 if verdict.cut else ask.gpus)
 
 
 def never(left: Left, ask: Ask) -> str:
@@ -63,9 +70,12 @@ def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
         return verdict.cause
     if (ask.stands or left.faulted) and (cause := never(left, ask)):
         return cause
-    short = _amounts(left, ask)
+    short = amounts_short(left, ask)
     if not ask.gpus and not short and not left.build.inside.numa:
         return Seat(())
+    if verdict.cut:
+        taken = take(left, ask, verdict.suits)
+        return taken if isinstance(taken, str) else short or _beside(left, ask, taken)
     if not ask.whole:
         return _share(left, ask, verdict.suits, rest) if not short else _gpu_cause(left, ask, verdict.suits) or short
     free = left.free & verdict.suits
@@ -80,7 +90,7 @@ def seat_several(left: Left, ask: Ask, units: int) -> Seat | str:
     found = seat(left, together)
     if isinstance(found, Seat) or not (ask.whole and ask.inside.require):
         return found
-    cause = never(left, ask) or _amounts(left, together)
+    cause = never(left, ask) or amounts_short(left, together)
     if cause:
         return cause
     rest, suits, cpus = left.copy(), ask.verdict(left.build).suits, 0
@@ -95,36 +105,21 @@ def seat_several(left: Left, ask: Ask, units: int) -> Seat | str:
     return Seat(members_of(chosen), 0, cpus, nics, *inside.choices.facts(chosen), held=ask.inside.require)
 
 
-def short_of(left: Left, ask: Ask) -> str | None:
-    """The cause why nodes of the same row and free GPUs have no seat, "" where they have one; None where each must be asked.
-    The build must suit."""
-    if ask.stands:
-        return None
+def gpus_short(left: Left, ask: Ask) -> str:
+    """The cause that all nodes of the same build, free GPUs and rests share, when GPUs are what is short; else ""."""
     if left.faulted and is_faulted(left, ask):
         return "gpu_faulted"
+    _, suits, cut = ask.verdict(left.build)
+    if cut:
+        taken = take(left, ask, suits)
+        return taken if isinstance(taken, str) else ""
     if not ask.whole:
-        short = _amounts(left, ask)
-        return _gpu_cause(left, ask, ask.verdict(left.build).suits) or short or None
-    free = left.free & ask.verdict(left.build).suits
-    if free.bit_count() < ask.gpus:
-        return "free_gpus"
-    short = _amounts(left, ask)
-    if short:
-        return short
-    inside = left.build.inside
-    told = not ((inside.telling and ask.inside.require) or (inside.numa and ask.cpus) or ask.request.exclusive)
-    return "" if told else None
+        return _gpu_cause(left, ask, suits)
+    return "free_gpus" if (left.free & suits).bit_count() < ask.gpus else ""
 
 
-def short_now(left: Left, ask: Ask) -> str:
-    """The cause why this node, of which `short_of` could not tell, has no seat; "" where it has one."""
-    if ask.whole and not (ask.stands or ask.inside.require or ask.request.exclusive):
-        return "free_cpu" if left.cpus.bit_count() < ask.cpus else ""  # all else is there: `place` would find it
-    found = seat(left, ask)
-    return "" if isinstance(found, Seat) else found
-
-
-def _amounts(left: Left, ask: Ask) -> str:
+def amounts_short(left: Left, ask: Ask) -> str:
+    """What of CPU and memory is too little, or who is in the way; "" where nothing is."""
     request, build = ask.request, left.build
     if left.cpu_milli < request.cpu_milli:
         return "free_cpu"
@@ -136,31 +131,23 @@ def _amounts(left: Left, ask: Ask) -> str:
 
 
 def _whole(left: Left, ask: Ask, free: int) -> Seat | str:
-    inside = left.build.inside
-    if (not inside.numa or not ask.cpus) and not ask.inside.prefer:
-        key = (free, ask.gpus, ask.inside.require)
-        known = inside.seats.get(key)
-        if known is None:
-            if len(inside.seats) >= SEATS_MAX:
-                inside.seats.clear()
-            known = inside.seats[key] = _linked(inside, *key)
-        return known
-    found = place(inside, free, left.cpus if ask.cpus else 0, ask.inside)
+    inside, wanted = left.build.inside, ask.inside
+    cpus = left.cpus if ask.cpus and inside.numa else 0
+    key = (free, cpus, wanted)
+    known = inside.seats.get(key)
+    if known is None:
+        if len(inside.seats) >= SEATS_MAX:
+            inside.seats.clear()
+        known = inside.seats[key] = _sought(inside, *key)
+    return known
+
+
+def _sought(inside: Inside, free: int, cpus: int, wanted: InsideAsk) -> Seat | str:
+    if not cpus and not (wanted.cpus and inside.numa):
+        wanted = wanted._replace(cpus=0)
+    found = place(inside, free, cpus, wanted)
     if isinstance(found, Shortage):
         return _CAUSES[found.what]
-    return _seat_of(found)
-
-
-def _linked(inside: Inside, free: int, gpus: int, require: int) -> Seat | str:
-    """GPUs alone, without CPUs to pin to."""
-    chosen = inside.choices.choose(free, gpus, require)
-    if isinstance(chosen, Shortage):
-        return _CAUSES[chosen.what]
-    score, nodes = inside.choices.facts(chosen)
-    return Seat(members_of(chosen), 0, 0, tuple(each.nic for each in inside.nics(chosen)), score, nodes, require)
-
-
-def _seat_of(found: Placed) -> Seat:
     nics = tuple(each.nic for each in found.nics)
     return Seat(found.gpus, 0, mask_of(found.cpus), nics, found.link_score, found.numa_nodes, found.held)
 
@@ -195,6 +182,22 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     return Seat(gpus, milli, cpus, tuple(each.nic for each in inside.nics(chosen)), *inside.choices.facts(chosen))
 
 
+def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:
+    """The seat on these instances: links mean nothing to them; CPUs beside their GPUs do."""
+    inside, cpus, chosen = left.build.inside, 0, mask_of(taken.gpus)
+    if inside.numa and ask.cpus:
+        found = place(inside, chosen, left.cpus, ask.inside._replace(gpus=chosen.bit_count(), require=0, prefer=0))
+        if isinstance(found, Shortage):
+            return _CAUSES[found.what]
+        cpus = mask_of(found.cpus)
+    milli = ask.milli if ask.request.profile else milli_of_profile(taken.profile)
+    nics = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where nobody knows how near they are
+    return Seat(
+        taken.gpus, milli, cpus, tuple(nics[at] for at in taken.gpus) if nics else (),
+        numa_nodes=inside.choices.facts(chosen)[1], instances=taken.instances,
+    )  # fmt: skip
+
+
 def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
     milli = milli_of(left, ask)
     return "free_gpus" if sum(left.rest(at) >= milli for at in members_of(suits)) < ask.gpus else ""
@@ -203,12 +206,13 @@ def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
 def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
     """The part of the node that the seat is."""
     request, build = ask.request, left.build
-    cap = min((cap_of(left, ask, at) for at in found.gpus), default=0) if found.milli else 0
+    share = found.milli and not found.instances
+    cap = min((cap_of(left, ask, at) for at in found.gpus), default=0) if share else 0
     uuids, nics = left.uuids, build.inside.description.nics
     return Part(
         node=name, gpus=tuple([uuids[at] for at in found.gpus]),
         cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
         memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
         gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",
-        nics=tuple([nics[at] for at in found.nics]) if found.nics else (), tasks=tasks,
+        instances=found.instances, nics=tuple([nics[at] for at in found.nics]) if found.nics else (), tasks=tasks,
     )  # fmt: skip

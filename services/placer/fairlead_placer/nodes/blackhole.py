@@ -23,7 +23,7 @@ def judge(draft: Draft) -> None:
     for name in sorted(state.suspects):
         if name not in state.failing and not state.nodes[name].quarantined:
             draft.emit(ev.NodeCleared(cause="clock", node=name))
-    for name in sorted(state.failing):
+    for name in sorted(name for name, fails in state.failing.items() if len(fails) >= SUSPECT_AFTER):
         node = state.nodes[name]
         if draft.full or node.quarantined:
             continue

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fairlead_placer.cutting import ending
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes import breaker
@@ -20,6 +21,7 @@ def joined(draft: Draft, name: str, incarnation: str, report: InventorySeen, cau
         outcome = "exit_unknown" if node.boot_id == report.boot_id else "node_rebooted"
         if not _clear(draft, node, outcome, cause):
             return False
+        ending.began_anew(draft, node)
     _take_stock(
         draft,
         ev.NodeJoined(
@@ -31,12 +33,15 @@ def joined(draft: Draft, name: str, incarnation: str, report: InventorySeen, cau
 
 def seen_again(draft: Draft, node: Node, report: InventorySeen, cause: str) -> bool:
     """The same agent took stock anew. A new boot ends what ran on the old one; False as for `joined`."""
-    if node.boot_id != report.boot_id and not _clear(draft, node, "node_rebooted", cause):
-        return False
+    if node.boot_id != report.boot_id:
+        if not _clear(draft, node, "node_rebooted", cause):
+            return False
+        ending.began_anew(draft, node)
     if node.boot_id != report.boot_id or node.inventory != report.inventory:
         _take_stock(
             draft, ev.NodeChanged(cause=cause, node=node.name, boot_id=report.boot_id, inventory=report.inventory)
         )
+    ending.answered(draft, node, report, cause)
     return True
 
 

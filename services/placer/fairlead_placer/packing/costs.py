@@ -5,7 +5,8 @@ scarce things are, are set more often and cost a multiplication.
 """
 
 from bisect import insort
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,14 +14,14 @@ from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Policy
 from fairlead_placer.packing.rows import Rows
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import Ints, choices
-from fairlead_placer.packing.typical import TypicalWork
+from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 
 #: More than any cost.
 NEVER = int(np.iinfo(np.int64).max)
 #: The typical work is looked at anew after 1, 2, 4 … arrivals, up to this many, and then after each so many.
-LEARNED_EVERY = 4096
-#: Prices are set anew after so many arrivals.
-PRICED_EVERY = 256
+LEARNED_EVERY = 256
+#: Prices are looked at anew after so many arrivals, and stay until one of them has moved by more than so many points.
+PRICED_EVERY, MOVED = 64, 100
 
 
 class Wish(Protocol):
@@ -62,25 +63,30 @@ class Costs:
         self.work = TypicalWork()
         self._generation = -1
         self._version = 0
-        self._learned_at = self._priced_at = -1
+        self._prices: Ints = np.zeros(0, np.int64)
+        self._looked_at = self._priced_at = self._learned_free = 0
+        self._learned: Mapping[Any, int] = {}
 
-    def follow(self, arrived: int) -> bool:
-        """Whether so many arrivals ask for learning anew; prices are set here."""
-        if self._generation != self.rows.generation or self._learned_at < 0:
-            return True
-        since = arrived - self._learned_at
-        if since >= LEARNED_EVERY or (self._learned_at < LEARNED_EVERY and since > self._learned_at):
-            return True
+    def follow[Kind](self, work: Arrivals[Kind], typical: Callable[[Arrivals[Kind]], TypicalWork]) -> None:
+        """Take up what has arrived since: prices often, learning where the work or what is free has become another."""
+        arrived = work.arrived
+        if self._generation != self.rows.generation:
+            self._learn(work, typical(work))
+        elif arrived >= self._looked_at:
+            free = self.rows.free_milli
+            away = abs(free - self._learned_free) * MOVED_PARTS > self._learned_free
+            if away or work.has_moved(self._learned):
+                self._learn(work, typical(work))
+            self._looked_at = arrived + min(LEARNED_EVERY, max(1, arrived))
         if arrived - self._priced_at >= PRICED_EVERY:
             self._price(arrived)
-        return False
 
-    def learn(self, work: TypicalWork) -> None:
-        """Look at the pool and the work anew."""
-        self.work = work
-        self._generation, self._learned_at = self.rows.generation, work.arrived
+    def _learn[Kind](self, seen: Arrivals[Kind], work: TypicalWork) -> None:
+        """Look at the pool and the work anew: all costs are void."""
+        self.work, self._learned, self._learned_free = work, dict(seen.weights), self.rows.free_milli
+        self._generation = self.rows.generation
+        self._looked_at = seen.arrived + min(LEARNED_EVERY, max(1, seen.arrived))
         self.policy.learn(self.rows, work)
-        self._held_known = 0
         self._lines: dict[Wish, Line] = {}
         held = self.policy.held(self.rows.states)
         self._fixed, self._slots = held.fixed, held.slots
@@ -89,12 +95,11 @@ class Costs:
     def _price(self, arrived: int) -> None:
         self._priced_at = arrived
         self._hold()
-        if self._slots.shape[1]:
-            slots = self.rows.counts @ self._slots
-            self._prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
+        slots = self.rows.counts @ self._slots
+        prices = self.policy.prices(self.rows, self.work, slots) * POINTS // PRICE_ONE
+        if len(prices) != len(self._prices) or np.abs(prices - self._prices).max(initial=0) > MOVED:
+            self._prices = prices
             self._version += 1
-        else:
-            self._prices = np.zeros(0, np.int64)
 
     def _hold(self) -> None:
         """What the states of new rows cost."""

@@ -10,6 +10,9 @@ import numpy as np
 from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
 from fairlead_placer.packing.states import Ints, States
 
+#: A `Key`, or a plain tuple that equals one.
+type Row = tuple[int, str, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
+
 
 class Key(NamedTuple):
     """What makes nodes alike: what they are made of (a number, and their GPUs' model) and what they have left."""
@@ -20,6 +23,7 @@ class Key(NamedTuple):
     memory_mib: int
     whole: int  # GPUs that nobody uses
     rests: tuple[int, ...] = ()  # of GPUs in part used, ascending
+    cut: tuple[tuple[str, int], ...] = ()  # MIG instances that may be given: (profile, how many), sorted
 
 
 class Rows:
@@ -33,7 +37,7 @@ class Rows:
         self._start(64)
 
     def _start(self, room: int) -> None:
-        self.row_of: dict[tuple[int, str, int, int, int, tuple[int, ...]], int] = {}
+        self.row_of: dict[Row, int] = {}
         self.keys: list[Key] = []
         self._free_milli = 0
         self._cpu = np.zeros(room, np.int64)
@@ -89,7 +93,7 @@ class Rows:
             return -1
         return sum(1 << self.models[model] for model in shape.models if model in self.models)
 
-    def enter(self, key: tuple[int, str, int, int, int, tuple[int, ...]]) -> int:
+    def enter(self, key: Row) -> int:
         """A node is in the state of this `Key` (as a plain tuple, which is made faster) from now on; its row."""
         row = self.row_of.get(key)
         if row is None:

@@ -11,6 +11,8 @@ from fairlead_placer.packing.shapes import Shape
 ARRIVAL = 256
 #: After so many arrivals, all counts are halved: half of what is known stems from the last so many.
 HALVED_EVERY = 8192
+#: Work is another when so many parts of it are.
+MOVED_PARTS = 8
 #: Shapes that are remembered; a new one takes the place of the rarest.
 SHAPES_MAX = 512
 
@@ -32,6 +34,13 @@ class Arrivals[Kind]:
         self.weights[shape] = self.weights.get(shape, 0) + ARRIVAL
         if self.arrived % HALVED_EVERY == 0:
             self.weights = {each: weight // 2 for each, weight in self.weights.items() if weight > 1}
+
+    def has_moved(self, since: Mapping[Kind, int]) -> bool:
+        """True when kinds are no longer as frequent as by those weights: an eighth of all is elsewhere."""
+        total, known = sum(self.weights.values()), max(1, sum(since.values()))
+        kinds = self.weights.keys() | since.keys()
+        moved = sum(abs(self.weights.get(kind, 0) * known - since.get(kind, 0) * total) for kind in kinds)
+        return moved * MOVED_PARTS > total * known
 
 
 class TypicalWork(Arrivals[Shape]):

@@ -30,8 +30,8 @@ class Inside:
         #: What may be given.
         self.all_cpus = sum(node.mask for node in self.numa)
         self._nics: dict[int, tuple[GpuNic, ...]] = {}
-        #: What capacity.seats has answered: {(free GPUs, how many, what is required)}.
-        self.seats: dict[tuple[int, int, int], Any] = {}
+        #: What capacity.seats has answered: {(free GPUs, free CPUs, what is asked for)}.
+        self.seats: dict[tuple[int, int, tuple[int, ...]], Any] = {}
 
     def nics(self, gpus: int) -> tuple[GpuNic, ...]:
         """The NIC of each GPU of the set (nics.py)."""

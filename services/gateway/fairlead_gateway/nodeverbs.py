@@ -1,0 +1,220 @@
+"""What people ask of nodes beyond cordon and drain (`verbs.py`): taints, quarantine, GPUs that are well again, windows,
+rollouts, the breaker. Each is one command to the placer; bodies stand in `nodewishes.py`."""
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from fairlead_gateway.answers import Head, encode, read_head
+from fairlead_gateway.asking import Asking, body_schema, encode_command, read_wish
+from fairlead_gateway.commands import CommandGate
+from fairlead_gateway.nodewishes import (
+    GpuWish,
+    MaintenanceWish,
+    NodeNameWish,
+    ReasonWish,
+    RolloutWish,
+    TaintWish,
+    maintenance_command,
+    refusal_of,
+    rollout_command,
+)
+from fairlead_gateway.problems import Refused, not_found
+from fairlead_gateway.reading import Json, answers_with
+from fairlead_gateway.views.documents import node_document
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.plandocs import breaker_document, rollout_document, window_document
+from fairlead_schemas import api
+from fairlead_schemas import commands as cmd
+from fairlead_schemas.ids import is_token
+
+#: {verb: (what its body is, the command that it stands for)}
+NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
+    "taint": (TaintWish, cmd.TaintNode),
+    "untaint": (TaintWish, cmd.UntaintNode),
+    "quarantine": (ReasonWish, cmd.QuarantineNode),
+    "unquarantine": (ReasonWish, cmd.UnquarantineNode),
+    "restore": (GpuWish, cmd.RestoreGpu),
+}
+ROLLOUT_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
+    "pause": (ReasonWish, cmd.PauseRollout),
+    "resume": (ReasonWish, cmd.ResumeRollout),
+    "cancel": (ReasonWish, cmd.CancelRollout),
+    "done": (NodeNameWish, cmd.FinishRolloutNode),
+}
+
+
+class NodeVerbs:
+    """Sends one command and answers with the document that it changed."""
+
+    def __init__(self, views: Views, placer: CommandGate, asking: Asking) -> None:
+        self._views = views
+        self._placer = placer
+        self._asking = asking
+
+    async def on_node(self, request: Request, node: str, verb: str) -> Response:
+        """One of NODE_VERBS."""
+        if not is_token(node):
+            raise not_found("node", node[:80])
+        await self._verb(request, NODE_VERBS[verb], verb, {"node": node})
+        row = self._views.nodes.rows.get(node)
+        return Json({"id": node, "sequence": self._views.sequence} if row is None else node_document(self._views, row))
+
+    async def on_rollout(self, request: Request, name: str, verb: str) -> Response:
+        """One of ROLLOUT_VERBS."""
+        await self._verb(request, ROLLOUT_VERBS[verb], verb, {"name": name[:80]})
+        return self._rollout(name)
+
+    async def start_rollout(self, request: Request) -> Response:
+        """Begin one."""
+        head, wish = read_head(request.scope["headers"]), await read_wish(request, RolloutWish)
+        command_id = self._asking.command_id(self._placer, head, "rollout", encode(wish).decode())
+        await self._send(rollout_command(wish, command_id, head.user))
+        return self._rollout(wish.name)
+
+    async def schedule(self, request: Request) -> Response:
+        """A maintenance window."""
+        head, wish = read_head(request.scope["headers"]), await read_wish(request, MaintenanceWish)
+        command_id = self._asking.command_id(self._placer, head, "maintenance", encode(wish).decode())
+        await self._send(maintenance_command(wish, command_id, head.user))
+        row = self._views.plans.windows.get(wish.name)
+        if row is None:
+            return Json({"name": wish.name, "sequence": self._views.sequence})
+        return Json(window_document(self._views, row))
+
+    async def cancel_window(self, request: Request, name: str) -> Response:
+        """Forget one."""
+        await self._verb(request, (ReasonWish, cmd.CancelMaintenance), "cancel", {"name": name[:80]})
+        return Json({"name": name, "cancelled": True, "sequence": self._views.sequence})
+
+    async def reset_breaker(self, request: Request) -> Response:
+        """Let nodes be acted upon again."""
+        await self._verb(request, (ReasonWish, cmd.ResetBreaker), "reset", {})
+        return Json(breaker_document(self._views))
+
+    def _rollout(self, name: str) -> Response:
+        row = self._views.plans.rollouts.get(name)
+        if row is None:
+            return Json({"name": name, "sequence": self._views.sequence})
+        return Json(rollout_document(self._views, row))
+
+    async def _verb(
+        self,
+        request: Request,
+        kinds: tuple[type[msgspec.Struct], type[cmd.CommandBase]],
+        verb: str,
+        what: dict[str, str],
+    ) -> None:
+        wish_kind, kind = kinds
+        head: Head = read_head(request.scope["headers"])
+        wish = await read_wish(request, wish_kind)
+        fields: dict[str, Any] = {
+            name: value for name, value in msgspec.structs.asdict(wish).items() if name in kind.__struct_fields__
+        }
+        command_id = self._asking.command_id(self._placer, head, verb, *what.values(), encode(wish).decode())
+        await self._send(kind(id=command_id, user=head.user, **what, **fields))
+
+    async def _send(self, command: cmd.CommandBase) -> None:
+        """Raises Refused; also where it is not decided in time, which is no refusal: it is stored, and answered 202."""
+        size = len(encode_command(command)) + 2
+        if size > cmd.MESSAGE_BYTES_MAX:
+            raise Refused(413, "too_large", f"the command has {size} bytes, at most {cmd.MESSAGE_BYTES_MAX} are taken")
+        if await self._asking.outcome(self._placer, command, refusal=refusal_of) is None:
+            raise Undecided(self._asking.undecided(command))
+
+
+class Undecided(Exception):
+    """The command is stored and not decided in time; `answer` is the 202 that says so."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__("not decided in time")
+        self.answer = answer
+
+
+async def _or_202(answer: Any) -> Response:
+    try:
+        return await answer
+    except Undecided as undecided:
+        return undecided.answer
+
+
+def routes(verbs: NodeVerbs, views: Views) -> APIRouter:
+    """All of them, for the app."""
+    router = APIRouter()
+    _add_verbs(router, verbs)
+    _add_plans(router, verbs, views)
+    return router
+
+
+def _add_verbs(router: APIRouter, verbs: NodeVerbs) -> None:
+    def add_node_verb(verb: str) -> None:
+        kind = NODE_VERBS[verb][0]
+
+        @router.post(
+            f"/v1/nodes/{{node}}:{verb}", summary=f"{verb.capitalize()} a node", operation_id=f"{verb}_node",
+            openapi_extra=body_schema(kind.__name__, required=kind is not ReasonWish),
+        )  # fmt: skip
+        async def act(node: str, request: Request) -> Response:
+            return await _or_202(verbs.on_node(request, node, verb))
+
+    def add_rollout_verb(verb: str) -> None:
+        kind = ROLLOUT_VERBS[verb][0]
+
+        @router.post(
+            f"/v1/rollouts/{{name}}:{verb}", summary=f"{verb.capitalize()}: a rollout", operation_id=f"{verb}_rollout",
+            openapi_extra=body_schema(kind.__name__, required=kind is not ReasonWish),
+        )  # fmt: skip
+        async def act(name: str, request: Request) -> Response:
+            return await _or_202(verbs.on_rollout(request, name, verb))
+
+    for verb in NODE_VERBS:
+        add_node_verb(verb)
+    for verb in ROLLOUT_VERBS:
+        add_rollout_verb(verb)
+
+
+def _add_plans(router: APIRouter, verbs: NodeVerbs, views: Views) -> None:
+    @router.get(
+        "/v1/rollouts", summary="List rollouts, the last that ended included", responses=answers_with("RolloutPage")
+    )
+    async def list_rollouts() -> Response:
+        items = [rollout_document(views, row) for row in views.plans.rollouts.values()]
+        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+
+    @router.get("/v1/rollouts/{name}", summary="One rollout", responses=answers_with("Rollout"))
+    async def get_rollout(name: str) -> Response:
+        row = views.plans.rollouts.get(name)
+        if row is None:
+            raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
+        return Json(rollout_document(views, row))
+
+    @router.post("/v1/rollouts", summary="Start a rollout", openapi_extra=body_schema("RolloutWish"))
+    async def start_rollout(request: Request) -> Response:
+        return await _or_202(verbs.start_rollout(request))
+
+    @router.get("/v1/maintenance", summary="List maintenance windows", responses=answers_with("MaintenancePage"))
+    async def list_windows() -> Response:
+        items = [window_document(views, row) for _, row in sorted(views.plans.windows.items())]
+        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+
+    @router.post("/v1/maintenance", summary="Schedule a window", openapi_extra=body_schema("MaintenanceWish"))
+    async def schedule(request: Request) -> Response:
+        return await _or_202(verbs.schedule(request))
+
+    @router.post(
+        "/v1/maintenance/{name}:cancel", summary="Cancel a window", operation_id="cancel_maintenance",
+        openapi_extra=body_schema("ReasonWish", required=False),
+    )  # fmt: skip
+    async def cancel_window(name: str, request: Request) -> Response:
+        return await _or_202(verbs.cancel_window(request, name))
+
+    @router.get("/v1/breaker", summary="Whether nodes are acted upon automatically", responses=answers_with("Breaker"))
+    async def get_breaker() -> Response:
+        return Json(breaker_document(views))
+
+    @router.post(
+        "/v1/breaker:reset", summary="Reset the breaker", openapi_extra=body_schema("ReasonWish", required=False)
+    )
+    async def reset_breaker(request: Request) -> Response:
+        return await _or_202(verbs.reset_breaker(request))

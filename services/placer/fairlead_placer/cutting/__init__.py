@@ -1,0 +1,5 @@
+"""Cutting GPUs anew while the cluster runs: for whom, which GPU, the order to its agent, and what came of it.
+
+The arithmetic is in the room `mig/`. A plan is an event that keeps back what it changes; a placement on the new instances
+waits until the agent has reported them. Start at `planning.py`.
+"""

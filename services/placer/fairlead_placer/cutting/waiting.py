@@ -1,0 +1,79 @@
+"""Who waits for something that cutting GPUs anew could give: open offers that found no place, in their order.
+
+Looked at are jobs with one kind of unit and no required domain. A job that a plan is being carried out for waits for that.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fairlead_placer.capacity.asks import Ask, asks_of
+from fairlead_placer.entities import OfferClass
+from fairlead_placer.state import State
+from fairlead_schemas.resources import Request
+
+#: Offers that are looked at, the first in the order.
+WANTS_MAX = 256
+
+
+class Want(NamedTuple):
+    """An offer without a place."""
+
+    job: str
+    cause: str
+    group: OfferClass
+    ask: Ask
+
+    @property
+    def request(self) -> Request:
+        """What it asks for."""
+        return self.group.request
+
+
+def may_gain(state: State, request: Request) -> bool:
+    """True where the request could be served by cutting GPUs anew, or by making one whole."""
+    index = state.pools.of(request)
+    if (
+        not index.recuts
+        or request.also
+        or request.tasks
+        or request.require
+        or request.exclusive
+        or not request.gpu_milli
+    ):
+        return False
+    return bool(request.profile) or (index.switches and not request.gpu_parts and request.nodes == 1)
+
+
+def wants(state: State) -> list[Want]:
+    """Those that wait, in the order of their offers; bounded."""
+    heads: list[tuple[int, str, OfferClass]] = []
+    for group in state.classes.values():
+        if may_gain(state, group.request):
+            heads += [(rank, job, group) for rank, job in group.offers[:WANTS_MAX]]
+    served = {job for plan in state.layouts.values() for job in plan.jobs}
+    heads.sort(key=lambda head: head[:2])
+    return [
+        Want(job, state.offers[job].cause, group, asks_of(group.request)[0])
+        for _, job, group in heads[:WANTS_MAX] if job not in served
+    ]  # fmt: skip
+
+
+def demand_seen(state: State, request: Request) -> dict[str, int]:
+    """{profile: how often instances of it were asked for} in the request's pool, as learned from the log."""
+    found = Counter[str]()
+    for each, weight in state.work_of(request).weights.items():
+        for kind in each.kinds:
+            if kind.profile:
+                found[kind.profile] += weight * kind.nodes * kind.gpu_parts
+    return dict(found)
+
+
+def of_pool(found: list[Want], want: Want) -> Iterator[Want]:
+    """The want, and those after it that wait for single instances in the same pool."""
+    yield want
+    after = found.index(want) + 1
+    for each in found[after:]:
+        request = each.request
+        if request.pool == want.request.pool and request.profile and request.nodes == 1 and request.gpu_parts == 1:
+            yield each

@@ -1,0 +1,180 @@
+"""Guests: jobs that run on nodes which are kept for another, and do not delay its start (conservative backfill).
+
+One whose limit, with grace and cleaning, ends before the reserved start takes whatever is there now. Any other, of one unit,
+takes what the reserved job will not need there: its seat at the start is worked out on what the node will have then, and the
+guest is seated beside it. Where the start is not known there are no guests; none either of a job with several kinds of
+units, or of tasks. Bounded: of each class the first OFFERS_MAX offers, once for each gain of the kept nodes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
+
+from fairlead_placer.capacity.asks import Ask, asks_of
+from fairlead_placer.capacity.choosing import Choice
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.seats import Seat, part_of, seat
+from fairlead_placer.draft import Draft
+from fairlead_placer.entities import Node, Offer, OfferClass, Reservation, pool_of
+from fairlead_placer.nodes.avoiding import NOWHERE
+from fairlead_placer.placing import Found, find, found_on
+from fairlead_placer.state import State
+from fairlead_placer.timeline.ends import end_of, latest_end_ns
+from fairlead_placer.timeline.openings import is_guest, stays
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.resources import Request
+
+#: Offers of a class that are looked at, the first in rank.
+OFFERS_MAX = 256
+
+
+class Host(NamedTuple):
+    """A reservation whose nodes take guests, what a unit of it needs, and its nodes."""
+
+    kept: Reservation
+    pool: str
+    ask: Ask
+    nodes: list[Node]
+
+
+class Guest(NamedTuple):
+    """A place on kept nodes, and the job that they are kept for."""
+
+    found: Found
+    host: str
+
+
+#: Places an offer; False when the commit has no room left for it.
+type Place = Callable[[Draft, Offer, Found, str], bool]
+
+
+def hosts(state: State, now_ns: int) -> dict[str, list[Host]]:
+    """{pool: reservations there that take guests}."""
+    found: dict[str, list[Host]] = {}
+    for job in sorted(state.reservations):
+        kept, request = state.reservations[job], state.request_of(job)
+        if request is None or not takes_guests(kept, request) or kept.start_ns <= now_ns:
+            continue
+        nodes = [node for node in map(state.nodes.__getitem__, kept.nodes) if node.open]
+        pool = pool_of(request)
+        found.setdefault(pool, []).append(Host(kept, pool, asks_of(request)[0], nodes))
+    return found
+
+
+def takes_guests(kept: Reservation, request: Request) -> bool:
+    """True where the start is known, and what each node must have then."""
+    return not kept.hole and kept.start_ns > 0 and not request.also and not request.tasks
+
+
+# ---------------------------------------------------------------------------- in turn
+
+
+class _Line:
+    """The offers of a class that wait for a turn."""
+
+    __slots__ = ("at", "failed", "group", "hosts", "offers")
+
+    def __init__(self, group: OfferClass, offers: list[Offer], here: list[Host]) -> None:
+        self.group, self.offers, self.hosts = group, offers, here
+        self.at = 0
+        #: What is known to fail for all of the class: which hosts they are gone from in time.
+        self.failed: set[tuple[bool, ...]] = set()
+
+
+def place_guests(
+    draft: Draft, open_to: Mapping[str, list[Host]], picky: Mapping[str, frozenset[str]], place: Place
+) -> bool:
+    """Give everybody who waits a turn, in the order of ranks. False when the commit was full before the end."""
+    state = draft.state
+    lines = [_line(state, group, open_to[pool_of(group.request)]) for group in _eager(state, open_to)]
+    heads = [(line.offers[0].rank, line.offers[0].job, line) for line in lines if line.offers]
+    heapify(heads)
+    while heads:
+        if draft.full:
+            return False
+        line = heads[0][2]
+        offer = line.offers[line.at]
+        line.at += 1
+        beside, in_time = picky.get(offer.job, NOWHERE), _in_time(state, offer, line.hosts, draft.now_ns)
+        guest = None if in_time in line.failed else invite(state, offer, line.hosts, in_time, beside, draft.now_ns)
+        if guest is not None:
+            if not place(draft, offer, guest.found, guest.host):
+                return False
+        elif not beside:
+            line.failed.add(in_time)
+        if line.at < len(line.offers):
+            heapreplace(heads, (line.offers[line.at].rank, line.offers[line.at].job, line))
+        else:
+            heappop(heads)
+            line.group.lent_at = state.pools.version  # a memory of work done, as `failed_at`
+    return True
+
+
+def _eager(state: State, open_to: Mapping[str, list[Host]]) -> list[OfferClass]:
+    """Classes for which something may have changed on kept nodes of their pool since they were tried."""
+    found: list[OfferClass] = []
+    for group in state.classes.values():
+        if pool_of(group.request) in open_to:
+            index = state.pools.of(group.request)
+            if group.lent_at < max(index.lent, index.stirred):
+                found.append(group)
+    return found
+
+
+def _line(state: State, group: OfferClass, here: list[Host]) -> _Line:
+    own = {host.kept.job for host in here}
+    offers = [state.offers[job] for _, job in group.offers[:OFFERS_MAX] if job not in own]
+    return _Line(group, offers, here)
+
+
+def _in_time(state: State, offer: Offer, here: Sequence[Host], now_ns: int) -> tuple[bool, ...]:
+    """[host]: whether the job, placed now, is gone before the host starts."""
+    job = state.jobs.get(array_of(offer.job) or offer.job)
+    if job is None or not job.total_ns:
+        return (False,) * len(here)
+    end_ns = latest_end_ns(job, offer.request.units, now_ns)
+    return tuple([end_ns <= host.kept.start_ns for host in here])
+
+
+# ---------------------------------------------------------------------------- a place
+
+
+def invite(
+    state: State, offer: Offer, here: Sequence[Host], in_time: Sequence[bool], avoided: frozenset[str], now_ns: int
+) -> Guest | None:
+    """A place for the offer on kept nodes (of a gang: on open ones besides), on none of the avoided ones."""
+    request, asks = offer.request, asks_of(offer.request)
+    going = [host for host, leaves in zip(here, in_time, strict=True) if leaves]
+    keepers = {node.name: host for host in going for node in host.nodes if node.name not in avoided}
+    nodes = [state.nodes[name] for name in keepers]
+    if any(isinstance(seat(node.left, ask), Seat) for node in nodes for ask in asks):
+        with state.lent(nodes):
+            found = find(state, request, avoided)
+        if isinstance(found, Found):
+            return Guest(found, next((keepers[n.name].kept.job for n in found.nodes if n.name in keepers), ""))
+    if request.units > 1:
+        return None
+    for host in here:
+        for node in host.nodes:
+            left = None if node.name in avoided else beside(state, host, node, now_ns)
+            place = seat(left, asks[0]) if left is not None else ""
+            if isinstance(place, Seat):
+                return Guest(found_on(state.pools.of(request), [Choice(node, asks[0], place, (0, 0))]), host.kept.job)
+    return None
+
+
+def beside(state: State, host: Host, node: Node, now_ns: int) -> Left | None:
+    """What the node has now and will have at the start, too, without the seat of the job that it is kept for; None where
+    that job would have none."""
+    left, kept = node.left.copy(), host.kept
+    for key, rank in node.held.items():
+        run = state.runs[key]
+        if is_guest(kept, node, run) and stays(state, run, rank, kept.start_ns):
+            continue
+        if 0 < end_of(state, run, rank, now_ns).at_ns <= kept.start_ns:
+            left.give(run.parts[rank])
+    place = seat(left, host.ask)
+    if not isinstance(place, Seat):
+        return None
+    left.take(part_of(node.name, left, host.ask, place))
+    return node.left.both(left)

@@ -1,0 +1,40 @@
+"""Runs that may yield, and what it costs to ask each."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead_placer.entities import Run, run_key
+from fairlead_placer.state import State
+from fairlead_schemas.events import Part, Victim
+
+#: More than there are candidates: GPU-seconds count before the number of runs.
+RUNS = 1 << 12
+
+
+class Candidate(NamedTuple):
+    """A run that may yield, what would come free, and its cost: GPU-seconds before the run itself."""
+
+    victim: Victim
+    parts: tuple[Part, ...]
+    cost: int
+
+
+def is_stopping(run: Run) -> bool:
+    """True when every rank that lives has been, or is being, told to stop."""
+    return bool(run.stop) or run.verdict is not None
+
+
+def living_parts(run: Run) -> tuple[Part, ...]:
+    """Parts whose rank has not ended: those that have, and are not clean, come free nobody knows when."""
+    return tuple(part for rank, part in enumerate(run.parts) if not run.ended >> rank & 1)
+
+
+def may_yield(state: State, victims: Sequence[Victim]) -> list[Candidate]:
+    """Those that run under that attempt and are not stopping, each once, in order."""
+    found: dict[str, Candidate] = {}
+    for victim in victims:
+        key = run_key(victim.job, victim.attempt)
+        run = state.runs.get(key)
+        if run is not None and key not in found and not is_stopping(run) and (parts := living_parts(run)):
+            found[key] = Candidate(victim, parts, max(0, victim.gpu_s) * RUNS + 1)
+    return list(found.values())

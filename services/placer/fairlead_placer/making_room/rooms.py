@@ -1,0 +1,92 @@
+"""What nodes would have if some runs were gone: those nodes on which a candidate runs, or that are kept for the job."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from fairlead_placer.capacity.asks import Ask, asks_of
+from fairlead_placer.capacity.index import Index
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
+from fairlead_placer.entities import Node, Offer, pool_of, run_key
+from fairlead_placer.making_room.candidates import Candidate, is_stopping, living_parts
+from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.packing.costs import NEVER
+from fairlead_placer.state import State
+from fairlead_schemas.events import Part, Victim
+
+
+class Tenant(NamedTuple):
+    """A part of a candidate (by its place among them) in a room."""
+
+    at: int
+    part: Part
+
+
+class Room:
+    """A node without the runs that are stopping there, and the candidates that live on it."""
+
+    __slots__ = ("left", "node", "tenants")
+
+    def __init__(self, node: Node, left: Left) -> None:
+        self.node = node
+        self.left = left
+        self.tenants: list[Tenant] = []
+
+    def without(self, gone: Collection[int]) -> Left:
+        """What is left when these candidates, by their places, are gone. Not to be changed."""
+        if not gone:
+            return self.left
+        left = self.left.copy()
+        for tenant in self.tenants:
+            if tenant.at in gone:
+                left.give(tenant.part)
+        return left
+
+
+def rooms_for(state: State, offer: Offer, victims: Sequence[Victim], candidates: Sequence[Candidate]) -> list[Room]:
+    """The rooms, by name. The nodes of victims that are stopping already are among them."""
+    runs = [run for victim in victims if (run := state.runs.get(run_key(victim.job, victim.attempt))) is not None]
+    names = {part.node for run in runs for part in living_parts(run)}
+    if offer.job in state.reservations:
+        names.update(state.reservations[offer.job].nodes)
+    nodes = map(state.nodes.__getitem__, sorted(names - avoided(state, offer.job)))
+    rooms = {node.name: _room(state, node) for node in nodes if _serves(node, offer)}
+    for at, candidate in enumerate(candidates):
+        for part in candidate.parts:
+            if part.node in rooms:
+                rooms[part.node].tenants.append(Tenant(at, part))
+    return list(rooms.values())
+
+
+def _serves(node: Node, offer: Offer) -> bool:
+    """True when the node, empty, would take a unit of some kind, and is kept for nobody else."""
+    if not node.serving or node.keeper not in ("", offer.job) or node.pool != pool_of(offer.request):
+        return False
+    return any(not never(node.left, ask) for ask in asks_of(offer.request))
+
+
+def _room(state: State, node: Node) -> Room:
+    room = Room(node, node.left.copy())
+    for key, rank in node.held.items():
+        run = state.runs[key]
+        if is_stopping(run) and not run.ended >> rank & 1:
+            room.left.give(run.parts[rank])
+    return room
+
+
+def free_beside(state: State, offer: Offer, rooms: Sequence[Room]) -> list[Node]:
+    """Nodes that would take a unit of some kind now, and are no rooms."""
+    index = state.pools.of(offer.request)
+    beside = {room.node.name for room in rooms} | avoided(state, offer.job)
+    names = {name for ask in asks_of(offer.request) for name in _fitting(state, offer, index, ask)}
+    return [index.members[name] for name in sorted(names - beside)]
+
+
+def _fitting(state: State, offer: Offer, index: Index, ask: Ask) -> Iterator[str]:
+    _, line = index.line(ask, state.work_of(offer.request))
+    for row, masks in enumerate(index.inhabitants):
+        if not masks or line.cost[row] == NEVER:
+            continue
+        for names in masks.values():
+            if not gpus_short(index.members[names[0]].left, ask):
+                yield from (name for name in names if isinstance(seat(index.members[name].left, ask), Seat))

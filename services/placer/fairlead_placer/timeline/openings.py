@@ -1,0 +1,102 @@
+"""When one node has room for one unit: its work ends one after the other, and the one judge of room is asked each time."""
+
+from typing import NamedTuple
+
+from fairlead_placer.capacity.asks import Ask
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.seats import Seat, seat
+from fairlead_placer.entities import Node, Reservation, Run
+from fairlead_placer.state import State
+from fairlead_placer.timeline.ends import end_of, promised_end_ns
+from fairlead_schemas.events import Basis, Part
+
+#: After every time that is known.
+NEVER_NS = 1 << 62
+
+
+class Opening(NamedTuple):
+    """When: Unix ns (`NEVER_NS`: once what is there has ended, which may be any time), by what, and after which jobs."""
+
+    at_ns: int
+    basis: Basis = ""
+    waits_for: tuple[tuple[int, str], ...] = ()  # (when it ends, job)
+
+
+class _Going(NamedTuple):
+    at_ns: int
+    run: Run
+    part: Part
+    basis: Basis
+
+
+def opening(state: State, node: Node, ask: Ask, now_ns: int, kept: Reservation | None = None) -> Opening | None:
+    """The node's opening for a unit; None when there is none, whatever ends. `kept`: what is kept for its job by now,
+    whose guests without a limit stay."""
+    free = not (node.suspect and node.held)
+    if free and isinstance(seat(node.left, ask), Seat):
+        return Opening(now_ns)
+    left, gone = node.left.copy(), list[_Going]()
+    going = _going(state, node, now_ns, kept)
+    for each in going:
+        left.give(each.part)
+        gone.append(each)
+        if (free or len(gone) == len(going)) and isinstance(seat(left, ask), Seat):
+            needed = gone if node.suspect else _needed(left, ask, gone)
+            basis = "evidence" if any(one.basis == "evidence" for one in needed) else each.basis
+            return Opening(each.at_ns, basis, tuple((one.at_ns, one.run.job) for one in needed))
+    return None
+
+
+def _going(state: State, node: Node, now_ns: int, kept: Reservation | None) -> list[_Going]:
+    """What the node holds and gives back at some time, the soonest first."""
+    found: list[_Going] = []
+    for key, rank in node.held.items():
+        run = state.runs[key]
+        if kept is not None and is_guest(kept, node, run) and stays(state, run, rank, 0):
+            continue
+        end = end_of(state, run, rank, now_ns)
+        found.append(_Going(end.at_ns or NEVER_NS, run, run.parts[rank], end.basis))
+    return sorted(found, key=lambda each: (each.at_ns, each.run.key))
+
+
+def _needed(left: Left, ask: Ask, gone: list[_Going]) -> list[_Going]:
+    """Those without which there is no room, the last to end first."""
+    needed = [gone[-1]]
+    for each in reversed(gone[:-1]):
+        left.take(each.part)
+        if not isinstance(seat(left, ask), Seat):
+            left.give(each.part)
+            needed.append(each)
+    return needed
+
+
+# ---------------------------------------------------------------------------- guests of kept nodes
+
+
+def is_guest(kept: Reservation, node: Node, run: Run) -> bool:
+    """True for a run that was placed on the node while it was kept for another job."""
+    return node.name in kept.nodes and run.epoch > kept.since_of(node.name)
+
+
+def stays(state: State, run: Run, rank: int, start_ns: int) -> bool:
+    """True for a guest that may still be there at that time (0: at whatever time)."""
+    if run.ended >> rank & 1 or run.is_stopping:
+        return False
+    end_ns = promised_end_ns(state, run)
+    return not end_ns or 0 < start_ns < end_ns
+
+
+def is_sound(state: State, kept: Reservation, node: Node, ask: Ask) -> bool:
+    """True when the kept node has room for a unit at the start, beside those guests that may still be there."""
+    left: Left | None = None
+    for key, rank in node.held.items():
+        run = state.runs[key]
+        if left is None and is_guest(kept, node, run) and stays(state, run, rank, kept.start_ns):
+            left = node.left.copy()
+    if left is None:  # all who are there go
+        return True
+    for key, rank in node.held.items():
+        run = state.runs[key]
+        if not (is_guest(kept, node, run) and stays(state, run, rank, kept.start_ns)):
+            left.give(run.parts[rank])
+    return isinstance(seat(left, ask), Seat)

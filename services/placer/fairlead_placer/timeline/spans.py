@@ -1,0 +1,59 @@
+"""How long runs of some kind took, as counts over buckets of time: bounded, integers only, and the old fades.
+
+A bucket is a quarter of an octave, so what is learned is right to about a quarter.
+"""
+
+from typing import NamedTuple
+
+SECOND_NS = 1_000_000_000
+#: With so many runs, all counts are halved: half of what is known stems from the last so many.
+RUNS_MAX = 64
+#: With fewer than so many that took longer than a run has taken by now, nothing is said about it.
+LEAST = 3
+#: A longer run counts as one of so many seconds (34 years).
+SECONDS_MAX = 1 << 30
+
+
+class Spans(NamedTuple):
+    """Counts by bucket, rising, and when one was added last."""
+
+    last_ns: int = 0
+    counts: tuple[tuple[int, int], ...] = ()
+
+
+def bucket_of(seconds: int) -> int:
+    """The bucket of a time; less than 4 seconds count as 4."""
+    seconds = min(max(4, seconds), SECONDS_MAX)
+    octave = seconds.bit_length() - 1
+    return 4 * octave + (seconds >> (octave - 2) & 3)
+
+
+def longest_of(bucket: int) -> int:
+    """Seconds at which the bucket ends: all in it took less."""
+    octave, quarter = divmod(bucket, 4)
+    return (5 + quarter) << (octave - 2)
+
+
+def with_one(spans: Spans, seconds: int, at_ns: int) -> Spans:
+    """One more run."""
+    counts = dict(spans.counts)
+    bucket = bucket_of(seconds)
+    counts[bucket] = counts.get(bucket, 0) + 1
+    if sum(counts.values()) > RUNS_MAX:
+        counts = {each: count // 2 for each, count in counts.items() if count > 1}
+    return Spans(at_ns, tuple(sorted(counts.items())))
+
+
+def typical_s(spans: Spans, elapsed_s: int) -> int:
+    """Seconds that a run takes in all which has taken `elapsed_s` by now: half of those that took longer took less. 0 when
+    too few did."""
+    longer = [(bucket, count) for bucket, count in spans.counts if longest_of(bucket) > elapsed_s]
+    runs = sum(count for _, count in longer)
+    if runs < LEAST:
+        return 0
+    half = (runs + 1) // 2
+    for bucket, count in longer:
+        half -= count
+        if half <= 0:
+            return longest_of(bucket)
+    raise AssertionError("the counts of all buckets are fewer than their sum")

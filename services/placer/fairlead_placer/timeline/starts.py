@@ -1,0 +1,163 @@
+"""When a job can start first, and on which nodes: all of its units together, within the domain that it requires.
+
+Of nodes with the same opening those that lack least are taken. One look goes over every run of the pool once: that is its
+bound, and `reservations.py` says how often it is taken.
+"""
+
+from collections.abc import Sequence
+from heapq import nsmallest
+from typing import NamedTuple
+
+from fairlead_placer.capacity.asks import Ask, asks_of
+from fairlead_placer.capacity.seats import never
+from fairlead_placer.entities import Node, Reservation, pool_of
+from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.state import State
+from fairlead_placer.timeline.openings import NEVER_NS, Opening, opening
+from fairlead_placer.timeline.spans import SECOND_NS
+from fairlead_schemas.events import Basis
+from fairlead_schemas.resources import Request
+from fairlead_schemas.topology import domain_of
+
+#: Nothing is said to start earlier than that from now.
+LEAST_NS = 30 * SECOND_NS
+#: Jobs that are named as being waited for.
+WAITS_MAX = 8
+
+
+class Start(NamedTuple):
+    """Nodes, when they have room for all units (Unix ns, 0: not known), by what, and after which jobs."""
+
+    nodes: tuple[str, ...]
+    start_ns: int = 0
+    basis: Basis = ""
+    waits_for: tuple[str, ...] = ()
+
+
+class _Picked(NamedTuple):
+    node: Node
+    opening: Opening
+    units: int = 1
+
+
+def earliest(state: State, request: Request, job: str, now_ns: int) -> Start | None:
+    """The best start for an offer; None when too few nodes could ever take a unit of it each."""
+    kept, beside = state.reservations.get(job), avoided(state, job)
+    best: tuple[int, list[tuple[int, ...]], tuple[str, ...]] | None = None
+    found: list[_Picked] = []
+    for group in _domains(state, request):
+        nodes = [node for node in group if node.name not in beside]
+        picked = _pick(state, request, job, nodes, kept, now_ns)
+        if picked is None:
+            continue
+        names = tuple(sorted(each.node.name for each in picked))
+        key = max(each.opening.at_ns for each in picked), _lacks(picked, request), names
+        if best is None or key < best:
+            best, found = key, picked
+    return None if best is None else _start(found, now_ns)
+
+
+def start_on(state: State, request: Request, job: str, names: Sequence[str], now_ns: int) -> Start:
+    """When these nodes have room. Of several kinds of units, and of tasks, it is not known."""
+    kept, asks = state.reservations.get(job), asks_of(request)
+    if request.also or request.tasks:
+        return Start(tuple(sorted(names)))
+    found: list[_Picked] = []
+    for name in names:
+        node = state.nodes[name]
+        at = opening(state, node, asks[0], now_ns, kept)
+        found.append(_Picked(node, at if at is not None else Opening(NEVER_NS)))
+    return _start(found, now_ns)
+
+
+def _start(picked: Sequence[_Picked], now_ns: int) -> Start:
+    names = tuple(sorted(each.node.name for each in picked))
+    at_ns = max(each.opening.at_ns for each in picked)
+    ends: dict[str, int] = {}
+    for each in picked:
+        for end_ns, job in each.opening.waits_for:
+            ends[job] = max(end_ns, ends.get(job, 0))
+    waits_for = tuple(sorted(ends, key=lambda job: (-ends[job], job))[:WAITS_MAX])
+    if at_ns >= NEVER_NS:
+        return Start(names, waits_for=waits_for)
+    guessed = any(each.opening.basis == "evidence" for each in picked)
+    return Start(names, max(at_ns, now_ns + LEAST_NS), "evidence" if guessed else "limits", waits_for)
+
+
+def _domains(state: State, request: Request) -> list[list[Node]]:
+    """Nodes of the request's pool by the domain in which all units must lie; without one, all of them."""
+    nodes, level = state.pools.of(request).members, asks_of(request)[0].level
+    if not level:
+        return [list(nodes.values())]
+    if level == "node":
+        return [[nodes[name]] for name in sorted(nodes)]
+    groups: dict[str, list[Node]] = {}
+    for node in nodes.values():
+        domain = domain_of(node.inventory.labels, level)
+        if domain:
+            groups.setdefault(domain, []).append(node)
+    return [groups[domain] for domain in sorted(groups)]
+
+
+def _pick(
+    state: State, request: Request, job: str, nodes: list[Node], kept: Reservation | None, now_ns: int
+) -> list[_Picked] | None:
+    picked: list[_Picked] = []
+    for ask in asks_of(request):
+        wanted, taken = ask.request.nodes_min or ask.request.nodes, {each.node.name for each in picked}
+        able: list[_Picked] = []
+        for node in nodes:
+            if node.name not in taken and serves(node, ask.request, job):
+                at = opening(state, node, ask, now_ns, kept)
+                if at is not None:
+                    able.append(_Picked(node, at, _units(node, ask) if request.tasks else 1))
+        # As tasks are counted an opening is the first one's; the last may come later.
+        for each in nsmallest(wanted, able, key=lambda each: (each.opening.at_ns, lack(each.node, ask.request))):
+            if wanted > 0:
+                picked.append(each)
+                wanted -= each.units
+        if wanted > 0:
+            return None
+    if request.tasks:
+        picked = [each._replace(opening=Opening(NEVER_NS, "", each.opening.waits_for)) for each in picked]
+    return picked
+
+
+def _units(node: Node, ask: Ask) -> int:
+    """Tasks that the empty node takes, as far as amounts tell."""
+    build, request = node.left.build, ask.request
+    amounts = (
+        (len(build.gpus), ask.gpus), (build.cpu_milli, request.cpu_milli), (build.memory_mib, request.memory_mib)
+    )  # fmt: skip
+    return min([has // wants for has, wants in amounts if wants], default=request.nodes)
+
+
+def _lacks(picked: Sequence[_Picked], request: Request) -> list[tuple[int, ...]]:
+    """What is in the way, without the names."""
+    found = [lack(each.node, request)[:4] for each in picked]
+    return [tuple(sum(each[at] for each in found) for at in range(4))]
+
+
+# ---------------------------------------------------------------------------- one node
+
+
+def serves(node: Node, request: Request, job: str) -> bool:
+    """True when the node, empty, would take a unit of the job, and is kept for nobody else."""
+    if not node.serving or node.keeper not in ("", job) or node.pool != pool_of(request):
+        return False
+    ask = asks_of(request)[0]
+    return not never(node.left, ask)
+
+
+def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:
+    """What must still come free on the node (GPUs, milli-CPU, MiB), how many ranks live there, its name."""
+    ask, left = asks_of(request)[0], node.left
+    suits = ask.verdict(left.build).suits
+    free = (left.free & suits).bit_count() if ask.whole else sum(milli >= ask.milli for milli in left.milli)
+    return (
+        max(0, ask.gpus - free),
+        max(0, request.cpu_milli - left.cpu_milli),
+        max(0, request.memory_mib - left.memory_mib),
+        node.live,
+        node.name,
+    )

@@ -1,0 +1,107 @@
+"""Verbs on nodes and what is planned for them, against a stub gateway: what they ask and print."""
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub, page, problem
+
+NODE = {"id": "n1", "sequence": 41}
+ROLLOUT = {
+    "name": "driver", "state": "running", "nodes": {"draining": ["n1"], "waiting": ["n2", "n3"]}, "budget_gpus": 16,
+    "gpus_away": 8, "nodes_max": 0, "want": ["driver=580"], "deadline_seconds": 0, "stop_long": False,
+    "started_at": "2026-01-01T00:00:00.000Z", "by": "ops", "reason": "CVE", "sequence": 41,
+}  # fmt: skip
+WINDOW = {
+    "name": "cooling", "state": "scheduled", "nodes": ["n1", "n2"], "starts_at": "2026-01-31T08:00:00.000Z",
+    "ends_at": "2026-01-31T12:00:00.000Z", "notice_seconds": 0, "by": "ops", "reason": "pump", "sequence": 41,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "verb", "body", "told"),
+    [
+        (("taint", "n1", "a=b:NoSchedule", "--reason", "x"), "taint", {"taint": "a=b:NoSchedule", "reason": "x"}, "tainted"),
+        (("untaint", "n1", "a"), "untaint", {"taint": "a"}, "untainted"),
+        (("quarantine", "n1", "--reason", "smells"), "quarantine", {"reason": "smells"}, "in quarantine"),
+        (("unquarantine", "n1"), "unquarantine", {}, "released"),
+        (("restore", "n1", "GPU-a"), "restore", {"gpu": "GPU-a"}, "uses GPU-a again"),
+    ],
+)  # fmt: skip
+def test_a_verb_on_a_node_is_one_request(
+    gateway: GatewayStub, run: Run, words: tuple[str, ...], verb: str, body: dict[str, str], told: str
+) -> None:
+    """Its options are the body; it says what was done."""
+    gateway.on("POST", f"/v1/nodes/n1:{verb}", NODE)
+    ran = run(*words)
+    assert (ran.code, ran.out, ran.err) == (0, f"n1 {told}\n", "")
+    assert gateway.bodies() == [body]
+    assert run(*words, "-o", "name").out == "node/n1\n"
+
+
+def test_a_refused_verb_says_why(gateway: GatewayStub, run: Run) -> None:
+    """The gateway's sentence; nothing on stdout."""
+    gateway.answers[("POST", "/v1/nodes/n1:unquarantine")] = problem(409, "n1 is neither")
+    ran = run("unquarantine", "n1")
+    assert ran.code != 0 and ran.out == "" and "n1 is neither" in ran.err
+
+
+def test_a_rollout_is_started_with_what_was_said_only(gateway: GatewayStub, run: Run) -> None:
+    """Labels as a map, durations as they were typed; a label without a value is refused here."""
+    gateway.on("POST", "/v1/rollouts", ROLLOUT)
+    ran = run("rollout", "start", "driver", "--all", "--budget-gpus", "16", "--want", "driver=580", "--deadline", "1h")
+    assert (ran.code, ran.out) == (0, "driver started\n")
+    assert gateway.bodies() == [
+        {"name": "driver", "all": True, "budgetGpus": 16, "want": {"driver": "580"}, "deadline": "1h"}
+    ]
+    assert "expected key=value" in run("rollout", "start", "x", "--budget-gpus", "1", "-l", "row").err
+
+
+def test_rollouts_are_listed_and_one_is_shown(gateway: GatewayStub, run: Run) -> None:
+    """How many nodes are where, then which."""
+    gateway.on("GET", "/v1/rollouts", page(ROLLOUT))
+    gateway.on("GET", "/v1/rollouts/driver", ROLLOUT)
+    table = run("rollout").out.splitlines()
+    assert table[1].split()[:9] == ["driver", "running", "3", "2", "1", "0", "0", "0", "8/16"]
+    shown = run("rollout", "show", "driver").out
+    assert "n2, n3" in shown and "8 of at most 16" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "verb", "body"),
+    [
+        (("pause", "driver", "--reason", "lunch"), "pause", {"reason": "lunch"}), (("resume", "driver"), "resume", {}),
+        (("cancel", "driver"), "cancel", {}), (("done", "driver", "n1"), "done", {"node": "n1"}),
+    ],
+)  # fmt: skip
+def test_a_verb_on_a_rollout_is_one_request(
+    gateway: GatewayStub, run: Run, words: tuple[str, ...], verb: str, body: dict[str, str]
+) -> None:
+    """The same for rollouts."""
+    gateway.on("POST", f"/v1/rollouts/driver:{verb}", ROLLOUT)
+    assert run("rollout", *words).code == 0
+    assert gateway.bodies() == [body]
+
+
+def test_windows_are_scheduled_listed_and_cancelled(gateway: GatewayStub, run: Run) -> None:
+    """Several nodes by name."""
+    gateway.on("POST", "/v1/maintenance", WINDOW)
+    gateway.on("GET", "/v1/maintenance", page(WINDOW))
+    gateway.on("POST", "/v1/maintenance/cooling:cancel", {"name": "cooling"})
+    words = ("--node", "n1", "--node", "n2", "--starts", "2026-01-31T08:00:00Z", "--for", "4h", "--reason", "pump")
+    assert run("maintenance", "schedule", "cooling", *words).out == "cooling scheduled\n"
+    assert gateway.bodies() == [
+        {"name": "cooling", "nodes": ["n1", "n2"], "starts": "2026-01-31T08:00:00Z", "duration": "4h", "reason": "pump"}
+    ]
+    assert run("maintenance", "-o", "name").out == "maintenance/cooling\n"
+    assert run("maintenance", "cancel", "cooling").out == "cooling cancelled\n"
+
+
+def test_the_breaker_says_what_has_tripped_it(gateway: GatewayStub, run: Run) -> None:
+    """And that nothing has."""
+    gateway.on("GET", "/v1/breaker", {"tripped": [], "sequence": 41})
+    assert run("breaker").out == "not tripped\n"
+    tripped = {"kind": "loss", "found": 11, "allowed": 10, "of": 64, "at": "2026-01-01T00:00:00.000Z"}
+    gateway.on("GET", "/v1/breaker", {"tripped": [tripped], "sequence": 41})
+    assert "by loss: 11 of 64 nodes" in run("breaker").out
+    gateway.on("POST", "/v1/breaker:reset", {"tripped": [], "sequence": 42})
+    assert run("breaker", "reset").out == "breaker reset\n"
