@@ -9,16 +9,18 @@ import gc
 import random
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from bench import table
 from bench.placing_baselines import Baselines, measure_baselines
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.inside import Description, Level, NumaNode
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
 GPUS, RACK, RACKS = 8, 16, 8
@@ -31,7 +33,7 @@ SPEC = msgspec.Raw(b"{}")
 MODELS = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB")
 
 #: Two sockets of four GPUs each, all on one NVSwitch: a DGX, as its agent describes it.
-_PAIRS = tuple(
+_PAIRS: tuple[tuple[Level, ...], ...] = tuple(
     tuple("X" if a == b else ("NODE" if a // 4 == b // 4 else "SYS") for b in range(GPUS)) for a in range(GPUS)
 )
 INSIDE = Description(
@@ -133,9 +135,8 @@ class Cluster:
 
     def recall(self) -> None:
         """What found no place goes back, as a queue's window does; the placer says so."""
-        events: list[ev.Event] = [
-            ev.JobRecalled(cause="c", job=job, attempt=1, reason="window") for job in self.core.state.offers
-        ]
+        events: list[ev.Event] = []
+        events += [ev.JobRecalled(cause="c", job=job, attempt=1, reason="order") for job in self.core.state.offers]
         self.fold("queue", events)
         while self.core.state.recalls:
             self.fold("placer", self.core.decide([], NOW_NS).events)
@@ -181,7 +182,7 @@ def constrained(chance: random.Random) -> Iterator[Request]:
     while True:
         gpus = chance.choice((1, 1, 1, 2, 2, 4, 8))
         cpu, memory = chance.choice((4_000, 8_000, 12_000)), chance.choice((32_768, 65_536, 98_304))
-        amounts = {"gpu_milli": gpus * 1000, "cpu_milli": gpus * cpu, "memory_mib": gpus * memory}
+        plain = Request(gpu_milli=gpus * 1000, cpu_milli=gpus * cpu, memory_mib=gpus * memory)
         draw = chance.random()
         if draw < 0.05:
             made = Request(
@@ -191,13 +192,13 @@ def constrained(chance: random.Random) -> Iterator[Request]:
             share = chance.choice((125, 250, 500))
             made = Request(gpu_milli=share, gpu_parts=1, cpu_milli=cpu, memory_mib=memory)
         elif draw < 0.45:
-            made = Request(**amounts, selector=(f"nvidia.com/gpu.product={chance.choice(MODELS)}",))
+            made = replace(plain, selector=(f"nvidia.com/gpu.product={chance.choice(MODELS)}",))
         elif draw < 0.6:
-            made = Request(**amounts, gpu_memory_mib=65_536)
+            made = replace(plain, gpu_memory_mib=65_536)
         elif draw < 0.8 and gpus <= 4:
-            made = Request(**amounts, require=("numa",))
+            made = replace(plain, require=("numa",))
         else:
-            made = Request(**amounts)
+            made = plain
         yield known.setdefault(made, made)
 
 
@@ -250,7 +251,7 @@ def _row(what: str, goal: int, rate: Rate, base: Baselines) -> table.Row:
 
 
 def _growth(what: str, rates: list[Rate]) -> table.Row:
-    steps = [small.per_s / large.per_s for small, large in zip(rates, rates[1:], strict=False)]
+    steps = [small.per_s / large.per_s for small, large in pairwise(rates)]
     measured = ", ".join(f"{rate.per_s:,.0f}" for rate in rates)
     return table.Row(
         f"placement, {what}, on 175, 1,750 and 17,500 nodes", f"{measured}/s", "≤ 2× slower per step",

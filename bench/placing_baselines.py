@@ -35,8 +35,6 @@ def _scan(free: list[int], wanted: list[int]) -> float:
         for node, have in enumerate(free):
             if gpus <= have < least:
                 best, least = node, have
-                if have == gpus:
-                    break
         if best >= 0:
             free[best] -= gpus
             free[best] += gpus  # at once free again: it stays as full as it is

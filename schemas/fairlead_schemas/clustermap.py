@@ -64,6 +64,8 @@ class MapNode(msgspec.Struct, frozen=True, kw_only=True):
     #: The waiting job whose work alone it takes; "": anybody's.
     reserved_for: str
     gpus: list[MapGpu]
+    #: When that job will have room there; null: not known.
+    reserved_from: str | None = None
 
 
 class MapJob(msgspec.Struct, frozen=True, kw_only=True):

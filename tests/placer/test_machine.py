@@ -131,9 +131,12 @@ class PlacerMachine(RuleBasedStateMachine):
         agent.add(InventorySeen(n=0, boot_id=agent.boot, inventory=stock(node, gpus, pool)))
         self.send(node)
 
-    @rule(gpus=st.sampled_from([0, 1, 1, 2, 2, 2, 5, 8]), nodes=st.integers(1, 3), cpu=st.integers(0, 4), pool=pools)
-    def offer(self, gpus: int, nodes: int, cpu: int, pool: str) -> None:
-        self.absorb(self.world.offer(request(gpus, nodes=nodes, cpu=cpu, pool=pool)))
+    @rule(
+        gpus=st.sampled_from([0, 1, 1, 2, 2, 2, 5, 8]), nodes=st.integers(1, 3), cpu=st.integers(0, 4), pool=pools,
+        limit_s=st.sampled_from([0, 0, 1, 100, 1000]),
+    )  # fmt: skip
+    def offer(self, gpus: int, nodes: int, cpu: int, pool: str, limit_s: int = 0) -> None:
+        self.absorb(self.world.offer(request(gpus, nodes=nodes, cpu=cpu, pool=pool), limit_s=limit_s))
 
     @rule(data=st.data())
     def queue_asks(self, data: st.DataObject) -> None:

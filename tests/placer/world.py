@@ -87,14 +87,14 @@ class World:
     # -- people and the queue
 
     def submitted(
-        self, wanted: Request, *, job: str = "", spec: bytes = b"{}"
+        self, wanted: Request, *, job: str = "", spec: bytes = b"{}", limit_s: int = 0, user: str = "ann"
     ) -> tuple[ev.JobSubmitted, ev.JobOffered]:
         self.jobs += 1
         self.rank += 1
         job = job or str(self.jobs)
         return (
-            ev.JobSubmitted(cause=f"cmd:{job}", job=job, name="t", queue="default", user="ann", request=wanted,
-                            spec=msgspec.Raw(spec), grace_ns=5 * SECOND),
+            ev.JobSubmitted(cause=f"cmd:{job}", job=job, name="t", queue="default", user=user, request=wanted,
+                            spec=msgspec.Raw(spec), grace_ns=5 * SECOND, total_ns=limit_s * SECOND),
             ev.JobOffered(cause="clock", job=job, attempt=1, rank=self.rank),
         )  # fmt: skip
 

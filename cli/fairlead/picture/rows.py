@@ -57,7 +57,8 @@ def each_on_its_line(nodes: Sequence[MapNode], groups: Groups, width: int) -> It
 def _note(node: MapNode) -> str:
     said = [node.state] if node.state != "ready" else []
     if node.reserved_for:
-        said.append(f"kept for job {node.reserved_for}")
+        since = f" from about {node.reserved_from}" if node.reserved_from else ""
+        said.append(f"kept for job {node.reserved_for}{since}")
     if not node.gpus:
         said.append("no GPUs")
     return f"{', '.join(said)}{f': {harmless(node.reason)}' if node.reason else ''}"

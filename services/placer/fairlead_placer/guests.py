@@ -156,7 +156,9 @@ def invite(
         return None
     for host in here:
         for node in host.nodes:
-            left = None if node.name in avoided else beside(state, host, node, now_ns)
+            if node.name in avoided or not isinstance(seat(node.left, asks[0]), Seat):
+                continue  # most often nothing is free at all
+            left = beside(state, host, node, now_ns)
             place = seat(left, asks[0]) if left is not None else ""
             if isinstance(place, Seat):
                 return Guest(found_on(state.pools.of(request), [Choice(node, asks[0], place, (0, 0))]), host.kept.job)

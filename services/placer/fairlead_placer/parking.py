@@ -18,6 +18,7 @@ from fairlead_placer.nodes.avoiding import NOWHERE, avoided
 from fairlead_placer.placing import Found, find, find_kept
 from fairlead_placer.reasons import Refusal, refusal
 from fairlead_placer.state import State
+from fairlead_placer.timeline.near import near_misses
 from fairlead_schemas import events as ev
 
 MASTER_PORT_FIRST, MASTER_PORTS = 20000, 10000
@@ -166,13 +167,14 @@ def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall | None
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
         group.failed_at = draft.state.pools.version
     else:
+        near = near_misses(draft.state, group.request, offer.job, draft.now_ns)
         draft.emit(
             ev.JobUnplaceable(
                 cause=offer.cause, job=offer.job, attempt=offer.attempt, reasons=found.reasons, nodes=found.nodes,
                 fitting=found.fitting, gpu_milli_free=found.gpu_milli_free, gpu_milli_total=found.gpu_milli_total,
-                level=found.level, best=found.best,
+                level=found.level, best=found.best, near=near,
             ),
-            2 * EVENT_BYTES,
+            (2 + len(near)) * EVENT_BYTES,
         )  # fmt: skip
 
 

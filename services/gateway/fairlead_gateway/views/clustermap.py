@@ -52,6 +52,7 @@ def _node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     return MapNode(
         id=row.id, pool=_pool_of(row), domains=domains, state=state, reason=row.reason,
         simulated=row.inventory.simulated, reserved_for=keeper, gpus=gpus,
+        reserved_from=moment_or_none(views.waiting.kept_from_ns(keeper)) if keeper else None,
     )  # fmt: skip
 
 

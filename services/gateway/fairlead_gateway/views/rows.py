@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_schemas.events import Dependency, Part
+from fairlead_schemas.events import Dependency, NearMiss, Part
 from fairlead_schemas.queues import Amounts, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Inventory, Request
 
@@ -57,6 +57,11 @@ class Room(msgspec.Struct, omit_defaults=True):
     #: It has waited so long that what it needs is kept for it as it comes free: on these nodes, where there are any.
     waited_ns: int = 0
     nodes: tuple[str, ...] = ()
+    #: When they will have room for it (Unix ns, 0: not known), by what, after which jobs; who runs there until then.
+    start_ns: int = 0
+    basis: str = ""
+    waits_for: tuple[str, ...] = ()
+    guests: tuple[str, ...] = ()
 
 
 class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
@@ -145,6 +150,8 @@ class Refusal(msgspec.Struct, frozen=True):
     fitting: int
     gpu_milli_free: int
     gpu_milli_total: int
+    #: Nodes that lack one job's end only.
+    near: tuple[NearMiss, ...] = ()
 
 
 class Reached(msgspec.Struct, frozen=True):

@@ -13,6 +13,8 @@ from fairlead_schemas.resources import Request
 
 #: Refused and deferred classes remembered; beyond it the oldest is forgotten (its jobs then just wait their turn).
 REFUSALS_MAX = 10_000
+#: Guests of a job's kept nodes that are remembered, the newest.
+GUESTS_MAX = 64
 
 #: Queue, request, and whom of these it is about ("": all; else one user's, or one array's).
 Class = tuple[str, Request, str]
@@ -90,7 +92,17 @@ class WaitingView:
         request = self._jobs.rows[e.job].request
         self.refusals.pop(request, None)
         self.refusals[request] = Refusal(
-            request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total
+            request,
+            e.job,
+            e.attempt,
+            seq,
+            at_ns,
+            e.reasons,
+            e.nodes,
+            e.fitting,
+            e.gpu_milli_free,
+            e.gpu_milli_total,
+            e.near,
         )
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]
@@ -101,6 +113,9 @@ class WaitingView:
         self.rooms.discard(e.job)
         if self.refusals:
             self.refusals.pop(row.request, None)
+        host = self._jobs.rows.get(e.guest_of) if e.guest_of else None
+        if host is not None and host.room is not None:
+            host.room.guests = (*host.room.guests, e.job)[-GUESTS_MAX:]
 
     # ------------------------------------------------------------------ room in the making
 
@@ -121,6 +136,11 @@ class WaitingView:
         kept = [(row.id, row.room) for row in rows if row.room is not None and row.state == "offered"]
         return {node: job for job, room in kept for node in room.nodes}
 
+    def kept_from_ns(self, job: str) -> int:
+        """When the job will have room on the nodes that are kept for it (Unix ns), 0 where that is not known."""
+        row = self._jobs.rows.get(job)
+        return row.room.start_ns if row is not None and row.room is not None else 0
+
     def kept_nodes(self, job: str) -> set[str]:
         """Nodes that are kept for others than this job."""
         return {node for node, keeper in self.keepers().items() if keeper != job}
@@ -129,12 +149,13 @@ class WaitingView:
         self._room(e.job, e.attempt).waited_ns = e.waited_ns
 
     def _reservation_made(self, e: ev.ReservationMade, _seq: int, _at_ns: int) -> None:
-        self._room(e.job, e.attempt).nodes = e.nodes
+        room = self._room(e.job, e.attempt)
+        room.nodes, room.start_ns, room.basis, room.waits_for = e.nodes, e.start_ns, e.basis, e.waits_for
 
     def _reservation_ended(self, e: ev.ReservationEnded, _seq: int, _at_ns: int) -> None:
         row = self._jobs.rows.get(e.job)
         if row is not None and row.room is not None:
-            row.room.nodes, row.room.waited_ns = (), 0
+            row.room.nodes, row.room.waited_ns, row.room.start_ns = (), 0, 0
 
     def _preemption_requested(self, e: ev.PreemptionRequested, _seq: int, _at_ns: int) -> None:
         room = self._room(e.job, e.attempt)
@@ -157,7 +178,11 @@ class WaitingView:
         )  # fmt: skip
 
     def _run_ended(self, e: ev.RunEnded, _seq: int, _at_ns: int) -> None:
-        """Nobody waits any more for one that has yielded."""
+        """Nobody waits any more for one that has yielded; a guest has gone."""
+        for job in self.rooms:
+            host = self._jobs.rows.get(job)
+            if host is not None and host.room is not None and e.job in host.room.guests:
+                host.room.guests = tuple(guest for guest in host.room.guests if guest != e.job)
         row = self._jobs.rows.get(e.job)
         if row is None or row.yielding is None or row.yielding.attempt != e.attempt:
             return

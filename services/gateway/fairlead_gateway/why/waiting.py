@@ -3,6 +3,7 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
+from fairlead_gateway.why.kept import kept_from_it, nearly
 from fairlead_gateway.why.limits import deferred, explained
 from fairlead_gateway.why.nodes import over_nodes, where
 from fairlead_gateway.why.yielding import after_yielding, with_room
@@ -79,7 +80,11 @@ def offered(views: Views, row: JobRow, *, count_ahead: bool = True, told: Explan
 
 def _no_place(views: Views, row: JobRow) -> Reason | None:
     refusal = views.waiting.refusals.get(row.request)
-    return None if refusal is None else _refused(refusal, row)
+    if refusal is None:
+        return None
+    now = _refused(refusal, row)
+    more = nearly(refusal) + kept_from_it(views, row, refusal)
+    return Reason(code=now.code, message=f"{now.message}{more}", detail=now.detail)
 
 
 def _backoff(row: JobRow, now_ns: int) -> Reason:

@@ -1,8 +1,9 @@
 """Who yields to whom and by which rule, in words that anybody may read: job ids, queues and numbers, no names. Pure."""
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import JobRow, Room, Yielding
+from fairlead_gateway.views.rows import JobRow, Yielding
 from fairlead_gateway.why.amounts import these
+from fairlead_gateway.why.kept import kept
 from fairlead_gateway.why.nodes import kept_back
 from fairlead_schemas.api import Reason
 from fairlead_schemas.events import Victim
@@ -91,9 +92,9 @@ def with_room(row: JobRow, now: Reason) -> Reason:
     room = row.room
     if room is None or room.attempt != row.attempt:
         return now
-    kept = _kept(room)
+    told = kept(room)
     if room.declined:
-        kept = f"; asking others to yield would not make room: even then {kept_back(room.declined)}{kept}"
+        told = f"; asking others to yield would not make room: even then {kept_back(room.declined)}{told}"
     if room.asked:
         jobs = "1 job was" if len(room.asked) == 1 else f"{len(room.asked)} jobs were"
         detail: dict[str, int | str] = {
@@ -101,19 +102,9 @@ def with_room(row: JobRow, now: Reason) -> Reason:
             "asked": len(room.asked),
             "next": "it starts when they have ended",
         }
-        message = f"{jobs} asked to yield for it: {these(room.asked)}{kept}"
+        message = f"{jobs} asked to yield for it: {these(room.asked)}{told}"
         return Reason(code="making_room", message=message, detail=detail)
     named = f"; {room.named} job{'' if room.named == 1 else 's'} may be asked to yield for it" if room.named else ""
-    if not named and not kept:
+    if not named and not told:
         return now
-    return Reason(code=now.code, message=f"{now.message}{named}{kept}", detail=now.detail)
-
-
-def _kept(room: Room) -> str:
-    if room.nodes:
-        verb = "is" if len(room.nodes) == 1 else "are"
-        return f"; {these(room.nodes)} {verb} kept for it"
-    if room.waited_ns:
-        waited = format_duration(room.waited_ns)
-        return f"; it has waited for {waited}, so what comes free is kept for it"
-    return ""
+    return Reason(code=now.code, message=f"{now.message}{named}{told}", detail=now.detail)

@@ -15,7 +15,8 @@ NEVER_NS = 1 << 62
 
 
 class Opening(NamedTuple):
-    """When: Unix ns (`NEVER_NS`: once what is there has ended, which may be any time), by what, and after which jobs."""
+    """When: Unix ns (`NEVER_NS`: once what is there has ended, which may be any time), by what, and (`told`) after which
+    jobs."""
 
     at_ns: int
     basis: Basis = ""
@@ -29,9 +30,11 @@ class _Going(NamedTuple):
     basis: Basis
 
 
-def opening(state: State, node: Node, ask: Ask, now_ns: int, kept: Reservation | None = None) -> Opening | None:
+def opening(
+    state: State, node: Node, ask: Ask, now_ns: int, kept: Reservation | None = None, *, told: bool = False
+) -> Opening | None:
     """The node's opening for a unit; None when there is none, whatever ends. `kept`: what is kept for its job by now,
-    whose guests without a limit stay."""
+    whose guests without a limit stay. `told`: with the jobs that are in the way, which costs as much again."""
     free = not (node.suspect and node.held)
     if free and isinstance(seat(node.left, ask), Seat):
         return Opening(now_ns)
@@ -41,6 +44,8 @@ def opening(state: State, node: Node, ask: Ask, now_ns: int, kept: Reservation |
         left.give(each.part)
         gone.append(each)
         if (free or len(gone) == len(going)) and isinstance(seat(left, ask), Seat):
+            if not told:
+                return Opening(each.at_ns)
             needed = gone if node.suspect else _needed(left, ask, gone)
             basis = "evidence" if any(one.basis == "evidence" for one in needed) else each.basis
             return Opening(each.at_ns, basis, tuple((one.at_ns, one.run.job) for one in needed))

@@ -23,6 +23,7 @@ from fairlead_schemas.topology import domain_of
 LEAST_NS = 30 * SECOND_NS
 #: Jobs that are named as being waited for.
 WAITS_MAX = 8
+NO_OPENING = Opening(NEVER_NS)
 
 
 class Start(NamedTuple):
@@ -36,6 +37,7 @@ class Start(NamedTuple):
 
 class _Picked(NamedTuple):
     node: Node
+    ask: Ask
     opening: Opening
     units: int = 1
 
@@ -54,7 +56,13 @@ def earliest(state: State, request: Request, job: str, now_ns: int) -> Start | N
         key = max(each.opening.at_ns for each in picked), _lacks(picked, request), names
         if best is None or key < best:
             best, found = key, picked
-    return None if best is None else _start(found, now_ns)
+    if best is None:
+        return None
+    told = [
+        each._replace(opening=opening(state, each.node, each.ask, now_ns, kept, told=True) or NO_OPENING)
+        for each in found
+    ]
+    return _start(told, now_ns, known=not request.tasks)
 
 
 def start_on(state: State, request: Request, job: str, names: Sequence[str], now_ns: int) -> Start:
@@ -65,12 +73,13 @@ def start_on(state: State, request: Request, job: str, names: Sequence[str], now
     found: list[_Picked] = []
     for name in names:
         node = state.nodes[name]
-        at = opening(state, node, asks[0], now_ns, kept)
-        found.append(_Picked(node, at if at is not None else Opening(NEVER_NS)))
+        at = opening(state, node, asks[0], now_ns, kept, told=True)
+        found.append(_Picked(node, asks[0], at or NO_OPENING))
     return _start(found, now_ns)
 
 
-def _start(picked: Sequence[_Picked], now_ns: int) -> Start:
+def _start(picked: Sequence[_Picked], now_ns: int, *, known: bool = True) -> Start:
+    """Of tasks it is not known: an opening is the first one's, the last of a node may come later."""
     names = tuple(sorted(each.node.name for each in picked))
     at_ns = max(each.opening.at_ns for each in picked)
     ends: dict[str, int] = {}
@@ -78,7 +87,7 @@ def _start(picked: Sequence[_Picked], now_ns: int) -> Start:
         for end_ns, job in each.opening.waits_for:
             ends[job] = max(end_ns, ends.get(job, 0))
     waits_for = tuple(sorted(ends, key=lambda job: (-ends[job], job))[:WAITS_MAX])
-    if at_ns >= NEVER_NS:
+    if at_ns >= NEVER_NS or not known:
         return Start(names, waits_for=waits_for)
     guessed = any(each.opening.basis == "evidence" for each in picked)
     return Start(names, max(at_ns, now_ns + LEAST_NS), "evidence" if guessed else "limits", waits_for)
@@ -110,16 +119,13 @@ def _pick(
             if node.name not in taken and serves(node, ask.request, job):
                 at = opening(state, node, ask, now_ns, kept)
                 if at is not None:
-                    able.append(_Picked(node, at, _units(node, ask) if request.tasks else 1))
-        # As tasks are counted an opening is the first one's; the last may come later.
+                    able.append(_Picked(node, ask, at, _units(node, ask) if request.tasks else 1))
         for each in nsmallest(wanted, able, key=lambda each: (each.opening.at_ns, lack(each.node, ask.request))):
             if wanted > 0:
                 picked.append(each)
                 wanted -= each.units
         if wanted > 0:
             return None
-    if request.tasks:
-        picked = [each._replace(opening=Opening(NEVER_NS, "", each.opening.waits_for)) for each in picked]
     return picked
 
 

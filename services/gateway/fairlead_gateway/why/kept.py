@@ -1,0 +1,73 @@
+"""Nodes that are kept for a job, and nodes that nearly have room for one: when, by what, and who is there. Pure."""
+
+from fairlead_gateway.moments import rfc3339
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow, Refusal, Room
+from fairlead_gateway.why.amounts import these
+from fairlead_schemas.events import NearMiss
+from fairlead_schemas.quantities import format_duration
+
+
+def kept(room: Room) -> str:
+    """What is kept for the job: "; n12 is kept for it from about … (by the limits of jobs 7, 9); job 31 runs there until
+    then"."""
+    if not room.nodes:
+        waited = format_duration(room.waited_ns) if room.waited_ns else ""
+        return f"; it has waited for {waited}, so what comes free is kept for it" if waited else ""
+    verb = "is" if len(room.nodes) == 1 else "are"
+    return f"; {these(room.nodes)} {verb} kept for it{_from(room)}{_guests(room)}"
+
+
+def _from(room: Room) -> str:
+    if not room.start_ns:
+        return f"; nobody knows when {_jobs(room.waits_for)} will end" if room.waits_for else ""
+    by = ""
+    if room.waits_for and room.basis == "limits":
+        limits = "limit" if len(room.waits_for) == 1 else "limits"
+        by = f" (by the {limits} of {_jobs(room.waits_for)})"
+    elif room.waits_for:
+        by = f" (going by how long runs like {_jobs(room.waits_for)} took)"
+    return f" from about {rfc3339(room.start_ns)}{by}"
+
+
+def _guests(room: Room) -> str:
+    if not room.guests:
+        return ""
+    verbs = ("runs", "does") if len(room.guests) == 1 else ("run", "do")
+    return f"; {_jobs(room.guests)} {verbs[0]} there and {verbs[1]} not delay it"
+
+
+def _jobs(jobs: tuple[str, ...]) -> str:
+    return f"job{'' if len(jobs) == 1 else 's'} {these(jobs)}"
+
+
+def nearly(refusal: Refusal) -> str:
+    """The nodes that lack one job's end: "; n7 fits after job 812 ends, at … at the latest"."""
+    takes = "could take part" if refusal.fitting or refusal.request.units > 1 else "fits"
+    return "".join(f"; {miss.node} {takes} after job {miss.job} ends{_when(miss)}" for miss in refusal.near)
+
+
+def _when(miss: NearMiss) -> str:
+    if not miss.at_ns:
+        return ""
+    return f", {'at the latest' if miss.basis == 'limits' else 'most likely'} at {rfc3339(miss.at_ns)}"
+
+
+def kept_from_it(views: Views, row: JobRow, refusal: Refusal) -> str:
+    """Whose nodes those are that are kept for others: "; n12 is kept for job 9 from about …, until when a job whose time
+    limit ends before may run there"."""
+    if not refusal.reasons.get("reserved"):
+        return ""
+    hosts: dict[str, list[str]] = {}
+    for node, job in sorted(views.waiting.keepers().items()):
+        if job != row.id:
+            hosts.setdefault(job, []).append(node)
+    told = ""
+    for job in sorted(hosts)[:2]:
+        host = views.jobs.rows[job]
+        start_ns = host.room.start_ns if host.room is not None else 0
+        if host.request.pool == row.request.pool and start_ns:
+            verb = "is" if len(hosts[job]) == 1 else "are"
+            told += f"; {these(hosts[job])} {verb} kept for job {job} from about {rfc3339(start_ns)}"
+            told += ": a job whose time limit ends before may run there"
+    return told
