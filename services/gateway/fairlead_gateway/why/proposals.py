@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Set
 import msgspec
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import JobRow, NodeRow
+from fairlead_gateway.views.rows import JobRow, NodeRow, Refusal
+from fairlead_gateway.why.causes import LASTING, dominant
 from fairlead_schemas.ask import Change, Explanation
 from fairlead_schemas.events import Part
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
@@ -33,8 +34,10 @@ def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
     refusal = views.waiting.refusals.get(request) if told.reason in ("place", "turn") else None
     found: list[Change] = []
     if refusal is not None:
-        short = {_SHORT[reason] for reason in refusal.reasons if reason in _SHORT}
-        found = [_wait(request, short, all(reason in _SHORT for reason in refusal.reasons))]
+        found = _for_refused(views, row, refusal)
+        if "free_gpus" in refusal.reasons and all(change.kind != "smaller" for change in told.changes):
+            smaller = _smaller(request, request.gpu_milli - MILLI, free)
+            found += [smaller] if smaller is not None else []
     elif told.reason == "next" and no_room(views, row):
         smaller = _smaller(request, request.gpu_milli - MILLI, free)
         found = [_wait(request, _scarce(request, free), bool(free)), *([smaller] if smaller is not None else [])]
@@ -49,6 +52,17 @@ def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
                 continue
             case _:
                 found.append(change)
+    return found
+
+
+def _for_refused(views: Views, row: JobRow, refusal: Refusal) -> list[Change]:
+    """Another request, where the dominant cause is one that waiting does not end; what it waits for, where it may end."""
+    found, told = list[Change](), dominant(views, row, refusal)
+    if told.lasting and told.next:
+        found.append(Change(kind="request", message=told.next))
+    if not refusal.reasons or any(reason not in LASTING for reason in refusal.reasons):
+        short = {_SHORT[reason] for reason in refusal.reasons if reason in _SHORT}
+        found.append(_wait(row.request, short, all(reason in _SHORT for reason in refusal.reasons)))
     return found
 
 

@@ -3,6 +3,7 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
+from fairlead_gateway.why.causes import NOTHING, dominant
 from fairlead_gateway.why.kept import kept_from_it, nearly
 from fairlead_gateway.why.limits import deferred, explained
 from fairlead_gateway.why.nodes import over_nodes, where
@@ -67,24 +68,28 @@ def queued(
         return after_yielding(row, _backoff(row, now_ns))
     limit = deferred(views, row) if told is None else explained(views, row, told)
     # With nothing in its way it has not been tried yet: an older no was said of others, before something came free.
-    refused = _no_place(views, row) if told is None or told.reason != "next" else None
+    refused = _no_place(views, row, count_ahead) if told is None or told.reason != "next" else None
     now = limit or refused or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 
 
 def offered(views: Views, row: JobRow, *, count_ahead: bool = True, told: Explanation | None = None) -> Reason:
     """Its turn has come; it waits for a place."""
-    now = _no_place(views, row) or _waiting_turn(views, row, count_ahead, told)
+    now = _no_place(views, row, count_ahead) or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 
 
-def _no_place(views: Views, row: JobRow) -> Reason | None:
+def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
+    """`at_length`: with the numbers of the dominant cause, which cost a look at the pool's nodes."""
     refusal = views.waiting.refusals.get(row.request)
     if refusal is None:
         return None
     now = _refused(refusal, row)
+    told = dominant(views, row, refusal) if at_length and now.code == "no_place" else NOTHING
+    message = f"{now.message}; {told.message}" if told.message else now.message
     more = nearly(refusal) + kept_from_it(views, row, refusal)
-    return Reason(code=now.code, message=f"{now.message}{more}", detail=now.detail)
+    following: dict[str, int | str] = {"next": told.next} if told.next else {}
+    return Reason(code=now.code, message=f"{message}{more}", detail={**now.detail, **told.detail, **following})
 
 
 def _backoff(row: JobRow, now_ns: int) -> Reason:

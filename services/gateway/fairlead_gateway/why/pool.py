@@ -1,0 +1,93 @@
+"""The nodes of a job's pool as the views have them: who takes work, and what each has free. Pure.
+
+Only for sentences about what the placer has refused already: who is placed where the placer alone decides.
+"""
+
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import NodeRow
+from fairlead_schemas.nodelabels import NodeLabelError, parse_taint
+from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL
+from fairlead_schemas.resources import Request
+from fairlead_schemas.selectors import suits
+from fairlead_schemas.tolerations import tolerated
+
+MILLI = 1000
+
+
+def members(views: Views, request: Request) -> list[NodeRow]:
+    """Every node of the pool, by name."""
+    pool = request.pool or DEFAULT_POOL
+    rows = (row for row in views.nodes.rows.values() if (row.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL) == pool)
+    return sorted(rows, key=lambda row: row.id)
+
+
+def takers(views: Views, request: Request, job: str) -> list[NodeRow]:
+    """Those that take work of this job, as far as their state, selectors, taints and reservations go."""
+    kept = views.waiting.kept_nodes(job)
+    return [
+        row for row in members(views, request)
+        if is_open(row) and row.id not in kept and suits(row.inventory.labels, request.selector)
+        and not barring(row, request)
+    ]  # fmt: skip
+
+
+def is_open(row: NodeRow) -> bool:
+    """True when it takes new work of somebody."""
+    return not (
+        row.lost or row.cordoned or row.draining or row.drained or row.quarantined or (row.suspect and row.held)
+    )
+
+
+def barring(row: NodeRow, request: Request) -> list[str]:
+    """The node's taints that keep the job from starting there."""
+    texts = {*row.inventory.taints, *(taint for taint, _ in row.taints)}
+    return sorted(text for text in texts if _bars(text, request.tolerations))
+
+
+def _bars(text: str, tolerations: tuple[str, ...]) -> bool:
+    try:
+        key, value, effect = parse_taint(text)
+    except NodeLabelError:
+        return False
+    return effect != "PreferNoSchedule" and not tolerated(tolerations, key, value, effect)
+
+
+def rests(row: NodeRow, request: Request) -> list[int]:
+    """[GPU]: thousandths left of it; 0 where it is faulted, in MIG mode, or too small or too old for the job."""
+    used: dict[str, int] = {}
+    for part in row.held.values():
+        for uuid in part.gpus:
+            used[uuid] = used.get(uuid, 0) + (part.gpu_milli or MILLI)
+    return [
+        0
+        if gpu.uuid in row.faulted or gpu.mig or gpu.memory_mib < request.gpu_memory_mib
+        or gpu.compute_capability < request.compute_capability
+        else max(0, MILLI - used.get(gpu.uuid, 0))
+        for gpu in row.inventory.gpus
+    ]  # fmt: skip
+
+
+def free_gpus(row: NodeRow, request: Request) -> list[int]:
+    """Places of the GPUs that are free as a whole and would do."""
+    return [at for at, rest in enumerate(rests(row, request)) if rest == MILLI]
+
+
+def model(row: NodeRow) -> str:
+    """Its GPUs' model, "" without GPUs."""
+    gpus = row.inventory.gpus
+    return (row.inventory.labels.get(MODEL_LABEL) or gpus[0].model) if gpus else ""
+
+
+def linked(row: NodeRow) -> int:
+    """How many of its GPUs are connected by NVLink, over each other, at most."""
+    links, best, seen = row.inventory.inside.nvlinks, 0, set[int]()
+    for first in range(len(links)):
+        group, todo = set[int](), [first]
+        while todo:
+            at = todo.pop()
+            if at not in seen:
+                seen.add(at)
+                group.add(at)
+                todo += [other for other, count in enumerate(links[at]) if count]
+        best = max(best, len(group))
+    return best
