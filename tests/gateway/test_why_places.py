@@ -86,10 +86,12 @@ def test_fragmentation_proposes_what_would_fit() -> None:
 
 
 def test_nothing_is_free() -> None:
-    """Then there is nothing to be had together either."""
+    """Then no more is said than that."""
     world = cluster(1)
     world.offer(request(8))
-    assert "; no GPU that would do is free" in refused(world, request(1)).message
+    reason = refused(world, request(1))
+    assert reason.message.startswith("needs 1 GPU on one node; of 1 node 1 lacks free GPUs; n1 fits after job 1 ends")
+    assert reason.detail["free_gpus"] == 0
 
 
 def test_a_gang_of_which_some_nodes_would_do() -> None:
@@ -104,7 +106,10 @@ def test_a_gang_of_which_some_nodes_would_do() -> None:
 def test_another_model() -> None:
     """What it asks for, and what there is."""
     reason = refused(cluster(3, labels=H100), request(1, selector=(f"{MODEL_LABEL}~A100",)))
-    assert "3 have another GPU model; asks for A100; the cluster has 3 nodes with NVIDIA-H100-80GB-HBM3 GPUs" in reason.message
+    assert (
+        "3 have another GPU model; asks for A100; the cluster has 3 nodes with NVIDIA-H100-80GB-HBM3 GPUs"
+        in reason.message
+    )
     assert reason.detail["models.NVIDIA-H100-80GB-HBM3"] == 3
     assert "ask for a model that the pool has" in str(reason.detail["next"])
 
@@ -142,7 +147,10 @@ def test_numa_that_no_node_has() -> None:
     """What one NUMA node has at most."""
     reason = refused(cluster(1, inside=GEFORCE, cpu=224), request(5, require=("numa",)))
     assert "1 never has GPUs so connected" in reason.message
-    assert "asks for 5 GPUs and 1 CPU on one NUMA node; no NUMA node of the cluster has more than 4 GPUs and 112 CPUs" in reason.message
+    assert (
+        "asks for 5 GPUs and 1 CPU on one NUMA node; no NUMA node of the cluster has more than 4 GPUs and 112 CPUs"
+        in reason.message
+    )
     assert (reason.detail["numa_gpus"], reason.detail["numa_cpus"]) == (4, 112)
 
 
@@ -208,7 +216,11 @@ def test_faulted_gpus() -> None:
     """How many of which node's."""
     world = cluster(1)
     world.report("n1", HealthSeen(n=0, gpu="n1-g0", code="xid79"))
-    assert "GPUs that are faulted: n1 1 of 8" in refused(world, request(8)).message
+    reason = refused(world, request(8))
+    assert "1 node has the taint fairlead/unhealthy=xid79:NoSchedule" in reason.message
+    assert "when the node is well again" in str(reason.detail["next"])
+    reason = refused(world, request(8, tolerations=("fairlead/unhealthy",)))
+    assert "1 has too many faulted GPUs; GPUs that are faulted: n1 1 of 8" in reason.message
 
 
 def test_kept_for_another() -> None:
@@ -263,7 +275,10 @@ def test_network_devices() -> None:
     ("wanted", "said"),
     [
         (request(0, cpu=65), "asks for 65 CPUs on a node, the most of the cluster is 64 CPUs"),
-        (request(1, gpu_memory_mib=81920), "asks for 80Gi of memory of each GPU, the most of the cluster is 40Gi of memory"),
+        (
+            request(1, gpu_memory_mib=81920),
+            "asks for 80Gi of memory of each GPU, the most of the cluster is 40Gi of memory",
+        ),
         (request(1, compute_capability=90), "asks for 9.0 as compute capability, the most of the cluster is 8.0"),
         (request(9), "asks for 9 GPUs on a node, the most of the cluster is 8 GPUs"),
     ],
@@ -280,14 +295,14 @@ def test_the_dominant_cause_comes_first() -> None:
     for _ in range(2):
         world.offer(request(8))
     message = refused(world, request(8)).message
-    assert message.startswith("needs 8 GPUs on one node; of 3 nodes 2 lack free GPUs, 1 is cordoned; no GPU that would do is free")
+    assert message.startswith("needs 8 GPUs on one node; of 3 nodes 2 lack free GPUs, 1 is cordoned; n1 fits")
 
 
 def test_a_list_of_jobs_is_told_in_short() -> None:
     """A look at all nodes for each of thousands of jobs would be too much."""
     world = cluster(1)
-    world.offer(request(8))
-    refused(world, request(1))
+    world.offer(request(4, cpu=1))
+    refused(world, request(8))
     views = views_of(world)
     short = reason_of(views, views.jobs.rows["2"], world.now, count_ahead=False)
-    assert short.message == "needs 1 GPU on one node; of 1 node 1 lacks free GPUs"
+    assert "free_gpus" not in short.detail and "together" not in short.message

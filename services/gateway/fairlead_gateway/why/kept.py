@@ -66,8 +66,9 @@ def kept_from_it(views: Views, row: JobRow, refusal: Refusal) -> str:
     for job in sorted(hosts)[:2]:
         host = views.jobs.rows[job]
         start_ns = host.room.start_ns if host.room is not None else 0
-        if host.request.pool == row.request.pool and start_ns:
+        if host.request.pool == row.request.pool:
             verb = "is" if len(hosts[job]) == 1 else "are"
-            told += f"; {these(hosts[job])} {verb} kept for job {job} from about {rfc3339(start_ns)}"
-            told += ": a job whose time limit ends before may run there"
+            told += f"; {these(hosts[job])} {verb} kept for job {job}"
+        if host.request.pool == row.request.pool and start_ns:
+            told += f" from about {rfc3339(start_ns)}: a job whose time limit ends before may run there"
     return told

@@ -3,7 +3,7 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
-from fairlead_gateway.why.causes import NOTHING, dominant
+from fairlead_gateway.why.causes import NOTHING, domain, dominant
 from fairlead_gateway.why.kept import kept_from_it, nearly
 from fairlead_gateway.why.limits import deferred, explained
 from fairlead_gateway.why.nodes import over_nodes, where
@@ -88,8 +88,10 @@ def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
     told = dominant(views, row, refusal) if at_length and now.code == "no_place" else NOTHING
     message = f"{now.message}; {told.message}" if told.message else now.message
     more = nearly(refusal) + kept_from_it(views, row, refusal)
-    following: dict[str, int | str] = {"next": told.next} if told.next else {}
-    return Reason(code=now.code, message=f"{message}{more}", detail={**now.detail, **told.detail, **following})
+    detail = {**now.detail, **told.detail}
+    if told.next:
+        detail["next"] = told.next
+    return Reason(code=now.code, message=f"{message}{more}", detail=detail)
 
 
 def _backoff(row: JobRow, now_ns: int) -> Reason:
@@ -116,9 +118,14 @@ def _refused(refusal: Refusal, row: JobRow) -> Reason:
         told = f"asks for {counted('gpu', wanted)} in all; {where(row.request)} has {number('gpu', refusal.gpu_milli_total)}"
         then = "it starts once enough nodes have joined; or cancel it and ask for less"
         return Reason(code="larger_than_cluster", message=told, detail={**numbers, "next": then})
+    apart = domain(refusal)
+    first = f"{apart.message}; " if apart.message else ""
     return Reason(
-        code="no_place", message=f"needs {needs(row.request)}; {over_nodes(refusal, row.request)}",
-        detail={**numbers, "next": "it is tried again when nodes or GPUs become free: fairlead nodes"},
+        code="no_place", message=f"needs {needs(row.request)}; {first}{over_nodes(refusal, row.request)}",
+        detail={
+            **numbers, **apart.detail,
+            "next": apart.next or "it is tried again when nodes or GPUs become free: fairlead nodes",
+        },
     )  # fmt: skip
 
 

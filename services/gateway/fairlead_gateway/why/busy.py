@@ -1,0 +1,109 @@
+"""Causes that waiting may end: what is free and where, who is there, and which nodes take no work now. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow, NodeRow
+from fairlead_gateway.why import pool
+from fairlead_gateway.why.amounts import these
+from fairlead_gateway.why.told import NOTHING, TOGETHER, Detail, Told, unit_of
+from fairlead_schemas.queuewords import number
+from fairlead_schemas.resources import Request
+from fairlead_schemas.topology import INSIDE_LEVELS
+
+
+def free_gpus(views: Views, row: JobRow) -> Told:
+    asked = row.request
+    nodes = pool.takers(views, asked, row.id)
+    if asked.profile or asked.replicas:
+        return NOTHING
+    if asked.gpu_parts:
+        return _share(asked, nodes)
+    need = asked.gpu_milli // pool.MILLI
+    free = {node.id: len(pool.free_gpus(node, asked)) for node in nodes}
+    total, most = sum(free.values()), max(free.values(), default=0)
+    if not total:
+        return Told("", {"free_gpus": 0})
+    by_free = sorted((name for name in free if free[name]), key=lambda name: (-free[name], name))
+    named = these([f"{name} {free[name]}" for name in by_free])
+    are = "GPU is" if total == 1 else "GPUs are"
+    detail: Detail = {"free_gpus": total, "most_free_gpus": most}
+    if most < need:
+        unit = "task" if asked.tasks else "node"
+        no = f"no node has {need} together" if need > 1 else f"not for this {unit}"
+        return Told(f"{total} {are} free, {no}: {named}", detail)
+    fits = sum(count >= need for count in free.values())
+    if fits >= asked.nodes:  # by now: it is tried again
+        return NOTHING
+    return Told(
+        f"{total} {are} free, {need} or more on {fits} of the nodes: {named}", {**detail, "nodes_with_enough": fits}
+    )
+
+
+def _share(asked: Request, nodes: Iterable[NodeRow]) -> Told:
+    most = max(
+        ((max(pool.rests(node, asked), default=0), node.id) for node in nodes),
+        default=(0, ""),
+        key=lambda each: each[0],
+    )
+    if not most[0]:
+        return Told("nothing is left of any GPU that would do", {"most_left_gpu_milli": 0})
+    return Told(
+        f"the most that is left of one GPU is {number('gpu', most[0])}, on {most[1]}",
+        {"most_left_gpu_milli": most[0]},
+        f"a share of {number('gpu', most[0])} could start now" if most[0] < asked.gpu_milli else "",
+    )
+
+
+def apart(views: Views, row: JobRow) -> Told:
+    """Free GPUs on different NUMA nodes, or not linked."""
+    asked, lying = row.request, list[str]()
+    need = asked.gpu_milli // pool.MILLI
+    inside = [level for level in INSIDE_LEVELS if level in asked.require]
+    for node in pool.takers(views, asked, row.id):
+        free, numa = pool.free_gpus(node, asked), node.inventory.inside.numa
+        if len(free) >= need and need and numa:
+            counts = Counter(numa[at] for at in free)
+            lying.append(f"{node.id} {' + '.join(str(counts[each]) for each in sorted(counts))}")
+    where = " and ".join(TOGETHER[level] for level in inside) or "with CPUs beside them"
+    told = f", free on NUMA nodes: {these(lying)}" if lying else ""
+    return Told(
+        f"no node has {unit_of(asked)} free {where}{told}",
+        {"nodes_with_enough": len(lying)},
+        f"it starts when they come free together; to start sooner, only prefer it (topology.prefer: {inside[0]})"
+        if inside
+        else "",
+    )
+
+
+def not_empty(views: Views, row: JobRow) -> Told:
+    nodes = pool.takers(views, row.request, row.id)
+    runs = {node.id: len(node.held) for node in nodes if node.held}
+    fewest = sorted(runs, key=lambda name: (runs[name], name))
+    named = these([f"{name} {runs[name]} run{'' if runs[name] == 1 else 's'}" for name in fewest])
+    return Told(
+        f"asks for nodes to itself; {len(nodes) - len(runs)} of {len(nodes)} are empty: {named}",
+        {"empty": len(nodes) - len(runs)}, "it starts when nodes have become empty; without exclusive it may share them",
+    )  # fmt: skip
+
+
+def named(is_such: Callable[[NodeRow], bool], then: str) -> Callable[[Views, JobRow], Told]:
+    """A cause that lies in the nodes' own state: which ones, and why somebody made them so."""
+
+    def tell(views: Views, row: JobRow) -> Told:
+        such = [node for node in pool.members(views, row.request) if is_such(node)]
+        texts = [f"{node.id}{f' ({why})' if (why := node.quarantine_reason or node.reason) else ''}" for node in such]
+        return Told(these(texts), {}, then) if such else NOTHING
+
+    return tell
+
+
+def faulted(views: Views, row: JobRow) -> Told:
+    such = [node for node in pool.members(views, row.request) if node.faulted]
+    named = these([f"{node.id} {len(node.faulted)} of {len(node.inventory.gpus)}" for node in such])
+    return (
+        Told(f"GPUs that are faulted: {named}", {}, "it starts when these GPUs are well again: fairlead nodes")
+        if such
+        else NOTHING
+    )
