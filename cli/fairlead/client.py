@@ -7,6 +7,7 @@ again and turned into typed errors: `wire.py`. Start at `Client.submit`; errors 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import httpx_sse
@@ -28,6 +29,7 @@ from fairlead_schemas.api import (
 )
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.clustermap import ClusterMap
+from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.lifecycle import END_STATES
 
 #: A watch hears at least a comment every few seconds; longer silence is a broken connection.
@@ -215,6 +217,10 @@ class Client(Wire):
     def pools(self) -> Page[Pool]:
         """All pools of nodes and queues."""
         return self._pages("/v1/pools", {}, Pool, 0)
+
+    def defrag(self, pool: str) -> Defrag:
+        """Which runs of the pool would be moved so that big jobs start; nothing is done."""
+        return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/defrag").content, Defrag)
 
     def apply_queues(
         self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""

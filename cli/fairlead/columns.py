@@ -108,6 +108,7 @@ NODES = (
     Column("RUNTIME", lambda n: f"{n.runtime}{' simulated' if n.simulated else ''}"),
     Column("ADDRESS", lambda n: n.address, wide=True), Column("HOST", lambda n: n.hostname, wide=True),
     Column("RACK", lambda n: n.labels.get("fairlead/rack", ""), wide=True), Column("INSIDE", lambda n: n.inside, wide=True),
+    Column("MIG", lambda n: n.mig, wide=True),
     Column("TAINTS", lambda n: ",".join(n.taints), wide=True), Column("JOBS", lambda n: ",".join(n.jobs), wide=True),
     Column("FAULTED", lambda n: ",".join(f"{gpu}={code}" for gpu, code in n.faulted.items()), wide=True),
     Column("REASON", lambda n: n.reason),

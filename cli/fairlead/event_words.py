@@ -19,7 +19,7 @@ from fairlead_schemas.queuewords import amount_words, gpu_hours_word, number, re
 #: What is above is a time (2001 and later), what is below a duration (of at most 31 years).
 SINCE_1970_LEAST_NS = 10**9 * SECOND_NS
 #: Fields too long for a line.
-_LONG = frozenset({"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key"})
+_LONG = frozenset({"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key", "near"})
 #: Amounts of the `resource` that stands beside them.
 _OF_RESOURCE = frozenset({"held", "needed", "ceiling"})
 #: GPU time, in milli-GPU-seconds.
@@ -46,6 +46,8 @@ def fields(data: dict[str, Any]) -> dict[str, Any]:
         shown.pop("rank", None)  # a number that only compares; a gang's rank is another thing
     if isinstance(parts := data.get("parts"), list):
         shown["on"] = ",".join(str(part.get("node")) for part in parts)
+    if isinstance(near := data.get("near"), list):
+        shown["near"] = ",".join(f"{miss.get('node')}:after:{miss.get('job')}" for miss in near)
     return shown
 
 

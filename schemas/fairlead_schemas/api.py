@@ -83,6 +83,8 @@ class Node(msgspec.Struct, kw_only=True):
     faulted: dict[str, str] = {}
     #: Links, NUMA nodes and NICs in one line; "": not known.
     inside: str = ""
+    #: MIG instances by GPU in one line, of those in MIG mode; "": none is.
+    mig: str = ""
 
 
 class Maintenance(msgspec.Struct, kw_only=True):

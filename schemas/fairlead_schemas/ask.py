@@ -1,13 +1,14 @@
 """Questions to the folded state, and their answers: request and reply on the bus, never stored, never in the log.
 
-Whoever answers has folded the log with the queue's own core, so an answer is what the queue would decide. It is true for
-`sequence` and promises nothing for later.
+Whoever answers has folded the log with the queue's own core (of moves: the placer's), so an answer is what that would
+decide. It is true for `sequence` and promises nothing for later.
 """
 
 import msgspec
 
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.decoding import decode
+from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.events import Victim
 
 #: A question is worked at for so long before it is answered with `busy`; whoever asks waits a little longer.
@@ -34,7 +35,13 @@ class AskDryRun(_Words, frozen=True, kw_only=True, tag=True):
     commands: tuple[SubmitJob, ...]
 
 
-Ask = AskWhy | AskDryRun
+class AskDefrag(_Words, frozen=True, kw_only=True, tag=True):
+    """Which runs of the pool would be moved so that big jobs start?"""
+
+    pool: str
+
+
+Ask = AskWhy | AskDryRun | AskDefrag
 
 
 class Change(_Words, frozen=True, kw_only=True):
@@ -105,6 +112,7 @@ class Answer(_Words, frozen=True, kw_only=True):
     sequence: int = 0
     why: Explanation | None = None
     outcomes: tuple[Outcome, ...] = ()
+    defrag: Defrag | None = None
     #: not_found: no such job, or not any more | not_yet: the log has not come so far | busy: ask again soon
     #: | invalid: the question cannot be read | failed: whoever answers has more in its log
     error: str = ""

@@ -53,6 +53,7 @@ YieldRule = Literal[
     "over_slice",  # it has had its slice, and somebody goes before it
     "over_guarantee",  # its queue uses what another queue is guaranteed
     "over_share",  # its queue is above its fair share, the other below
+    "defragmentation",  # it fits elsewhere, the other nowhere else (where the pool asks for it)
 ]
 #: Which class set a node's state. People may undo all; nobody else undoes what another class has set.
 Setter = Literal[
@@ -585,7 +586,7 @@ class MigLayoutPlanned(EventBase, tag=True, frozen=True, kw_only=True):
     jobs: tuple[str, ...] = ()  # for whom; one that is to get several instances is named so often
     mode: MigMode = ""
     destroy: tuple[MigInstance, ...] = ()  # instances that nobody holds; all go before the first is made
-    create: tuple[MigPlace, ...] = ()
+    create: tuple[MigPlace, ...] = ()  # instances that are made
     #: Why this GPU and this layout, in numbers: thousandths of a request, of a slice.
     score: dict[str, int] = {}
 
@@ -760,7 +761,7 @@ class NearMiss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     job: str
     #: When that is at the latest (limits) or most likely (evidence); Unix ns, 0: not known.
     at_ns: int = 0
-    basis: Basis = ""
+    basis: Basis = ""  # what that is reckoned by
     #: What comes free on the node.
     gpu_milli: int = 0
     cpu_milli: int = 0
@@ -814,7 +815,7 @@ class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     #: When the nodes will have room for it, as far as is known now; Unix ns, 0: not known.
     start_ns: int = 0
-    basis: Basis = ""
+    basis: Basis = ""  # what that is reckoned by
     #: Jobs whose ends it waits for, the last to end first; the first few.
     waits_for: tuple[str, ...] = ()
 

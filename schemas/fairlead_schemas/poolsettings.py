@@ -53,6 +53,7 @@ class PoolWords(_Strict, frozen=True, kw_only=True):
     projects: list[str] = []
     prices: dict[str, Quantity] = {}
     sharing: SharingWords | None = None
+    defragment: bool = False
 
 
 def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
@@ -75,7 +76,7 @@ def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
             fields.get("projects", []), f"{at}.projects", valid=_is_project,
             what=f"a project of 1 to {PROJECT_CHARS_MAX} printable characters", most=NAMES_MAX,
         ),
-        prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"),
+        prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"), defragment=fields.get("defragment", False),
         sharing=_sharing(reading, fields.get("sharing"), f"{at}.sharing"),
     )  # fmt: skip
 
@@ -144,4 +145,6 @@ def pool_words(settings: PoolSettings) -> dict[str, Any]:
         words["sharing"] = {"replicas": settings.sharing.replicas}
         if settings.sharing.one_each:
             words["sharing"]["oneEach"] = True
+    if settings.defragment:
+        words["defragment"] = True
     return words

@@ -116,6 +116,8 @@ class PoolSettings(_Setting, frozen=True, kw_only=True):
     prices: dict[str, int] = {}
     #: None: its GPUs are not sliced by time.
     sharing: Sharing | None = None
+    #: Runs that save and go on are moved where that makes room for a big job that waits.
+    defragment: bool = False
 
 
 class QueueEntry(_Setting, frozen=True, kw_only=True):

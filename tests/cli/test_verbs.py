@@ -309,7 +309,10 @@ def test_nodes_in_full_show_rack_inside_and_taints(gateway: GatewayStub, run: Ru
     at = {name: head.index(name) for name in ("RACK", "INSIDE", "TAINTS", "JOBS")}
     assert first[at["INSIDE"] :].startswith(line)
     assert first[at["TAINTS"] :].startswith("team=vision:NoSchedule")
-    assert (second[at["RACK"] : at["INSIDE"]].strip(), second[at["INSIDE"] : at["JOBS"]].split()) == ("r7", ["-", "-"])
+    assert (second[at["RACK"] : at["INSIDE"]].strip(), second[at["INSIDE"] : at["JOBS"]].split()) == (
+        "r7",
+        ["-", "-", "-"],
+    )
     assert line not in run("nodes").out
 
 

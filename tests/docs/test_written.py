@@ -13,7 +13,7 @@ from fairlead_schemas.resolving import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("facts", "fairness", "nodes", "queues", "walk-team-lead")),
+    *ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("facts", "fairness", "mig", "nodes", "queues", "walk-team-lead")),
     *(ROOT / "docs" / "adr").glob("*.md"),
 ]  # fmt: skip
 EVENTS = {kind.__name__ for kind in Event.__args__}
@@ -40,7 +40,7 @@ def test_paths_in_the_text_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_events_in_the_text_exist(page: Path) -> None:
     """`JobSomething` in code marks is an event (or a command) of the contracts."""
-    named = set(re.findall(r"`((?:Job|Node|Run|Rank|Queue|Offer|Allocation)[A-Z]\w+)`", page.read_text()))
+    named = set(re.findall(r"`((?:Job|Mig|Node|Run|Rank|Queue|Offer|Allocation)[A-Z]\w+)`", page.read_text()))
     assert named - EVENTS - EXAMPLES == set()
 
 

@@ -9,6 +9,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.insides import summary
 from fairlead_gateway.views.rows import NodeRow
 from fairlead_schemas.inside import UNKNOWN, Description, NumaNode
+from fairlead_schemas.resources import MigInstance
 from tests.gateway.world import inventory
 
 
@@ -33,6 +34,20 @@ def test_what_is_not_known_is_not_said() -> None:
     assert summary(Description(numa_nodes=(NumaNode(node=0, cpus="0-3"),))) == "1 NUMA node"
     assert summary(Description(numa=(0,), nics=("mlx5_0",))) == "on 1 NUMA node, 1 NIC"
     assert summary(Description(numa=(-1, -1), nvlinks=((0, 1), (1, 0)))) == "1 NVLink between all 2 GPUs"
+
+
+def test_mig_instances_are_told_by_gpu() -> None:
+    """Equal ones are counted; a GPU in MIG mode is not free, cut or not."""
+    halves = tuple(MigInstance(uuid=f"MIG-{at}", profile="3g.20gb", start=at) for at in (0, 4))
+    small = MigInstance(uuid="MIG-9", profile="1g.5gb", start=0)
+    gpus = [
+        replace(gpu, mig=gpu.index != 1, instances={0: halves, 2: (small,)}.get(gpu.index, ()))
+        for gpu in inventory("n1").gpus[:4]
+    ]
+    told = replace(inventory("n1"), gpus=tuple(gpus))
+    found = node_document(Views(), NodeRow("n1", told, "boot", "i1"))
+    assert found.mig == "0: 2x 3g.20gb; 2: 1g.5gb; 3: nothing"
+    assert (found.gpus, found.gpus_free) == (4, 1)
 
 
 def test_a_nodes_document_has_the_line_and_the_taints() -> None:

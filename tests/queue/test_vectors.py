@@ -26,7 +26,7 @@ def test_published_examples_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == 29
-    assert {row["name"].partition(":")[0] for row in rows} == set(vectors.TABLES)
+    assert {row["name"].partition(":")[0] for row in rows} == set(vectors.TABLES) - {"mig"}
     assert [row["name"] for row in rows if not row["ok"] or row["got"] != row["expect"]] == []
 
 

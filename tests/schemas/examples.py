@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead_schemas import ask, commands, desired, events, queues, reports, samples
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
 from fairlead_schemas.inside import Description, NumaNode
 from fairlead_schemas.resources import Gpu, Inventory, MigInstance, MigPlace, Request
 
@@ -55,6 +56,7 @@ POOL = queues.PoolSettings(
     patience_ns=60 * 10**9,
     prices={"NVIDIA-A100-SXM4-80GB": 2500},
     sharing=queues.Sharing(replicas=4, one_each=True),
+    defragment=True,
 )
 INVENTORY = Inventory(
     gpus=(
@@ -493,6 +495,7 @@ COMMIT = Commit(
 ASKS = [
     ask.AskWhy(job="812", at=4711),
     ask.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
+    ask.AskDefrag(pool="a100"),
 ]
 EXPLANATION = ask.Explanation(
     reason="maximum",
@@ -506,7 +509,13 @@ EXPLANATION = ask.Explanation(
     ahead=1,
     first_ahead=("811",),
 )
+MOVE = DefragMove(job="3", attempt=1, gpu_milli=2000, sources=("n1",), targets=("n4",), cost_gpu_s=7440)
+DEFRAG_PLAN = DefragPlan(
+    job="812", attempt=1, gpu_milli=8000, moves=(MOVE,), nodes=("n1",), gain_gpu_s=7200, cost_gpu_s=7440,
+    why_not="costs_more", message="the moves would cost more than it gains",
+)  # fmt: skip
 ANSWER = ask.Answer(
+    defrag=Defrag(pool="a100", on=True, plans=(DEFRAG_PLAN,), sequence=40),
     sequence=4711,
     why=EXPLANATION,
     outcomes=(

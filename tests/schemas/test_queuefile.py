@@ -52,6 +52,7 @@ def test_words_become_integers() -> None:
             "a100": {
                 "sequencer": "fairshare", "ageing": {"every": "1h", "most": 20}, "patience": "10m", "halfLife": "14d",
                 "pastPercent": 50, "users": ["ada"], "projects": ["llm"], "prices": {A100: 2.5, "NVIDIA-L4": "0.3"},
+                "defragment": True,
             },
         },
         "queues": {
@@ -72,7 +73,7 @@ def test_words_become_integers() -> None:
     pool = PoolSettings(
         sequencer="fairshare", ageing=Ageing(every_ns=HOUR_NS, most=20), patience_ns=HOUR_NS // 6,
         half_life_ns=14 * 24 * HOUR_NS, past_percent=50, users=("ada",), projects=("llm",),
-        prices={A100: 2500, "NVIDIA-L4": 300},
+        prices={A100: 2500, "NVIDIA-L4": 300}, defragment=True,
     )  # fmt: skip
     research = QueueSettings(
         pool="a100", guaranteed={"gpu": 16_000, "cpu": 256_000, "memory": 2 * 2**20, f"gpu:{A100}": 8000},
@@ -302,7 +303,7 @@ POOLS = st.builds(
     past_percent=st.integers(0, 100), users=st.lists(TOKENS, unique=True, max_size=3).map(tuple),
     projects=st.lists(TOKENS, unique=True, max_size=3).map(tuple), patience_ns=st.just(0) | SOME_TIME,
     ageing=st.none() | st.builds(Ageing, every_ns=SOME_TIME, most=st.integers(1, 1000)),
-    prices=st.dictionaries(MODELS, st.integers(0, 10**9), max_size=3),
+    prices=st.dictionaries(MODELS, st.integers(0, 10**9), max_size=3), defragment=st.booleans(),
 )  # fmt: skip
 
 

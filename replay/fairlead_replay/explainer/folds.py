@@ -1,4 +1,4 @@
-"""The queue's core, folded from the bus to where a question needs it, and kept for the next question.
+"""A service's core, folded from the bus to where a question needs it, and kept for the next question.
 
 Two are kept at most: one that goes on towards the log's end, and one of the past. Nothing is read between questions.
 Deadlines are in the event loop's time; what was folded when one is reached stays. Start at `Folds`.
@@ -7,13 +7,15 @@ Deadlines are in the event loop's time; what was folded when one is reached stay
 import asyncio
 import gc
 from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
 from fairlead_bus import snapshots
+from fairlead_bus.core import Core
 from fairlead_bus.log import Head, LogReader
 from fairlead_bus.port import Bus, LogDamaged, Stored
-from fairlead_queue.core import QueueCore
 from fairlead_schemas import subjects
 
 #: After folding for so long everybody else on the loop gets a turn. A commit is never split: it takes some
@@ -33,10 +35,10 @@ class NotYet(Exception):
         self.last = last
 
 
-class Fold:
-    """The queue's core at a sequence of the log, and the way on from there."""
+class Fold[C: Core]:
+    """A core at a sequence of the log, and the way on from there."""
 
-    def __init__(self, bus: Bus, core: QueueCore, sequence: int = 0, heads: dict[str, Head] | None = None) -> None:
+    def __init__(self, bus: Bus, core: C, sequence: int = 0, heads: dict[str, Head] | None = None) -> None:
         self.core = core
         self.sequence = sequence
         self._bus = bus
@@ -79,13 +81,21 @@ class Fold:
         await self._reader.close()
 
 
-class Folds:
+class Kind[C: Core](NamedTuple):
+    """Whose core it is, and how one begins."""
+
+    writer: str
+    fresh: Callable[[], C]
+    restore: Callable[[bytes], C]
+
+
+class Folds[C: Core]:
     """What is kept between questions. Not for two callers at once."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-        self._live: Fold | None = None
-        self._past: Fold | None = None
+    def __init__(self, bus: Bus, kind: Kind[C]) -> None:
+        self._bus, self._kind = bus, kind
+        self._live: Fold[C] | None = None
+        self._past: Fold[C] | None = None
         #: Which log they are of (port.StreamState).
         self._created = ""
         #: The log's end when it was last asked for, where the fold worked at last stands, and commits folded in all.
@@ -96,13 +106,13 @@ class Folds:
         """True while there is something to release."""
         return self._live is not None or self._past is not None
 
-    async def at_end(self, deadline: float) -> Fold:
+    async def at_end(self, deadline: float) -> Fold[C]:
         """The state at the log's end, as it is now. Raises TimeoutError, LogDamaged, Unavailable."""
         await self._look()
         self._live = await self._nearest(self._live, self.last, deadline)
         return await self._advance(self._live, self.last, deadline)
 
-    async def at(self, sequence: int, deadline: float) -> Fold:
+    async def at(self, sequence: int, deadline: float) -> Fold[C]:
         """The state at a sequence (from 1). Raises NotYet, TimeoutError, LogDamaged, Unavailable."""
         await self._look()
         if sequence > self.last:
@@ -136,7 +146,7 @@ class Folds:
         if furthest > state.last:
             raise LogDamaged(state.last, f"log went backwards: it was folded up to {furthest}")
 
-    async def _nearest(self, kept: Fold | None, sequence: int, deadline: float) -> Fold:
+    async def _nearest(self, kept: Fold[C] | None, sequence: int, deadline: float) -> Fold[C]:
         """The fold that was kept, or one from a stored snapshot if that is much nearer to the sequence."""
         after = kept.sequence if kept is not None else 0
         if kept is not None and sequence - after <= FAR_COMMITS:
@@ -144,29 +154,29 @@ class Folds:
         found = await self._restored(after, sequence, deadline)
         if found is not None and kept is not None:
             await kept.close()
-        fold = found or kept or Fold(self._bus, QueueCore())
+        fold = found or kept or Fold(self._bus, self._kind.fresh())
         log.info("folding", after=fold.sequence, to=sequence)
         return fold
 
-    async def _restored(self, after: int, upto: int, deadline: float) -> Fold | None:
-        """From the queue's newest snapshot within (after, upto] that can be read."""
+    async def _restored(self, after: int, upto: int, deadline: float) -> Fold[C] | None:
+        """From its writer's newest snapshot within (after, upto] that can be read."""
         async with asyncio.timeout_at(deadline):
             found = await snapshots.load_all(
-                self._bus, QueueCore.writer, created=self._created, schema=snapshots.SCHEMA
+                self._bus, self._kind.writer, created=self._created, schema=snapshots.SCHEMA
             )
         for kept in found:
             if not after < kept.sequence <= upto:
                 continue
             try:
                 # On a thread: with 100,000 jobs it takes a second.
-                core = await asyncio.to_thread(QueueCore.restore, kept.state)
+                core = await asyncio.to_thread(self._kind.restore, kept.state)
             except Exception as error:  # noqa: BLE001 -- whatever another version's bytes make the decoder do
                 log.warning("snapshot cannot be read, the log is", sequence=kept.sequence, reason=str(error))
                 continue
             return Fold(self._bus, core, kept.sequence, kept.heads)
         return None
 
-    async def _advance(self, fold: Fold, sequence: int, deadline: float) -> Fold:
+    async def _advance(self, fold: Fold[C], sequence: int, deadline: float) -> Fold[C]:
         before = fold.sequence
         try:
             await fold.advance(sequence, deadline)

@@ -14,11 +14,25 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, BusError, Message, Unavailable
+from fairlead_placer.core import PlacerCore
 from fairlead_queue.answering.dry_run import dry_run
-from fairlead_replay.explainer.folds import Folds, NotYet
+from fairlead_queue.core import QueueCore
+from fairlead_replay.explainer.folds import Folds, Kind, NotYet
+from fairlead_replay.explainer.moves import defrag
 from fairlead_replay.explainer.questions import why
 from fairlead_schemas import subjects
-from fairlead_schemas.ask import ANSWER_S, COMMANDS_MAX, Answer, Ask, AskDryRun, AskWhy, Outcome, decode_ask, encode
+from fairlead_schemas.ask import (
+    ANSWER_S,
+    COMMANDS_MAX,
+    Answer,
+    Ask,
+    AskDefrag,
+    AskDryRun,
+    AskWhy,
+    Outcome,
+    decode_ask,
+    encode,
+)
 
 NAME = "explainer"
 #: Without a question for so long, what was folded is let go.
@@ -45,7 +59,8 @@ class Explainer:
 
     def __init__(self, bus: Bus, *, clock: Callable[[], int] = time.time_ns, idle_s: float = IDLE_S) -> None:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
-        self._folds = Folds(bus)
+        self._folds = Folds(bus, Kind(QueueCore.writer, QueueCore, QueueCore.restore))
+        self._placers = Folds(bus, Kind(PlacerCore.writer, PlacerCore, PlacerCore.restore))
         self._waiting: asyncio.Queue[Question] = asyncio.Queue(WAITING_MAX)
         #: Everybody who has not been answered.
         self._unanswered: set[asyncio.Future[bytes]] = set()
@@ -72,7 +87,7 @@ class Explainer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._say_goodbye()
-            await self._folds.release()
+            await self._release()
 
     async def stop(self) -> None:
         """Ask `run` to end; whoever waits is told to ask again."""
@@ -115,19 +130,27 @@ class Explainer:
     def statistics(self) -> dict[str, int]:
         """Counts since the start; `sequence` is where the fold stands, 0 while nothing is held."""
         return {
-            "sequence": self._folds.reached if self._folds.held else 0, "waiting": self._waiting.qsize(),
-            "answered": self._answered, "refused": self._refused, "failed": self._failed, "folded": self._folds.folded,
+            "sequence": max((folds.reached for folds in self._both if folds.held), default=0), "waiting": self._waiting.qsize(),
+            "answered": self._answered, "refused": self._refused, "failed": self._failed, "folded": sum(folds.folded for folds in self._both),
         }  # fmt: skip
 
     # -- answers go out
 
+    @property
+    def _both(self) -> tuple[Folds[QueueCore], Folds[PlacerCore]]:
+        return self._folds, self._placers
+
+    async def _release(self) -> None:
+        for folds in self._both:
+            await folds.release()
+
     async def _work(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._idle_s if self._folds.held else None):
+                async with asyncio.timeout(self._idle_s if any(folds.held for folds in self._both) else None):
                     question = await self._waiting.get()
             except TimeoutError:
-                await self._folds.release()
+                await self._release()
                 log.info("let go, nobody asks")
                 continue
             payload = await self._answer(question)
@@ -136,7 +159,7 @@ class Explainer:
 
     async def _answer(self, question: Question) -> bytes:
         """Whatever happens, an answer."""
-        folds = self._folds
+        folds = self._placers if isinstance(question.ask, AskDefrag) else self._folds
         try:
             payload = encode(await self._find_out(question.ask, question.deadline))
             if len(payload) > ANSWER_BYTES_MAX:
@@ -157,17 +180,20 @@ class Explainer:
             self._failed += 1
             log.exception("question not answered", kind=type(question.ask).__name__)
             # The fault may have left behind a state that no log has.
-            await folds.release()
+            await self._release()
             payload = encode(Answer(error="failed", message=f"{type(error).__name__}: the explainer's log has more"))
         return payload
 
     async def _find_out(self, ask: Ask, deadline: float) -> Answer:
-        """Both of the queue's functions may look at thousands of jobs; on a thread they hold up nobody."""
+        """The cores' functions may look at thousands of jobs; on a thread they hold up nobody."""
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
         if isinstance(ask, AskWhy):
             fold = await (self._folds.at(ask.at, deadline) if ask.at else self._folds.at_end(deadline))
             return await asyncio.to_thread(why, fold.core.state, fold.sequence, ask.job)
+        if isinstance(ask, AskDefrag):
+            placer = await self._placers.at_end(deadline)
+            return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())
         fold = await self._folds.at_end(deadline)
         state = fold.core.state
         # As for the queue's own clock: never before the newest commit.

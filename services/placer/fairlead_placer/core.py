@@ -7,6 +7,7 @@ from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_placer import reports, snapshot
 from fairlead_placer.cutting import planning
 from fairlead_placer.decide import decide
+from fairlead_placer.defragmenting.carrying_out import next_look
 from fairlead_placer.entities import DRAINING
 from fairlead_placer.evolve import fold
 from fairlead_placer.nodes import windows
@@ -27,6 +28,8 @@ class PlacerCore:
         self._quiet_at = -1
         #: When there was last something to decide, or not.
         self._looked_ns = 0
+        #: When runs to move were looked for last. A memory of work done, not state: a fresh look does no harm.
+        self._moves_ns = 0
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit."""
@@ -37,10 +40,20 @@ class PlacerCore:
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """What to commit now; the state is as it was."""
         state = self.state
-        if not inputs and state.pools.version == self._quiet_at and not state.recalls and not self._due(now_ns):
+        look_ns = next_look(state, self._moves_ns)
+        looks = look_ns is not None and look_ns <= now_ns
+        if (
+            not inputs
+            and not looks
+            and state.pools.version == self._quiet_at
+            and not state.recalls
+            and not self._due(now_ns)
+        ):
             return NOTHING
-        decision, self._more, self._crowded = decide(state, inputs, now_ns, roomy=self._crowded)
+        decision, self._more, self._crowded = decide(state, inputs, now_ns, roomy=self._crowded, defragment=looks)
         self._looked_ns = now_ns
+        if looks and not self._more:
+            self._moves_ns = now_ns
         quiet = not decision.events and not self._more
         self._quiet_at = state.pools.version if quiet else -1
         return decision
@@ -54,11 +67,12 @@ class PlacerCore:
         return reports.passed_over(self.state, item.body, error, now_ns) if item.source == "report" else NOTHING
 
     def wake_at(self) -> int | None:
-        """The next deadline of a drain, a window or a plan to cut a GPU, or a reserved start; 0 when the last commit had no
-        room for all."""
+        """The next deadline of a drain, a window or a plan to cut a GPU, a reserved start, or look for runs to move; 0 when
+        the last commit had no room for all."""
         if self._more:
             return 0
-        return min(self._deadlines(), default=None)
+        look_ns = next_look(self.state, self._moves_ns)
+        return min([*self._deadlines(), *([look_ns] if look_ns is not None else [])], default=None)
 
     def snapshot(self) -> bytes:
         """All folded state, canonical."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fairlead_bus.core import Decision, Input
 from fairlead_placer import parking, preemption, reports, reservations
 from fairlead_placer.cutting import ending, planning
+from fairlead_placer.defragmenting import carrying_out
 from fairlead_placer.draft import Draft
 from fairlead_placer.nodes import blackhole, breaker, coming, duty, health, rollouts, windows
 from fairlead_placer.nodes.commands import command
@@ -24,8 +25,10 @@ class Drawn(NamedTuple):
     crowded: bool
 
 
-def decide(state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = False) -> Drawn:
-    """What to commit next. `roomy`: the last draft was crowded."""
+def decide(
+    state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = False, defragment: bool = False
+) -> Drawn:  # fmt: skip
+    """What to commit next. `roomy`: the last draft was crowded; `defragment`: it is time to look for runs to move."""
     draft = Draft(state, now_ns, roomy=roomy)
     state.journal = []
     try:
@@ -41,6 +44,8 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = 
         placed_all = reservations.mend(draft) and parking.place(draft)
         # Others yield to, and nodes are kept for, those who find no place even so.
         answered = placed_all and preemption.answer(draft) and reservations.answer(draft) and planning.plan(draft)
+        if defragment and answered:
+            answered = carrying_out.advance(draft)
         more = draft.full or not answered or not looked_after
     finally:
         state.undo()

@@ -117,17 +117,20 @@ def pool_of(request: Request) -> str:
 class Job:
     """What an order needs of a job; kept from its submission to its end (an array: to the whole array's end)."""
 
-    __slots__ = ("grace_ns", "name", "queue", "request", "spec", "total_ns", "user")
+    __slots__ = ("grace_ns", "name", "queue", "request", "slice_ns", "spec", "total_ns", "user")
 
     def __init__(
-        self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw, total_ns: int = 0
-    ) -> None:
+        self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw, total_ns: int = 0,
+        slice_ns: int = 0,
+    ) -> None:  # fmt: skip
         self.name = name
         self.queue = queue
         self.user = user
         self.grace_ns = grace_ns
         #: Longest run time of one attempt; 0: none is known.
         self.total_ns = total_ns
+        #: A batch job's least run time before it may be asked to yield: it saves and goes on. 0: nobody says that it does.
+        self.slice_ns = slice_ns
         self.request = request
         self.spec = spec
 
@@ -140,6 +143,8 @@ class Offer(NamedTuple):
     rank: int
     cause: str  # "<sequence>.<index>" of its JobOffered
     request: Request
+    #: When it was offered first.
+    since_ns: int = 0
 
 
 class Recall(NamedTuple):

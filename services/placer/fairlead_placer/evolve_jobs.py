@@ -13,7 +13,8 @@ def _job_submitted(state: State, seq: int, index: int, at_ns: int, event: ev.Job
     # The spec is copied: as decoded it is a view that would keep the whole commit's bytes alive.
     spec = event.spec.copy()
     request = state.intern(event.request)
-    job = Job(event.name, event.queue, event.user, event.grace_ns, request, spec, event.total_ns)
+    slice_ns = event.slice_ns if event.kind == "batch" else 0
+    job = Job(event.name, event.queue, event.user, event.grace_ns, request, spec, event.total_ns, slice_ns)
     state.put(state.jobs, event.job, job)
 
 
@@ -39,7 +40,7 @@ def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOf
         state.drop(state.recalls, event.job)
     if event.attempt == 1:
         state.arrive(request)
-    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request))
+    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request, at_ns))
 
 
 def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.JobRecalled) -> None:

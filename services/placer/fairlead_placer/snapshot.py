@@ -65,6 +65,7 @@ class JobShot(_Strict, frozen=True, kw_only=True):
     request: Request
     spec: msgspec.Raw
     total_ns: int = 0
+    slice_ns: int = 0
 
 
 class ClassShot(_Strict, frozen=True, kw_only=True):
@@ -128,6 +129,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     spans: dict[str, Spans] = {}
     layouts: dict[str, LayoutPlan] = {}
     spoilt: dict[str, Spoilt] = {}
+    defragmented: list[str] = []
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -161,6 +163,7 @@ def dump(state: State) -> bytes:
             tripped=state.tripped,
             reset_ns=state.reset_ns,
             windows=[state.windows[name] for name in sorted(state.windows)],
+            defragmented=sorted(state.defragmented),
             rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
             spans=state.spans,
             layouts=state.layouts,
@@ -196,7 +199,7 @@ def load(data: bytes) -> State:
     for item in shot.jobs:
         request = state.intern(item.request)
         state.jobs[item.job] = Job(
-            item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy(), item.total_ns
+            item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy(), item.total_ns, item.slice_ns
         )
     for offer in shot.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
@@ -216,6 +219,7 @@ def load(data: bytes) -> State:
     state.spoilt = shot.spoilt
     for name, plan in shot.layouts.items():
         state.lay_out(state.nodes[name], plan)
+    state.defragmented = dict.fromkeys(shot.defragmented, True)
     for kept in shot.reservations:
         state.reserve(kept)
     for work in shot.work:

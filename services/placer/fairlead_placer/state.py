@@ -72,6 +72,8 @@ class State:
         self.spoilt: dict[str, Spoilt] = {}
         self.windows: dict[str, Window] = {}
         self.rollouts: dict[str, Rollout] = {}
+        #: Pools whose runs may be moved to make room.
+        self.defragmented: dict[str, bool] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
         #: {pool: the work that has arrived there}: what packing takes for typical.
@@ -353,6 +355,16 @@ class State:
         journal, self.journal = self.journal, None
         for entry in reversed(journal or ()):
             entry[0](*entry[1:])
+
+    @contextmanager
+    def trying(self) -> Generator[None]:
+        """Whatever is changed meanwhile is taken back at the end, also within a decision."""
+        outer, self.journal = self.journal, []
+        try:
+            yield
+        finally:
+            self.undo()
+            self.journal = outer
 
     def intern(self, request: Request) -> Request:
         """One object for all equal requests."""

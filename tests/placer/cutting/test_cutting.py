@@ -82,6 +82,17 @@ def test_a_gang_gets_instances_on_every_node() -> None:
     assert names(made.offer(mig("3g.20gb", nodes=2))) == ["JobUnplaceable"]
 
 
+def test_tasks_share_nodes_by_their_instances() -> None:
+    """As many as each node has idle; none are made for them."""
+    made = MigWorld()
+    made.join_cut("n1", "1g.5gb@0 1g.5gb@1 1g.5gb@2")
+    made.join_cut("n2", "1g.5gb@0 1g.5gb@1")
+    assert names(made.offer(mig("1g.5gb", nodes=6, tasks=True))) == ["JobUnplaceable"]
+    event = made.offer(mig("1g.5gb", nodes=5, tasks=True))[0]
+    assert isinstance(event, ev.JobPlaced)
+    assert sorted((part.node, part.tasks, len(part.instances)) for part in event.parts) == [("n1", 3, 3), ("n2", 2, 2)]
+
+
 def test_under_the_single_strategy_a_gpu_is_an_instance() -> None:
     """As in Kubernetes; with the memory that is asked for, and never by its profile."""
     made = world("2g.10gb@0 2g.10gb@2 2g.10gb@4", labels={"nvidia.com/mig.strategy": "single"})

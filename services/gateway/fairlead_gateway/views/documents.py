@@ -4,7 +4,7 @@ import msgspec
 
 from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.insides import summary
+from fairlead_gateway.views.insides import cut_summary, summary
 from fairlead_gateway.views.nodes import held_sum
 from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why.reason import reason_of
@@ -62,7 +62,8 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
     inventory = row.inventory
     gpus, cpu_milli, memory_mib = held_sum(row.held)
     used = {uuid for part in row.held.values() for uuid in part.gpus}
-    gpus += sum(gpu.uuid in row.faulted and gpu.uuid not in used for gpu in inventory.gpus)
+    # What is in MIG mode is not free as a whole, whoever holds its instances.
+    gpus += sum((gpu.uuid in row.faulted or gpu.mig) and gpu.uuid not in used for gpu in inventory.gpus)
     return api.Node(
         id=row.id, state=node_state(row), reason=row.reason or row.quarantine_reason, runtime=inventory.runtime, simulated=inventory.simulated,
         address=inventory.address, hostname=inventory.hostname,
@@ -71,5 +72,5 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
         memory_mib=inventory.memory_mib, memory_mib_free=inventory.memory_mib - memory_mib, labels=inventory.labels,
         jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, setter=row.setter,
         taints=sorted({*(taint for taint, _ in row.taints), *inventory.taints}), faulted=dict(sorted(row.faulted.items())),
-        inside=summary(inventory.inside),
+        inside=summary(inventory.inside), mig=cut_summary(inventory.gpus),
     )  # fmt: skip

@@ -1,8 +1,11 @@
 """A node's inside in one line, for people who look at many nodes."""
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
 from fairlead_schemas.inside import UNKNOWN, Description
+from fairlead_schemas.resources import Gpu
 
 #: Different insides whose line is remembered: lists of nodes say it of each.
 LINES_KEPT_MAX = 256
@@ -15,6 +18,16 @@ def summary(inside: Description) -> str:
         return ""
     parts = [_links(inside), _numa(inside), _counted(len(inside.nics), "NIC")]
     return ", ".join(part for part in parts if part)
+
+
+def cut_summary(gpus: Sequence[Gpu]) -> str:
+    """ "0: 4x 1g.5gb, 3g.20gb; 3: nothing": the MIG instances of each GPU in MIG mode, by its index; "" where there is none."""
+    return "; ".join(f"{gpu.index}: {_instances(gpu)}" for gpu in gpus if gpu.mig)
+
+
+def _instances(gpu: Gpu) -> str:
+    found = Counter(instance.profile for instance in gpu.instances)
+    return ", ".join(f"{count}x {name}" if count > 1 else name for name, count in sorted(found.items())) or "nothing"
 
 
 def _links(inside: Description) -> str:

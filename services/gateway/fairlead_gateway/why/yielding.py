@@ -39,6 +39,8 @@ def _rule(yielding: Yielding) -> str:
             return f"{what}, which {owed} was owed" if yielding.beneficiary else what
         case "over_share":
             return f"queue {yielding.queue} was above its fair share, {owed} below its own"
+        case "defragmentation":
+            return "it fits elsewhere, the other nowhere else"
         case other:
             return other.replace("_", " ")
 

@@ -74,8 +74,8 @@ def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
-    """No room where the free GPUs are not connected as required, where somebody is, where no MIG instance is free, or on a
-    node that stands elsewhere."""
+    """No room where the free GPUs are not connected as required, where somebody is, where the node stands elsewhere, or no
+    MIG instance is free."""
     for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
         able = {name for _, names in ranked(index, row, ask) for name in names}
         for name in able.copy():

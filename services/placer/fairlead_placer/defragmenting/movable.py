@@ -1,0 +1,42 @@
+"""Runs that may be moved, and what a move costs in GPU-seconds.
+
+A batch job whose file names `time.slice` says that it may be interrupted after it: it saves and goes on. Nobody else is
+moved. What is lost is the time since its start, at most a slice (what came before was worth an interruption already), and
+the time in which it neither works here nor there.
+"""
+
+from fairlead_placer.entities import Run
+from fairlead_placer.making_room.candidates import is_stopping
+from fairlead_placer.state import State
+from fairlead_schemas.events import Victim
+from fairlead_schemas.ids import array_of
+
+SECOND_NS = 1_000_000_000
+#: Notice, grace, start and reading what was saved.
+RESTART_S = 120
+
+
+def slice_of(state: State, job: str) -> int:
+    """The slice of a kept job, or an element's array, in ns; 0: it is not to be moved."""
+    kept = state.jobs.get(array_of(job) or job)
+    return 0 if kept is None else kept.slice_ns
+
+
+def movable(state: State, pool: str, now_ns: int) -> list[Victim]:
+    """Runs of the pool that have had their slice and go on whole, the cheapest first, with what the move of each costs."""
+    found = [victim for run in state.runs.values() if (victim := _victim(state, run, pool, now_ns)) is not None]
+    return sorted(found, key=lambda victim: (victim.gpu_s, victim.job))
+
+
+def _victim(state: State, run: Run, pool: str, now_ns: int) -> Victim | None:
+    slice_ns = slice_of(state, run.job)
+    if not slice_ns or is_stopping(run) or run.ended or run.started != run.all_ranks:
+        return None
+    if run.began_ns + slice_ns > now_ns or state.nodes[run.parts[0].node].pool != pool:
+        return None
+    request = state.request_of(run.job)
+    assert request is not None
+    lost_s = min(now_ns - run.began_ns, slice_ns) // SECOND_NS + RESTART_S
+    return Victim(
+        job=run.job, attempt=run.attempt, rule="defragmentation", gpu_s=request.gpu_milli_total * lost_s // 1000
+    )
