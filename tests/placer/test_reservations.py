@@ -314,3 +314,17 @@ def test_nodes_with_different_gpus_lack_what_suits() -> None:
     world.offer(request(4, gpu_memory_mib=40_000))
     world.queue(claim("2"))
     assert kept(world) == {"2": ("a",)}
+
+
+def test_a_gang_takes_the_nodes_that_are_kept_for_it_before_others_that_are_as_good() -> None:
+    """Also where another node that is open has room by then and would be filled better."""
+    world = filled(0, 0)
+    world.join("c", 6, labels={"name": "c"})
+    world.offer(request(6, selector=("name=c",)))
+    world.offer(request(3, nodes=2))
+    world.queue(claim("10"))
+    assert kept(world) == {"10": ("a", "c")}
+    world.exit("a", "1")
+    world.exit("a", "2")
+    world.exit("a", "3")
+    assert placed(world.exit("c", "9")) == {"10": ["a", "c"]}

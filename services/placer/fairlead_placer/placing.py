@@ -5,6 +5,8 @@ changes nothing.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.choosing import NOBODY, Choice, best
 from fairlead_placer.capacity.domains import LEVELS
@@ -40,13 +42,28 @@ def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Ch
 
 
 def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
-    """The same for a job that these nodes are kept for: on them and, where those are free sooner, on others. None, too,
-    where they have no room at all: then its turn is that of its class."""
-    if not any(isinstance(seat(node.left, ask), Seat) for node in kept for ask in asks_of(request)):
+    """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None, too,
+    where they have none at all: then its turn is that of its class."""
+    asks = asks_of(request)
+    ask = asks[0]
+    if request.also or request.tasks or request.nodes_min or ask.level:
+        # How its units divide over nodes is the general choice's to know, which may then take others for some.
+        if not any(isinstance(seat(node.left, each), Seat) for node in kept for each in asks):
+            return None
+        with state.lent(kept):
+            found = find(state, request, avoided)
+        return found if isinstance(found, Found) else None
+    own = [Choice(node, ask, place, (0, 0)) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
+    own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
+    own = own[: request.nodes]
+    if not own:
         return None
-    with state.lent(kept):
-        found = find(state, request, avoided)
-    return found if isinstance(found, Found) else None
+    if len(own) < request.nodes:
+        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own)), avoided)
+        if isinstance(others, Shortfall):
+            return None
+        own += others
+    return found_on(state.pools.of(request), sorted(own, key=lambda choice: choice.node.name))
 
 
 def found_on(index: Index, chosen: Sequence[Choice]) -> Found:
