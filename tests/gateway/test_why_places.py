@@ -146,7 +146,7 @@ def test_the_toleration_helps() -> None:
 def test_numa_that_no_node_has() -> None:
     """What one NUMA node has at most."""
     reason = refused(cluster(1, inside=GEFORCE, cpu=224), request(5, require=("numa",)))
-    assert "1 never has GPUs so connected" in reason.message
+    assert "1 never has that close together" in reason.message
     assert (
         "asks for 5 GPUs and 1 CPU on one NUMA node; no NUMA node of the cluster has more than 4 GPUs and 112 CPUs"
         in reason.message
@@ -170,6 +170,32 @@ def test_numa_that_is_not_free() -> None:
     assert "only prefer it (topology.prefer: numa)" in str(reason.detail["next"])
 
 
+def test_a_rack_that_is_large_enough_may_come_free() -> None:
+    """What waiting is for is said of one rack; until then as many as the best one takes would do."""
+    world = World()
+    for at in range(4):
+        join(world, f"n{at}", labels={"fairlead/rack": f"r{at // 2}"})
+    for rack in ("r0", "r1"):
+        world.offer(request(5, selector=(f"fairlead/rack={rack}",)))
+    reason = refused(world, request(8, nodes=2, require=("rack",)))
+    views = views_of(world)
+    told = proposals(views, views.jobs.rows["3"], Explanation(reason="place"))
+    assert told[0].message == "starts when 8 GPUs are free on each of 2 nodes of one rack"
+    assert str(reason.detail["next"]).startswith("ask for 1 node, or only prefer one rack")
+
+
+def test_no_rack_is_large_enough() -> None:
+    """Then waiting helps nobody: so many as the largest has are proposed, though others hold them now."""
+    world = World()
+    for at in range(4):
+        join(world, f"n{at}", labels={"fairlead/rack": f"r{at // 2}"})
+    world.offer(request(8))
+    refused(world, request(8, nodes=3, require=("rack",)))
+    views = views_of(world)
+    (told,) = proposals(views, views.jobs.rows["2"], Explanation(reason="place"))
+    assert told.kind == "request" and told.message.startswith("ask for 2 nodes, or only prefer one rack")
+
+
 def test_links_that_no_node_has() -> None:
     """NVLink where there is none."""
     reason = refused(cluster(2, inside=GEFORCE, cpu=224), request(2, require=("nvlink",)))
@@ -184,7 +210,7 @@ def test_no_rack_takes_the_gang() -> None:
             join(world, f"{rack}n{at}", labels={"fairlead/rack": rack})
     reason = refused(world, request(8, nodes=4, require=("rack",)))
     assert reason.message.startswith(
-        "needs 8 GPUs on each of 4 nodes; no rack takes 4 nodes, the best takes 3; of 5 nodes 5 could take part"
+        "needs 8 GPUs on each of 4 nodes; no rack takes 4 nodes, the best takes 3, the largest has 3; of 5 nodes 5 could take part"
     )
     assert (reason.detail["level"], reason.detail["needed"], reason.detail["best"]) == ("rack", 4, 3)
     assert "ask for 3 nodes, or only prefer one rack" in str(reason.detail["next"])
@@ -193,7 +219,7 @@ def test_no_rack_takes_the_gang() -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (DrainNode(id="d", node="n1", reason="new kernel"), "1 is draining; n1 (new kernel)"),
+        (DrainNode(id="d", node="n1", reason="new kernel"), "1 is draining or drained; n1 is drained (new kernel)"),
         (CordonNode(id="d", node="n1", reason="new kernel"), "1 is cordoned; n1 (new kernel)"),
         (QuarantineNode(id="d", node="n1", reason="smells"), "1 is in quarantine; n1 (smells)"),
     ],
@@ -241,6 +267,12 @@ def test_a_share_of_which_less_is_left() -> None:
     reason = refused(world, Request(gpu_milli=500, gpu_parts=1))
     assert "the most that is left of one GPU is 0.300, on n1" in reason.message
     assert reason.detail["most_left_gpu_milli"] == 300
+    views = views_of(world)
+    told = proposals(views, views.jobs.rows["3"], Explanation(reason="place"))
+    assert [(change.kind, change.amount) for change in told] == [("wait", 500), ("smaller", 300)]
+    assert told[1].message == "could start now with 0.300 GPUs instead of 0.500"
+    events = world.offer(Request(gpu_milli=300, gpu_parts=1))
+    assert any(isinstance(event, ev.JobPlaced) for event in events)
 
 
 def test_shared_gpus_where_there_are_none() -> None:
@@ -253,11 +285,6 @@ def test_shared_gpus_where_there_are_none() -> None:
 
 def test_nobody_beside_it() -> None:
     """Which nodes are empty, and how many runs the others have."""
-    world = cluster(2, 2)
-    for gpus in (1, 1, 2):
-        world.offer(request(gpus))
-    reason = refused(world, request(1, exclusive=True, cpu=2))
-    assert "asks for nodes to itself; 0 of 2 are empty: " in reason.message or "lack free GPUs" in reason.message
     world = cluster(2)
     for _ in range(2):
         world.offer(request(1, cpu=60))

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.nodes import node_state
 from fairlead_gateway.views.rows import JobRow, NodeRow
-from fairlead_gateway.why import pool
+from fairlead_gateway.why import pool, room
 from fairlead_gateway.why.amounts import these
+from fairlead_gateway.why.room import MILLI
 from fairlead_gateway.why.told import NOTHING, TOGETHER, Detail, Told, unit_of
 from fairlead_schemas.queuewords import number
 from fairlead_schemas.resources import Request
@@ -20,8 +22,8 @@ def free_gpus(views: Views, row: JobRow) -> Told:
         return NOTHING
     if asked.gpu_parts:
         return _share(asked, nodes)
-    need = asked.gpu_milli // pool.MILLI
-    free = {node.id: len(pool.free_gpus(node, asked)) for node in nodes}
+    need = asked.gpu_milli // MILLI
+    free = {node.id: len(room.free_gpus(node, asked)) for node in nodes}
     total, most = sum(free.values()), max(free.values(), default=0)
     if not total:
         return Told("", {"free_gpus": 0})
@@ -42,27 +44,20 @@ def free_gpus(views: Views, row: JobRow) -> Told:
 
 
 def _share(asked: Request, nodes: Iterable[NodeRow]) -> Told:
-    most = max(
-        ((max(pool.rests(node, asked), default=0), node.id) for node in nodes),
-        default=(0, ""),
-        key=lambda each: each[0],
-    )
-    if not most[0]:
+    left = [(gpu.milli, node.id) for node in nodes for gpu in room.gpus_left(node, asked, node.held).values()]
+    most, on = max(left, key=lambda each: each[0], default=(0, ""))
+    if not most:
         return Told("nothing is left of any GPU that would do", {"most_left_gpu_milli": 0})
-    return Told(
-        f"the most that is left of one GPU is {number('gpu', most[0])}, on {most[1]}",
-        {"most_left_gpu_milli": most[0]},
-        f"a share of {number('gpu', most[0])} could start now" if most[0] < asked.gpu_milli else "",
-    )
+    return Told(f"the most that is left of one GPU is {number('gpu', most)}, on {on}", {"most_left_gpu_milli": most})
 
 
 def apart(views: Views, row: JobRow) -> Told:
     """Free GPUs on different NUMA nodes, or not linked."""
     asked, lying = row.request, list[str]()
-    need = asked.gpu_milli // pool.MILLI
+    need = asked.gpu_milli // MILLI
     inside = [level for level in INSIDE_LEVELS if level in asked.require]
     for node in pool.takers(views, asked, row.id):
-        free, numa = pool.free_gpus(node, asked), node.inventory.inside.numa
+        free, numa = room.free_gpus(node, asked), node.inventory.inside.numa
         if len(free) >= need and need and numa:
             counts = Counter(numa[at] for at in free)
             lying.append(f"{node.id} {' + '.join(str(counts[each]) for each in sorted(counts))}")
@@ -88,22 +83,29 @@ def not_empty(views: Views, row: JobRow) -> Told:
     )  # fmt: skip
 
 
-def named(is_such: Callable[[NodeRow], bool], then: str) -> Callable[[Views, JobRow], Told]:
-    """A cause that lies in the nodes' own state: which ones, and why somebody made them so."""
+def in_state(*states: str, then: str) -> Callable[[Views, JobRow], Told]:
+    """A cause that lies in the nodes' own state: which ones, in which of several states, and why somebody made them so."""
 
     def tell(views: Views, row: JobRow) -> Told:
-        such = [node for node in pool.members(views, row.request) if is_such(node)]
-        texts = [f"{node.id}{f' ({why})' if (why := node.quarantine_reason or node.reason) else ''}" for node in such]
-        return Told(these(texts), {}, then) if such else NOTHING
+        such = [node for node in pool.members(views, row.request) if node_state(node) in states]
+        named = [
+            node.id
+            + (f" is {node_state(node)}" if len(states) > 1 else "")
+            + (f" ({why})" if (why := _why(node)) else "")
+            for node in such
+        ]
+        return Told(these(named), {}, then) if such else NOTHING
 
     return tell
 
 
+def _why(node: NodeRow) -> str:
+    return node.quarantine_reason if node_state(node) == "quarantined" else node.reason
+
+
 def faulted(views: Views, row: JobRow) -> Told:
+    """Which nodes have how many."""
     such = [node for node in pool.members(views, row.request) if node.faulted]
     named = these([f"{node.id} {len(node.faulted)} of {len(node.inventory.gpus)}" for node in such])
-    return (
-        Told(f"GPUs that are faulted: {named}", {}, "it starts when these GPUs are well again: fairlead nodes")
-        if such
-        else NOTHING
-    )
+    told = Told(f"GPUs that are faulted: {named}", {}, "it starts when these GPUs are well again: fairlead nodes")
+    return told if such else NOTHING

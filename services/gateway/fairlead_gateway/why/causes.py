@@ -4,14 +4,16 @@ The counts are the placer's own (JobUnplaceable); the numbers beside them are of
 `dominant`.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
 from fairlead_gateway.why import busy, never, pool
+from fairlead_gateway.why.room import MILLI, least
 from fairlead_gateway.why.told import NOTHING, Told
 from fairlead_schemas.queuewords import counted
-from fairlead_schemas.resources import Request
+from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
 
 #: Causes that no end of any run mends.
 LASTING = frozenset({
@@ -37,28 +39,32 @@ def ordered(reasons: dict[str, int]) -> list[str]:
     return sorted(reasons, key=lambda cause: (-reasons[cause], cause))
 
 
-def least(asked: Request) -> int:
-    """Units of all kinds without which it does not start."""
-    return (asked.nodes_min or asked.nodes) + sum(kind.nodes for kind in asked.also)
-
-
-def domain(refusal: Refusal) -> Told:
-    """Of a gang that must lie in one domain: how many units the best one takes."""
-    asked = refusal.request
-    if not refusal.level or asked.units == 1:
+def no_domain(views: Views, refusal: Refusal) -> Told:
+    """Of a gang that must lie in one domain: how many units the best one takes. No end of any run mends that all are too
+    small."""
+    asked, level = refusal.request, refusal.level
+    if not level or asked.units == 1:
         return NOTHING
-    units, unit = least(asked), "tasks" if asked.tasks else "nodes"
-    return Told(
-        f"no {refusal.level} takes {units} {unit}, the best takes {refusal.best}",
-        {"level": refusal.level, "needed": units, "best": refusal.best},
-        f"ask for {refusal.best} {unit}, or only prefer one {refusal.level} (topology.prefer)" if refusal.best else "",
+    units, unit = least(asked), "task" if asked.tasks else "node"
+    sizes = Counter(
+        domain_of(node.inventory.labels, level) for node in pool.members(views, asked) if level in DOMAIN_LABELS
     )
+    largest = max((size for name, size in sizes.items() if name), default=0)
+    too_small = not asked.tasks and largest < units
+    has = f", the largest has {largest}" if too_small else ""
+    fewer = largest if too_small else refusal.best
+    prefer = f"only prefer one {level} (topology.prefer: {level})"
+    instead = f"ask for {fewer} {unit}{'' if fewer == 1 else 's'}, or {prefer}" if fewer else prefer
+    return Told(
+        f"no {level} takes {units} {unit}s, the best takes {refusal.best}{has}",
+        {"level": level, "needed": units, "best": refusal.best}, instead, too_small,
+    )  # fmt: skip
 
 
 _WAIT_FOR_IT = "it is tried when they take work again: fairlead nodes"
 _TELL: dict[str, Callable[[Views, JobRow], Told]] = {
     "gpu_model": never.gpu_model, "selector": never.selector, "taint": never.taint, "sharing": never.sharing, "topology": never.topology,
-    "gpus": never.largest("on a node", lambda r: r.gpu_milli, lambda n: len(n.inventory.gpus) * pool.MILLI, lambda m: counted("gpu", m)),
+    "gpus": never.largest("on a node", lambda r: r.gpu_milli, lambda n: len(n.inventory.gpus) * MILLI, lambda m: counted("gpu", m)),
     "nics": never.largest("network devices on a node", lambda r: r.nics, lambda n: len(n.inventory.inside.nics), str),
     "cpu": never.largest("on a node", lambda r: r.cpu_milli, lambda n: n.inventory.cpu_milli, lambda m: counted("cpu", m)),
     "memory": never.largest("on a node", lambda r: r.memory_mib, lambda n: n.inventory.memory_mib, lambda m: counted("memory", m)),
@@ -71,10 +77,9 @@ _TELL: dict[str, Callable[[Views, JobRow], Told]] = {
         lambda n: max((gpu.compute_capability for gpu in n.inventory.gpus), default=0), lambda m: f"{m // 10}.{m % 10}",
     ),
     "free_gpus": busy.free_gpus, "free_links": busy.apart, "free_numa": busy.apart, "not_empty": busy.not_empty, "gpu_faulted": busy.faulted,
-    "draining": busy.named(lambda node: node.draining or node.drained, _WAIT_FOR_IT),
-    "cordoned": busy.named(lambda node: node.cordoned and not node.draining and not node.drained, _WAIT_FOR_IT),
-    "quarantined": busy.named(lambda node: node.quarantined, "a person releases them: fairlead nodes"),
-    "suspect": busy.named(lambda node: node.suspect, "it is tried when the run that a suspect node has does well"),
-    "lost": busy.named(lambda node: node.lost, "it is tried when they are heard of again: fairlead doctor"),
+    "draining": busy.in_state("draining", "drained", then=_WAIT_FOR_IT), "cordoned": busy.in_state("cordoned", then=_WAIT_FOR_IT),
+    "quarantined": busy.in_state("quarantined", then="a person releases them: fairlead nodes"),
+    "suspect": busy.in_state("suspect", then="it is tried when the run that a suspect node has does well"),
+    "lost": busy.in_state("lost", then="it is tried when they are heard of again: fairlead doctor"),
 }  # fmt: skip
 _OF_ALL_KINDS = frozenset({"taint", "draining", "cordoned", "quarantined", "suspect", "lost"})

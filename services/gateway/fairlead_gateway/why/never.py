@@ -10,7 +10,8 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why import pool
 from fairlead_gateway.why.amounts import these
-from fairlead_gateway.why.told import NOTHING, TOGETHER, Told, unit_of, where
+from fairlead_gateway.why.nodes import where
+from fairlead_gateway.why.told import NOTHING, TOGETHER, Told, unit_of
 from fairlead_schemas.cpulists import parse_cpus
 from fairlead_schemas.queues import MODEL_LABEL
 from fairlead_schemas.resources import Request
@@ -24,7 +25,7 @@ def gpu_model(views: Views, row: JobRow) -> Told:
     found = Counter(pool.model(node) or "no" for node in pool.members(views, row.request))
     has = [f"{count} {'node' if count == 1 else 'nodes'} with {name} GPUs" for name, count in found.most_common()]
     return Told(
-        f"asks for {wanted}; {where(row)} has {these(has)}", {f"models.{name}": count for name, count in found.items()},
+        f"asks for {wanted}; {where(row.request)} has {these(has)}", {f"models.{name}": count for name, count in found.items()},
         "ask for a model that the pool has, or use a queue of another pool: fairlead nodes", True,
     )  # fmt: skip
 
@@ -85,17 +86,17 @@ def topology(views: Views, row: JobRow) -> Told:
     if "numa" in inside:
         gpus = max((max(Counter(node.inventory.inside.numa).values(), default=0) for node in nodes), default=0)
         cpus = max((_cpus(node) for node in nodes), default=0)
-        told = f"; no NUMA node of {where(row)} has more than {gpus} GPUs and {cpus} CPUs"
+        told = f"; no NUMA node of {where(row.request)} has more than {gpus} GPUs and {cpus} CPUs"
         return Told(message + told, {"numa_gpus": gpus, "numa_cpus": cpus}, fewer, True)
     if "nvlink" in inside:
         most = max(map(pool.linked, nodes), default=0)
         told = (
-            f"; of {where(row)} no more than {most} are so on one node"
+            f"; of {where(row.request)} no more than {most} are so on one node"
             if most > 1
-            else f"; {where(row)} has no such GPUs"
+            else f"; {where(row.request)} has no such GPUs"
         )
         return Told(message + told, {"linked_gpus": most}, fewer, True)
-    return Told(f"{message}; no node of {where(row)} has them so", {}, fewer, True)
+    return Told(f"{message}; no node of {where(row.request)} has them so", {}, fewer, True)
 
 
 def _cpus(row: NodeRow) -> int:
@@ -114,7 +115,7 @@ def largest(
         if most >= wanted:
             return NOTHING
         return Told(
-            f"asks for {said(wanted)} {what}, the most of {where(row)} is {said(most)}", {"largest": most},
+            f"asks for {said(wanted)} {what}, the most of {where(row.request)} is {said(most)}", {"largest": most},
             "ask for less, or use a queue of another pool", True,
         )  # fmt: skip
 

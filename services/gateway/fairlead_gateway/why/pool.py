@@ -1,17 +1,16 @@
-"""The nodes of a job's pool as the views have them: who takes work, and what each has free. Pure.
+"""The nodes of a job's pool as the views have them: which there are, and which take its work. Pure.
 
 Only for sentences about what the placer has refused already: who is placed where the placer alone decides.
 """
 
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.nodes import node_state
 from fairlead_gateway.views.rows import NodeRow
 from fairlead_schemas.nodelabels import NodeLabelError, parse_taint
 from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL
 from fairlead_schemas.resources import Request
 from fairlead_schemas.selectors import suits
 from fairlead_schemas.tolerations import tolerated
-
-MILLI = 1000
 
 
 def members(views: Views, request: Request) -> list[NodeRow]:
@@ -32,10 +31,9 @@ def takers(views: Views, request: Request, job: str) -> list[NodeRow]:
 
 
 def is_open(row: NodeRow) -> bool:
-    """True when it takes new work of somebody."""
-    return not (
-        row.lost or row.cordoned or row.draining or row.drained or row.quarantined or (row.suspect and row.held)
-    )
+    """True when it takes new work of somebody; a suspect node takes one run at a time."""
+    state = node_state(row)
+    return state == "ready" or (state == "suspect" and not row.held)
 
 
 def barring(row: NodeRow, request: Request) -> list[str]:
@@ -50,26 +48,6 @@ def _bars(text: str, tolerations: tuple[str, ...]) -> bool:
     except NodeLabelError:
         return False
     return effect != "PreferNoSchedule" and not tolerated(tolerations, key, value, effect)
-
-
-def rests(row: NodeRow, request: Request) -> list[int]:
-    """[GPU]: thousandths left of it; 0 where it is faulted, in MIG mode, or too small or too old for the job."""
-    used: dict[str, int] = {}
-    for part in row.held.values():
-        for uuid in part.gpus:
-            used[uuid] = used.get(uuid, 0) + (part.gpu_milli or MILLI)
-    return [
-        0
-        if gpu.uuid in row.faulted or gpu.mig or gpu.memory_mib < request.gpu_memory_mib
-        or gpu.compute_capability < request.compute_capability
-        else max(0, MILLI - used.get(gpu.uuid, 0))
-        for gpu in row.inventory.gpus
-    ]  # fmt: skip
-
-
-def free_gpus(row: NodeRow, request: Request) -> list[int]:
-    """Places of the GPUs that are free as a whole and would do."""
-    return [at for at, rest in enumerate(rests(row, request)) if rest == MILLI]
 
 
 def model(row: NodeRow) -> str:

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas.queuewords import counted
 from fairlead_schemas.requestwords import gpus
 from fairlead_schemas.resources import Request
@@ -25,11 +24,6 @@ class Told(NamedTuple):
 
 
 NOTHING = Told("")
-
-
-def where(row: JobRow) -> str:
-    """All nodes that may take it: "the cluster", or a pool of its own."""
-    return f"pool {row.request.pool}" if row.request.pool else "the cluster"
 
 
 def unit_of(asked: Request) -> str:

@@ -3,7 +3,7 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
-from fairlead_gateway.why.causes import NOTHING, domain, dominant
+from fairlead_gateway.why.causes import NOTHING, dominant, no_domain
 from fairlead_gateway.why.kept import kept_from_it, nearly
 from fairlead_gateway.why.limits import deferred, explained
 from fairlead_gateway.why.nodes import over_nodes, where
@@ -84,7 +84,7 @@ def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
     refusal = views.waiting.refusals.get(row.request)
     if refusal is None:
         return None
-    now = _refused(refusal, row)
+    now = _refused(views, refusal, row)
     told = dominant(views, row, refusal) if at_length and now.code == "no_place" else NOTHING
     message = f"{now.message}; {told.message}" if told.message else now.message
     more = nearly(refusal) + kept_from_it(views, row, refusal)
@@ -106,7 +106,7 @@ def _backoff(row: JobRow, now_ns: int) -> Reason:
     )  # fmt: skip
 
 
-def _refused(refusal: Refusal, row: JobRow) -> Reason:
+def _refused(views: Views, refusal: Refusal, row: JobRow) -> Reason:
     """The placer's refusal of this job or of one that asks for exactly the same."""
     numbers: dict[str, int | str] = {
         **{f"nodes.{reason}": count for reason, count in refusal.reasons.items()},
@@ -118,7 +118,7 @@ def _refused(refusal: Refusal, row: JobRow) -> Reason:
         told = f"asks for {counted('gpu', wanted)} in all; {where(row.request)} has {number('gpu', refusal.gpu_milli_total)}"
         then = "it starts once enough nodes have joined; or cancel it and ask for less"
         return Reason(code="larger_than_cluster", message=told, detail={**numbers, "next": then})
-    apart = domain(refusal)
+    apart = no_domain(views, refusal)
     first = f"{apart.message}; " if apart.message else ""
     return Reason(
         code="no_place", message=f"needs {needs(row.request)}; {first}{over_nodes(refusal, row.request)}",
