@@ -181,6 +181,7 @@ def test_a_rack_that_is_large_enough_may_come_free() -> None:
     views = views_of(world)
     told = proposals(views, views.jobs.rows["3"], Explanation(reason="place"))
     assert told[0].message == "starts when 8 GPUs are free on each of 2 nodes of one rack"
+    assert "no rack takes 2 nodes: the best takes 1; of 4 nodes 2 lack free GPUs, 2 could take part" in reason.message
     assert str(reason.detail["next"]).startswith("ask for 1 node, or only prefer one rack")
 
 
@@ -210,7 +211,7 @@ def test_no_rack_takes_the_gang() -> None:
             join(world, f"{rack}n{at}", labels={"fairlead/rack": rack})
     reason = refused(world, request(8, nodes=4, require=("rack",)))
     assert reason.message.startswith(
-        "needs 8 GPUs on each of 4 nodes; no rack takes 4 nodes, the best takes 3, the largest has 3; of 5 nodes 5 could take part"
+        "needs 8 GPUs on each of 4 nodes; no rack takes 4 nodes: the largest has 3; of 5 nodes 5 could take part"
     )
     assert (reason.detail["level"], reason.detail["needed"], reason.detail["best"]) == ("rack", 4, 3)
     assert "ask for 3 nodes, or only prefer one rack" in str(reason.detail["next"])

@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import NodeRow
 from fairlead_gateway.why import room
 from fairlead_schemas import events as ev
 from fairlead_schemas.reports import HealthSeen
 from fairlead_schemas.resources import Request
 from tests.gateway.test_why_places import cluster, views_of
-from tests.placer.world import World, request
+from tests.placer.world import World, inventory, request
 
 SHARES = st.builds(
     Request, gpu_milli=st.sampled_from((100, 300, 500, 700)), gpu_parts=st.just(1), cpu_milli=st.just(1000),
@@ -53,3 +54,10 @@ def test_shared_gpus_are_counted_once() -> None:
     (held,) = {uuid for part in views_of(world).nodes.rows["n1"].held.values() for uuid in part.gpus}
     world.report("n1", HealthSeen(n=0, gpu=held, code="xid79"))
     assert gpus_free(world) == world.core.state.nodes["n1"].gpus_free == 3
+
+
+def test_a_gpu_that_is_gone_takes_nothing_from_those_that_are_there() -> None:
+    """A run may still hold it."""
+    held = {"1.1": ev.Part(node="n1", gpus=("gone", "n1-g0"))}
+    row = NodeRow("n1", inventory("n1", 4), "boot", "i1", held=held)
+    assert node_document(Views(), row).gpus_free == 3

@@ -4,7 +4,6 @@ The counts are the placer's own (JobUnplaceable); the numbers beside them are of
 `dominant`.
 """
 
-from collections import Counter
 from collections.abc import Callable
 
 from fairlead_gateway.views.fold import Views
@@ -13,7 +12,6 @@ from fairlead_gateway.why import busy, never, pool
 from fairlead_gateway.why.room import MILLI, least
 from fairlead_gateway.why.told import NOTHING, Told
 from fairlead_schemas.queuewords import counted
-from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
 
 #: Causes that no end of any run mends.
 LASTING = frozenset({
@@ -40,24 +38,20 @@ def ordered(reasons: dict[str, int]) -> list[str]:
 
 
 def no_domain(views: Views, refusal: Refusal) -> Told:
-    """Of a gang that must lie in one domain: how many units the best one takes. No end of any run mends that all are too
-    small."""
+    """Of a gang that must lie in one domain: how many units the best one takes, or that all are too small, which no end of
+    a run mends."""
     asked, level = refusal.request, refusal.level
     if not level or asked.units == 1:
         return NOTHING
     units, unit = least(asked), "task" if asked.tasks else "node"
-    sizes = Counter(
-        domain_of(node.inventory.labels, level) for node in pool.members(views, asked) if level in DOMAIN_LABELS
-    )
-    largest = max((size for name, size in sizes.items() if name), default=0)
+    largest = pool.largest_domain(views, asked, level)
     too_small = not asked.tasks and largest < units
-    has = f", the largest has {largest}" if too_small else ""
-    fewer = largest if too_small else refusal.best
+    most = largest if too_small else refusal.best
     prefer = f"only prefer one {level} (topology.prefer: {level})"
-    instead = f"ask for {fewer} {unit}{'' if fewer == 1 else 's'}, or {prefer}" if fewer else prefer
     return Told(
-        f"no {level} takes {units} {unit}s, the best takes {refusal.best}{has}",
-        {"level": level, "needed": units, "best": refusal.best}, instead, too_small,
+        f"no {level} takes {units} {unit}s: the {f'largest has {most}' if too_small else f'best takes {most}'}",
+        {"level": level, "needed": units, "best": refusal.best},
+        f"ask for {most} {unit}{'' if most == 1 else 's'}, or {prefer}" if most else prefer, too_small,
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def taint(views: Views, row: JobRow) -> Told:
     return Told(
         f"{count} node{'' if count == 1 else 's'} {have} the taint {taint}{more}", {"taint": taint, "tainted": count},
         "it goes when the node is well again, or restored: fairlead nodes" if by_health else
-        f"with that toleration it may go there: submit --toleration {taint}, or tolerations in the job file",
+        f"with --toleration {taint} it may go there (in a job file: tolerations)",
         not by_health,
     )  # fmt: skip
 

@@ -3,6 +3,8 @@
 Only for sentences about what the placer has refused already: who is placed where the placer alone decides.
 """
 
+from collections import Counter
+
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.nodes import node_state
 from fairlead_gateway.views.rows import NodeRow
@@ -11,6 +13,7 @@ from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL
 from fairlead_schemas.resources import Request
 from fairlead_schemas.selectors import suits
 from fairlead_schemas.tolerations import tolerated
+from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
 
 
 def members(views: Views, request: Request) -> list[NodeRow]:
@@ -48,6 +51,14 @@ def _bars(text: str, tolerations: tuple[str, ...]) -> bool:
     except NodeLabelError:
         return False
     return effect != "PreferNoSchedule" and not tolerated(tolerations, key, value, effect)
+
+
+def largest_domain(views: Views, request: Request, level: str) -> int:
+    """Nodes of the largest domain of the level; 0 where no label names one."""
+    domains = (
+        (domain_of(node.inventory.labels, level) for node in members(views, request)) if level in DOMAIN_LABELS else ()
+    )
+    return max(Counter(domain for domain in domains if domain).values(), default=0)
 
 
 def model(row: NodeRow) -> str:
