@@ -90,8 +90,23 @@ def test_nothing_is_free() -> None:
     world = cluster(1)
     world.offer(request(8))
     reason = refused(world, request(1))
-    assert reason.message.startswith("needs 1 GPU on one node; of 1 node 1 lacks free GPUs; n1 fits after job 1 ends")
-    assert reason.detail["free_gpus"] == 0
+    assert reason.message == "needs 1 GPU on one node; of 1 node 1 lacks free GPUs; n1 fits after job 1 ends"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (request(4, cpu=40), "2 lack free CPUs; the most that is left on one of them beside the GPUs is 24 CPUs, on n2"),
+        (request(4, memory_gib=500), "2 lack free memory; the most that is left on one of them beside the GPUs is 412Gi of memory, on n1"),
+        (request(0, cpu=40), "2 lack free CPUs; the most that is left on one of them is 24 CPUs, on n2"),
+    ],
+)  # fmt: skip
+def test_gpus_are_free_and_cpus_or_memory_are_not(wanted: Request, said: str) -> None:
+    """How much the best node has left of what is short."""
+    world = cluster(2)
+    world.offer(request(4, cpu=50, memory_gib=100))
+    world.offer(request(4, cpu=40, memory_gib=200))
+    assert said in refused(world, wanted).message
 
 
 def test_a_gang_of_which_some_nodes_would_do() -> None:

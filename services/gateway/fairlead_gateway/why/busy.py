@@ -7,10 +7,10 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.nodes import node_state
 from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why import pool, room
-from fairlead_gateway.why.amounts import these
+from fairlead_gateway.why.amounts import numbers, these
 from fairlead_gateway.why.room import MILLI
 from fairlead_gateway.why.told import NOTHING, TOGETHER, Detail, Told, unit_of
-from fairlead_schemas.queuewords import number
+from fairlead_schemas.queuewords import counted, number
 from fairlead_schemas.resources import Request
 from fairlead_schemas.topology import INSIDE_LEVELS
 
@@ -25,8 +25,8 @@ def free_gpus(views: Views, row: JobRow) -> Told:
     need = asked.gpu_milli // MILLI
     free = {node.id: len(room.free_gpus(node, asked)) for node in nodes}
     total, most = sum(free.values()), max(free.values(), default=0)
-    if not total:
-        return Told("", {"free_gpus": 0})
+    if not total:  # said by the count of nodes
+        return NOTHING
     by_free = sorted((name for name in free if free[name]), key=lambda name: (-free[name], name))
     named = these([f"{name} {free[name]}" for name in by_free])
     are = "GPU is" if total == 1 else "GPUs are"
@@ -49,6 +49,27 @@ def _share(asked: Request, nodes: Iterable[NodeRow]) -> Told:
     if not most:
         return Told("nothing is left of any GPU that would do", {"most_left_gpu_milli": 0})
     return Told(f"the most that is left of one GPU is {number('gpu', most)}, on {on}", {"most_left_gpu_milli": most})
+
+
+def most_left(resource: str, left_of: Callable[[room.Room], int]) -> Callable[[Views, JobRow], Told]:
+    """CPUs or memory that are short where the GPUs are free: how much the best of those nodes has left."""
+
+    def tell(views: Views, row: JobRow) -> Told:
+        rooms = {node.id: room.room(node, row.request, node.held) for node in pool.takers(views, row.request, row.id)}
+        short = {name: left_of(left) for name, left in rooms.items() if _lacks(row.request, left, resource)}
+        if not short:
+            return NOTHING
+        best = max(sorted(short), key=lambda name: short[name])
+        beside = " beside the GPUs" if row.request.gpu_milli else ""
+        told = f"the most that is left on one of them{beside} is {counted(resource, short[best])}, on {best}"
+        return Told(told, numbers(resource, most_left=short[best]))
+
+    return tell
+
+
+def _lacks(asked: Request, left: room.Room, resource: str) -> bool:
+    scarce = room.scarce(asked, [left])
+    return resource in scarce and "gpu" not in scarce
 
 
 def apart(views: Views, row: JobRow) -> Told:

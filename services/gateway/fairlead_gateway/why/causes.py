@@ -70,6 +70,7 @@ _TELL: dict[str, Callable[[Views, JobRow], Told]] = {
         "as compute capability", lambda r: r.compute_capability,
         lambda n: max((gpu.compute_capability for gpu in n.inventory.gpus), default=0), lambda m: f"{m // 10}.{m % 10}",
     ),
+    "free_cpu": busy.most_left("cpu", lambda left: left.cpu_milli), "free_memory": busy.most_left("memory", lambda left: left.memory_mib),
     "free_gpus": busy.free_gpus, "free_links": busy.apart, "free_numa": busy.apart, "not_empty": busy.not_empty, "gpu_faulted": busy.faulted,
     "draining": busy.in_state("draining", "drained", then=_WAIT_FOR_IT), "cordoned": busy.in_state("cordoned", then=_WAIT_FOR_IT),
     "quarantined": busy.in_state("quarantined", then="a person releases them: fairlead nodes"),
