@@ -1,6 +1,6 @@
 """What the gateway says nodes have room for, held against the placer's own core: shares of GPUs, whole ones, CPUs."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_gateway.views.documents import node_document
@@ -30,6 +30,7 @@ def placed(events: list[ev.Event]) -> bool:
     return any(isinstance(event, ev.JobPlaced) for event in events)
 
 
+@settings(deadline=None)
 @given(st.lists(WANTED, max_size=8), WANTED)
 def test_room_for_it_is_a_place(before: list[Request], wanted: Request) -> None:
     """Whatever runs on two nodes of two GPUs: what has room by the views, the placer places, and nothing else."""
