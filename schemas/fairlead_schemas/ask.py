@@ -47,7 +47,7 @@ Ask = AskWhy | AskDryRun | AskDefrag
 class Change(_Words, frozen=True, kw_only=True):
     """One smallest change with which the job could start now, as far as the queue can tell."""
 
-    #: wait | smaller | other_queue | quota
+    #: wait | smaller | other_queue | quota | request (another one: waiting does not help)
     kind: str
     message: str
     queue: str = ""

@@ -66,7 +66,10 @@ async def test_who_is_not_tried_because_others_like_it_were_refused_waits_for_th
         last = [await world.submit(resources=gpus(4)) for _ in range(20)][-1]
         told = await world.why(last)
         assert (told["state"], told["reason"]["code"]) == ("queued", "no_place")
-        assert kinds_of(told) == {"wait": "starts when 4 GPUs are free on one node"}
+        assert kinds_of(told) == {
+            "wait": "starts when 4 GPUs are free on one node",
+            "smaller": "could start now with 2 GPUs instead of 4",
+        }
 
 
 async def test_a_cordoned_node_takes_nothing() -> None:
@@ -168,9 +171,8 @@ async def test_an_old_refusal_holds_no_trial_back() -> None:
         job = await world.run(node, resources=gpus(8))
         waits = (await refused(world, resources=gpus(8)))["id"]
         found = await tried(world, resources=gpus(8))
-        assert found["message"] == (
-            "would be accepted, but needs 8 GPUs on one node; of 1 node 1 lacks free GPUs; n1 fits after job 1 ends"
-        )
+        said = "would be accepted, but needs 8 GPUs on one node; of 1 node 1 lacks free GPUs"
+        assert found["message"] == f"{said}; n1 fits after job {job} ends"
         await world.http.post(f"/v1/jobs/{waits}:cancel", json={})
         await world.in_state(waits, "cancelled")
         await node.exit(job)

@@ -67,7 +67,7 @@ def test_near_misses_name_the_job_that_is_in_the_way() -> None:
     )
     refused = msgspec.structs.replace(unplaceable("2", nodes=1, total=8, free_gpus=1), near=near)
     assert why([*EVENTS, refused], "2").message.endswith(
-        f"1 lacks free GPUs; n7 fits after job 812 ends, at the latest at {WHEN}"
+        f"1 lacks free GPUs; 7 GPUs are free, no node has 8 together: n1 7; n7 fits after job 812 ends, at the latest at {WHEN}"
         f"; n8 fits after job 813 ends, most likely at {WHEN}; n9 fits after job 814 ends"
     )
 

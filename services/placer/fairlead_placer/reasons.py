@@ -14,6 +14,7 @@ from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import CORDONED, Node, pool_of
 from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.packing.rows import Key
 from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
 
@@ -131,16 +132,21 @@ def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:
 def _count_names(index: Index, row: int, names: list[str], ask: Ask, counts: dict[str, int]) -> None:
     """Nodes of one row and one set of free GPUs: at once, where what the row says of them settles it."""
     left = index.members[names[0]].left
-    cause = ask.verdict(left.build).cause or gpus_short(left, ask)
+    cause = ask.verdict(left.build).cause
     key, request = index.rows.keys[row], ask.request
-    if not cause and key.cpu_milli < request.cpu_milli:
-        cause = "free_cpu"
-    elif not cause and key.memory_mib < request.memory_mib:
-        cause = "free_memory"
-    if cause and not ask.stands:
+    if not cause and not ask.stands:  # nodes that are alike stand elsewhere
+        cause = gpus_short(left, ask) or _amounts_short(key, request)
+    if cause:
         counts[cause] = counts.get(cause, 0) + len(names)
         return
     for name in names:
         found = seat(index.members[name].left, ask)
         each = "" if isinstance(found, Seat) else found
         counts[each] = counts.get(each, 0) + 1
+
+
+def _amounts_short(key: Key, request: Request) -> str:
+    """What no node of the row has enough of: its amounts are rounded up."""
+    if key.cpu_milli < request.cpu_milli:
+        return "free_cpu"
+    return "free_memory" if key.memory_mib < request.memory_mib else ""

@@ -4,9 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from fairlead_gateway.moments import moment_or_none
-from fairlead_gateway.views.documents import node_state
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.nodes import run_name
+from fairlead_gateway.views.nodes import node_state, run_name
 from fairlead_gateway.views.poolroom import pool_rooms
 from fairlead_gateway.views.rows import NodeRow
 from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, Instance, MapGpu, MapJob, MapNode

@@ -5,7 +5,7 @@ import msgspec
 from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.insides import cut_summary, summary
-from fairlead_gateway.views.nodes import held_sum
+from fairlead_gateway.views.nodes import gpus_free, held_sum, node_state
 from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas import api
@@ -44,31 +44,15 @@ def _exit_code(row: JobRow) -> int | None:
     return row.exit_code
 
 
-def node_state(row: NodeRow) -> str:
-    """The one word for a node: the strongest of what holds."""
-    if row.lost:
-        return "lost"
-    if row.drained:
-        return "drained"
-    if row.draining:
-        return "draining"
-    if row.quarantined:
-        return "quarantined"
-    return "cordoned" if row.cordoned else "suspect" if row.suspect else "ready"
-
-
 def node_document(views: Views, row: NodeRow) -> api.Node:
     """One node as outsiders see it."""
     inventory = row.inventory
-    gpus, cpu_milli, memory_mib = held_sum(row.held)
-    used = {uuid for part in row.held.values() for uuid in part.gpus}
-    # What is in MIG mode is not free as a whole, whoever holds its instances.
-    gpus += sum((gpu.uuid in row.faulted or gpu.mig) and gpu.uuid not in used for gpu in inventory.gpus)
+    cpu_milli, memory_mib = held_sum(row.held)
     return api.Node(
         id=row.id, state=node_state(row), reason=row.reason or row.quarantine_reason, runtime=inventory.runtime, simulated=inventory.simulated,
         address=inventory.address, hostname=inventory.hostname,
         gpu_model=inventory.gpus[0].model if inventory.gpus else "", gpus=len(inventory.gpus),
-        gpus_free=len(inventory.gpus) - gpus, cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
+        gpus_free=gpus_free(row), cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
         memory_mib=inventory.memory_mib, memory_mib_free=inventory.memory_mib - memory_mib, labels=inventory.labels,
         jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, setter=row.setter,
         taints=sorted({*(taint for taint, _ in row.taints), *inventory.taints}), faulted=dict(sorted(row.faulted.items())),

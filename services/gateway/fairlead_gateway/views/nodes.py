@@ -153,11 +153,26 @@ def _key_and_effect(taint: str) -> tuple[str, str]:
     return head.partition("=")[0], effect
 
 
-def held_sum(parts: "dict[str, Part]") -> tuple[int, int, int]:
-    """(GPUs, milli-CPU, MiB) of the parts that a node holds."""
-    gpus = len({gpu for part in parts.values() for gpu in part.gpus})  # several may have parts of one
-    cpu_milli = memory_mib = 0
-    for part in parts.values():
-        cpu_milli += part.cpu_milli
-        memory_mib += part.memory_mib
-    return gpus, cpu_milli, memory_mib
+def node_state(row: NodeRow) -> str:
+    """The one word for a node: the strongest of what holds."""
+    if row.lost:
+        return "lost"
+    if row.drained:
+        return "drained"
+    if row.draining:
+        return "draining"
+    if row.quarantined:
+        return "quarantined"
+    return "cordoned" if row.cordoned else "suspect" if row.suspect else "ready"
+
+
+def gpus_free(row: NodeRow) -> int:
+    """GPUs that are well and whole, and of which nobody holds any part. One in MIG mode is not, whoever holds its
+    instances."""
+    used = {uuid for part in row.held.values() for uuid in part.gpus}
+    return sum(not (gpu.mig or gpu.uuid in used or gpu.uuid in row.faulted) for gpu in row.inventory.gpus)
+
+
+def held_sum(parts: "dict[str, Part]") -> tuple[int, int]:
+    """(milli-CPU, MiB) of the parts that a node holds."""
+    return sum(part.cpu_milli for part in parts.values()), sum(part.memory_mib for part in parts.values())

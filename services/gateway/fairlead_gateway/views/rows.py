@@ -152,6 +152,9 @@ class Refusal(msgspec.Struct, frozen=True):
     gpu_milli_total: int
     #: Nodes that lack one job's end only.
     near: tuple[NearMiss, ...] = ()
+    #: Of a gang that must lie in one domain: its level, and the most units that one domain takes.
+    level: str = ""
+    best: int = 0
 
 
 class Reached(msgspec.Struct, frozen=True):

@@ -92,18 +92,9 @@ class WaitingView:
         request = self._jobs.rows[e.job].request
         self.refusals.pop(request, None)
         self.refusals[request] = Refusal(
-            request,
-            e.job,
-            e.attempt,
-            seq,
-            at_ns,
-            e.reasons,
-            e.nodes,
-            e.fitting,
-            e.gpu_milli_free,
-            e.gpu_milli_total,
-            e.near,
-        )
+            request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total,
+            e.near, e.level, e.best,
+        )  # fmt: skip
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]
 

@@ -22,6 +22,8 @@ def with_explanation(reason: Reason, row: JobRow, told: Explanation, changes: Se
         detail["first_ahead"] = these(told.first_ahead[:NAMED_MAX], NAMED_MAX)
     if detail.get("now", reason.code) in _LIMITS:
         following = _next(row, changes) or following
+    if any(change.kind == "request" and change.message == following for change in changes):
+        following = f"fairlead cancel {row.id}, and submit it again so"
     if following:
         detail["next"] = following
     return Reason(code=reason.code, message=reason.message, detail=detail)

@@ -7,6 +7,9 @@ from fairlead_gateway.why.amounts import these
 from fairlead_schemas.events import NearMiss
 from fairlead_schemas.quantities import format_duration
 
+#: Jobs of which one sentence says what is kept for them.
+HOSTS_MAX = 2
+
 
 def kept(room: Room) -> str:
     """What is kept for the job: "; n12 is kept for it from about … (by the limits of jobs 7, 9); job 31 runs there until
@@ -43,8 +46,15 @@ def _jobs(jobs: tuple[str, ...]) -> str:
 
 def nearly(refusal: Refusal) -> str:
     """The nodes that lack one job's end: "; n7 fits after job 812 ends, at … at the latest"."""
-    takes = "could take part" if refusal.fitting or refusal.request.units > 1 else "fits"
-    return "".join(f"; {miss.node} {takes} after job {miss.job} ends{_when(miss)}" for miss in refusal.near)
+    part = refusal.fitting or refusal.request.units > 1
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for miss in refusal.near:
+        nodes.setdefault((miss.job, _when(miss)), []).append(miss.node)
+    told = ""
+    for (job, when), names in nodes.items():
+        takes = "could take part" if part else "fits" if len(names) == 1 else "fit"
+        told += f"; {these(names)} {takes} after job {job} ends{when}"
+    return told
 
 
 def _when(miss: NearMiss) -> str:
@@ -60,14 +70,13 @@ def kept_from_it(views: Views, row: JobRow, refusal: Refusal) -> str:
         return ""
     hosts: dict[str, list[str]] = {}
     for node, job in sorted(views.waiting.keepers().items()):
-        if job != row.id:
+        if job != row.id and views.jobs.rows[job].request.pool == row.request.pool:
             hosts.setdefault(job, []).append(node)
     told = ""
-    for job in sorted(hosts)[:2]:
-        host = views.jobs.rows[job]
-        start_ns = host.room.start_ns if host.room is not None else 0
-        if host.request.pool == row.request.pool and start_ns:
-            verb = "is" if len(hosts[job]) == 1 else "are"
-            told += f"; {these(hosts[job])} {verb} kept for job {job} from about {rfc3339(start_ns)}"
-            told += ": a job whose time limit ends before may run there"
+    for job in sorted(hosts)[:HOSTS_MAX]:
+        start_ns = views.waiting.kept_from_ns(job)
+        from_then = (
+            f" from about {rfc3339(start_ns)}: a job whose time limit ends before may run there" if start_ns else ""
+        )
+        told += f"; {these(hosts[job])} {'is' if len(hosts[job]) == 1 else 'are'} kept for job {job}{from_then}"
     return told

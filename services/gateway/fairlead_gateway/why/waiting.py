@@ -3,6 +3,7 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
+from fairlead_gateway.why.causes import NOTHING, dominant, no_domain
 from fairlead_gateway.why.kept import kept_from_it, nearly
 from fairlead_gateway.why.limits import deferred, explained
 from fairlead_gateway.why.nodes import over_nodes, where
@@ -67,24 +68,30 @@ def queued(
         return after_yielding(row, _backoff(row, now_ns))
     limit = deferred(views, row) if told is None else explained(views, row, told)
     # With nothing in its way it has not been tried yet: an older no was said of others, before something came free.
-    refused = _no_place(views, row) if told is None or told.reason != "next" else None
+    refused = _no_place(views, row, count_ahead) if told is None or told.reason != "next" else None
     now = limit or refused or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 
 
 def offered(views: Views, row: JobRow, *, count_ahead: bool = True, told: Explanation | None = None) -> Reason:
     """Its turn has come; it waits for a place."""
-    now = _no_place(views, row) or _waiting_turn(views, row, count_ahead, told)
+    now = _no_place(views, row, count_ahead) or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 
 
-def _no_place(views: Views, row: JobRow) -> Reason | None:
+def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
+    """`at_length`: with the numbers of the dominant cause, which cost a look at the pool's nodes."""
     refusal = views.waiting.refusals.get(row.request)
     if refusal is None:
         return None
-    now = _refused(refusal, row)
+    now = _refused(views, refusal, row)
+    told = dominant(views, row, refusal) if at_length and now.code == "no_place" else NOTHING
+    message = f"{now.message}; {told.message}" if told.message else now.message
     more = nearly(refusal) + kept_from_it(views, row, refusal)
-    return Reason(code=now.code, message=f"{now.message}{more}", detail=now.detail)
+    detail = {**now.detail, **told.detail}
+    if told.next:
+        detail["next"] = told.next
+    return Reason(code=now.code, message=f"{message}{more}", detail=detail)
 
 
 def _backoff(row: JobRow, now_ns: int) -> Reason:
@@ -99,7 +106,7 @@ def _backoff(row: JobRow, now_ns: int) -> Reason:
     )  # fmt: skip
 
 
-def _refused(refusal: Refusal, row: JobRow) -> Reason:
+def _refused(views: Views, refusal: Refusal, row: JobRow) -> Reason:
     """The placer's refusal of this job or of one that asks for exactly the same."""
     numbers: dict[str, int | str] = {
         **{f"nodes.{reason}": count for reason, count in refusal.reasons.items()},
@@ -111,9 +118,14 @@ def _refused(refusal: Refusal, row: JobRow) -> Reason:
         told = f"asks for {counted('gpu', wanted)} in all; {where(row.request)} has {number('gpu', refusal.gpu_milli_total)}"
         then = "it starts once enough nodes have joined; or cancel it and ask for less"
         return Reason(code="larger_than_cluster", message=told, detail={**numbers, "next": then})
+    apart = no_domain(views, refusal)
+    first = f"{apart.message}; " if apart.message else ""
     return Reason(
-        code="no_place", message=f"needs {needs(row.request)}; {over_nodes(refusal, row.request)}",
-        detail={**numbers, "next": "it is tried again when nodes or GPUs become free: fairlead nodes"},
+        code="no_place", message=f"needs {needs(row.request)}; {first}{over_nodes(refusal, row.request)}",
+        detail={
+            **numbers, **apart.detail,
+            "next": apart.next or "it is tried again when nodes or GPUs become free: fairlead nodes",
+        },
     )  # fmt: skip
 
 

@@ -55,13 +55,6 @@ class Domains:
         """True when some node is in a domain of the level."""
         return bool(self.domains[level])
 
-    def is_one(self, level: str, numbers: list[int]) -> bool:
-        """True when the nodes lie in one domain of the level; a single node always does."""
-        if len(numbers) < 2:
-            return True
-        found: set[int] = set() if level == "node" else {int(self.of[level][each]) for each in numbers}
-        return len(found) == 1 and -1 not in found
-
     def nested(self, level: str, outer: str) -> bool:
         """True when every domain of the level lies in one of the outer level, as far as nodes say."""
         key = f"{level} in {outer}"

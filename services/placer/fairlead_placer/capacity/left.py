@@ -78,6 +78,7 @@ class Left:
         """What is left here and there: the same node at two times."""
         left = self.copy()
         left.cpu_milli, left.memory_mib = min(self.cpu_milli, other.cpu_milli), min(self.memory_mib, other.memory_mib)
+        left.parts = max(self.parts, other.parts)
         left.caps = [min(here, there) for here, there in zip(self.caps, other.caps, strict=True)]
         left.faulted, left.cpus = self.faulted | other.faulted, self.cpus & other.cpus
         left.free, left.shared = self.free & other.free & ~left.faulted, 0

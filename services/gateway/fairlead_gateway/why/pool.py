@@ -1,0 +1,82 @@
+"""The nodes of a job's pool as the views have them: which there are, and which take its work. Pure.
+
+Only for sentences about what the placer has refused already: who is placed where the placer alone decides.
+"""
+
+from collections import Counter
+
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.nodes import node_state
+from fairlead_gateway.views.rows import NodeRow
+from fairlead_schemas.nodelabels import NodeLabelError, parse_taint
+from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL
+from fairlead_schemas.resources import Request
+from fairlead_schemas.selectors import suits
+from fairlead_schemas.tolerations import tolerated
+from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
+
+
+def members(views: Views, request: Request) -> list[NodeRow]:
+    """Every node of the pool, by name."""
+    pool = request.pool or DEFAULT_POOL
+    rows = (row for row in views.nodes.rows.values() if (row.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL) == pool)
+    return sorted(rows, key=lambda row: row.id)
+
+
+def takers(views: Views, request: Request, job: str) -> list[NodeRow]:
+    """Those that take work of this job, as far as their state, selectors, taints and reservations go."""
+    kept = views.waiting.kept_nodes(job)
+    return [
+        row for row in members(views, request)
+        if is_open(row) and row.id not in kept and suits(row.inventory.labels, request.selector)
+        and not barring(row, request)
+    ]  # fmt: skip
+
+
+def is_open(row: NodeRow) -> bool:
+    """True when it takes new work of somebody; a suspect node takes one run at a time."""
+    state = node_state(row)
+    return state == "ready" or (state == "suspect" and not row.held)
+
+
+def barring(row: NodeRow, request: Request) -> list[str]:
+    """The node's taints that keep the job from starting there."""
+    texts = {*row.inventory.taints, *(taint for taint, _ in row.taints)}
+    return sorted(text for text in texts if _bars(text, request.tolerations))
+
+
+def _bars(text: str, tolerations: tuple[str, ...]) -> bool:
+    try:
+        key, value, effect = parse_taint(text)
+    except NodeLabelError:
+        return False
+    return effect != "PreferNoSchedule" and not tolerated(tolerations, key, value, effect)
+
+
+def largest_domain(views: Views, request: Request, level: str) -> int:
+    """Nodes of the largest domain of the level; 0 where no label names one."""
+    domains = (
+        (domain_of(node.inventory.labels, level) for node in members(views, request)) if level in DOMAIN_LABELS else ()
+    )
+    return max(Counter(domain for domain in domains if domain).values(), default=0)
+
+
+def model(row: NodeRow) -> str:
+    """Its GPUs' model, "" without GPUs."""
+    gpus = row.inventory.gpus
+    return (row.inventory.labels.get(MODEL_LABEL) or gpus[0].model) if gpus else ""
+
+
+def linked(row: NodeRow) -> int:
+    """How many of its GPUs are connected by NVLink, over each other, at most."""
+    links, best, seen = row.inventory.inside.nvlinks, 0, set[int]()
+    for first in range(len(links)):
+        group, todo = set[int](), [first]
+        while todo:
+            at = todo.pop()
+            if at not in seen:
+                seen.add(at)
+                group.add(at)
+                todo += [other for other, count in enumerate(links[at]) if count]
+        best = max(best, len(group))
+    return best
