@@ -166,21 +166,30 @@ def cap_of(left: Left, ask: Ask, place: int) -> int:
 
 
 def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
-    milli = milli_of(left, ask)
-    able = [at for at in members_of(suits) if left.rest(at) >= milli and left.caps[at] >= cap_of(left, ask, at)]
+    milli, free = milli_of(left, ask), left.free
+    able: list[tuple[bool, int, int]] = []
+    for at in members_of((free | left.shared) & suits):
+        have = MILLI if free >> at & 1 else left.milli[at]
+        if have >= milli and left.caps[at] >= cap_of(left, ask, at):
+            able.append((have != rest, have, at))
     if len(able) < ask.gpus:
         return _gpu_cause(left, ask, suits) or "free_gpu_memory"
-    able.sort(key=lambda at: (left.rest(at) != rest, left.rest(at), at))
-    gpus = tuple(sorted(able[: ask.gpus]))
-    inside, cpus = left.build.inside, 0
-    if inside.numa and ask.cpus:
-        # Links mean nothing to parts of GPUs; CPUs beside them do.
-        found = choose(inside, mask_of(gpus), left.cpus, ask.inside._replace(require=0, prefer=0))
-        if isinstance(found, Shortage):
-            return _CAUSES[found.what]
-        cpus = found.cpus
-    chosen = mask_of(gpus)
-    return Seat(gpus, milli, cpus, tuple(each.nic for each in inside.nics(chosen)), *inside.choices.facts(chosen))
+    able.sort()
+    chosen = mask_of(at for _, _, at in able[: ask.gpus])
+    inside = left.build.inside
+    found = _near(inside, chosen, left.cpus if ask.cpus and inside.numa else 0, ask)
+    return found if isinstance(found, str) else found._replace(milli=milli)
+
+
+def _near(inside: Inside, gpus: int, cpus: int, ask: Ask) -> Seat | str:
+    """On these GPUs, with CPUs and network devices near them. Links mean nothing to parts of GPUs."""
+    key = (gpus, cpus, (ask.inside.cpus,))
+    known = inside.seats.get(key)
+    if known is None:
+        if len(inside.seats) >= SEATS_MAX:
+            inside.seats.clear()
+        known = inside.seats[key] = _sought(inside, gpus, cpus, ask.inside._replace(require=0, prefer=0))
+    return known
 
 
 def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:

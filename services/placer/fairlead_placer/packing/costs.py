@@ -212,11 +212,11 @@ class Costs:
         if not len(cost):
             return
         for _ in range(SOUGHT):
-            least = int(cost.min())
+            least = int(cost[cost.argmin()])
             if least >= NEVER:
                 return
-            at = np.flatnonzero(cost == least)
-            alike = [(least, tight[int(rows[each])], int(rows[each]), each) for each in at.tolist()]
+            at = (cost == least).nonzero()[0]
+            alike = [(least, tight[row], row, each) for row, each in zip(rows[at].tolist(), at.tolist(), strict=True)]
             if len(alike) == 1:
                 yield alike
             else:

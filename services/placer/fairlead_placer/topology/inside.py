@@ -27,6 +27,8 @@ class Inside:
         #: True when it matters which GPUs are free, not only how many.
         self.telling = any(map(any, choices.shape.scores)) or len(choices.shape.numa) > 1
         self.all_gpus = (1 << description.gpus) - 1
+        #: GPUs that lie on one of them.
+        self.near_gpus = sum(node.gpus for node in self.numa)
         #: What may be given.
         self.all_cpus = sum(node.mask for node in self.numa)
         self._nics: dict[int, tuple[GpuNic, ...]] = {}

@@ -56,6 +56,8 @@ def choose(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask) -> Masks | 
     CPUs beside them (cpus.py). Where NUMA holds, CPUs come from the same NUMA node as the GPUs; where CPU lists are not
     known it speaks of the GPUs alone. NICs by level (nics.py). Raises ValueError for GPUs that are not there.
     """
+    if not ask.prefer:
+        return _choose(inside, free_gpus, free_cpus, ask, ask.require)
     short: Shortage | None = None
     for held in relaxed(ask.require, ask.prefer):
         found = _choose(inside, free_gpus, free_cpus, ask, held)
@@ -73,12 +75,11 @@ def _choose(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask, held: int)
         return gpus
     cpus: int | Shortage = 0
     if ask.cpus and nodes:
-        near = any(node.gpus & gpus for node in nodes)
-        cpus = (
-            beside(nodes, free_cpus, ask.cpus, gpus, strict, free_gpus & ~gpus)
-            if near
-            else apart(nodes, free_cpus, ask.cpus, free_gpus & ~gpus, strict)
-        )
+        others = free_gpus & ~gpus
+        if gpus & inside.near_gpus:
+            cpus = beside(nodes, free_cpus, ask.cpus, gpus, strict, others)
+        else:
+            cpus = apart(nodes, free_cpus, ask.cpus, others, strict)
     if isinstance(cpus, Shortage):
         return cpus
     return Masks(gpus, cpus, held)
@@ -107,7 +108,11 @@ def _gpus(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask, held: int) -
 
 
 def _enough(nodes: tuple[NumaCpus, ...], free_cpus: int, gpus: int, cpus: int) -> bool:
-    return sum((node.mask & free_cpus).bit_count() for node in nodes if node.gpus & gpus) >= cpus
+    near = 0
+    for node in nodes:
+        if node.gpus & gpus:
+            near |= node.mask
+    return (near & free_cpus).bit_count() >= cpus
 
 
 def _starved(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask, held: int) -> Shortage:
