@@ -112,7 +112,7 @@ def _free_milli(index: Index, ask: Ask, job: str) -> int:
     if not barred:
         return kept + index.rows.free_milli
     free = index.rows.states.free_milli * index.rows.counts
-    builds = [index.rows.keys[row].build for row in index.rows.filled.tolist()]
+    builds = [index.rows.keys[row].build for row in map(int, index.rows.filled)]
     return kept + int(free[~np.isin(builds, barred)].sum())
 
 

@@ -182,7 +182,7 @@ class Costs:
     def ranked(self, line: Line) -> Iterator[list[tuple[int, int, int, int]]]:
         """Choices (cost, tightness, row, choice), the cheapest first, of these the tightest; alike ones together. Nodes
         are in all of their rows."""
-        stamp = (self._version, line.move.version)
+        stamp = (self._version, line.move.length)
         if line.stamp != stamp:
             line.stamp, line.order, line.asked = stamp, None, 0
         line.asked += 1
@@ -216,7 +216,7 @@ class Costs:
             if least >= NEVER:
                 return
             at = (cost == least).nonzero()[0]
-            alike = [(least, tight[row], row, each) for row, each in zip(rows[at].tolist(), at.tolist(), strict=True)]
+            alike = [(least, tight[row], row, each) for row, each in zip(map(int, rows[at]), map(int, at), strict=True)]
             if len(alike) == 1:
                 yield alike
             else:
@@ -228,16 +228,16 @@ class Costs:
 
     def parts(self, line: Line, choice: int) -> tuple[int, int]:
         """The cost of the choice in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
-        move = line.move
-        after, before = move.after[choice], move.before[choice]
-        fixed, cost = int(self._states.fixed[after]), int(self._states.cost[after])
+        _, before, after, build, _ = line.move.of(choice)
+        fixed, cost = self._states.of(after)
         if not self.policy.absolute:
-            fixed, cost = fixed - int(self._states.fixed[before]), cost - int(self._states.cost[before])
+            fixed_before, cost_before = self._states.of(before)
+            fixed, cost = fixed - fixed_before, cost - cost_before
         scarce = cost - fixed
         if self.policy.steps:
             fixed = bisect_left(self.policy.steps, fixed)
         if line.burdens is not None:
-            fixed += int(line.burdens[move.builds[choice]])
+            fixed += int(line.burdens[build])
         return fixed // POINTS, scarce // POINTS
 
 

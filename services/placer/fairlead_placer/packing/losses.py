@@ -36,6 +36,10 @@ class Losses:
         """Losses less what room is worth."""
         return self._cost[: self.length]
 
+    def of(self, state: int) -> tuple[int, int]:
+        """(its loss, what it costs)."""
+        return int(self._fixed[state]), int(self._cost[state])
+
     def price(self, prices: Ints) -> bool:
         """From now on these are the prices, in points per thousandth of a GPU; False where they are much as they were, and
         stay."""

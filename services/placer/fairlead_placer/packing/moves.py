@@ -1,7 +1,9 @@
 """What jobs of one size leave where they go: from each row that nodes are in, the state after each choice that differs.
 
-A row is looked at when a node comes there, and not again while one stays: what it costs is worked out per state.
+A row is looked at once, when it is met with a node in it: what it costs is worked out per state.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,9 +13,6 @@ from fairlead_placer.packing.states import Ints
 
 #: Sizes that are remembered at once.
 MOVES_MAX = 1024
-#: Choices below which none are forgotten.
-CHOICES_MIN = 256
-
 #: (row, state before, state after, place of the build, what the GPU had left that a share goes to)
 type Choice = tuple[int, int, int, int, int]
 
@@ -21,17 +20,15 @@ type Choice = tuple[int, int, int, int, int]
 class Move:
     """The choices of one size, by number, as columns."""
 
-    __slots__ = (
-        "_columns", "_met", "_rows", "_turns", "_worth", "count", "cpu", "length", "memory", "milli", "version",
-    )  # fmt: skip
+    __slots__ = ("_columns", "_empty", "_known", "_rows", "count", "cpu", "length", "memory", "milli")
 
     def __init__(self, rows: Rows, cpu: int, memory: int, count: int, milli: int) -> None:
         self.cpu, self.memory, self.count, self.milli = cpu, memory, count, milli
-        self._rows, self._turns, self._met = rows, -1, bytearray()
-        #: How many choices there are, and at how many it is worth while to forget those of empty rows.
-        self.length, self._worth = 0, CHOICES_MIN
-        #: Grows when there are other choices than before.
-        self.version = 0
+        self._rows, self._known = rows, 0
+        #: Rows that were empty when they were to be looked at: nodes may have come since.
+        self._empty: Ints = np.zeros(0, np.int64)
+        #: How many choices there are.
+        self.length = 0
         self._columns = np.zeros((5, 64), np.int64)
 
     @property
@@ -59,57 +56,52 @@ class Move:
         """[choice]: what is left before of the GPU that it takes; 0 where there is nothing to choose."""
         return self._columns[4, : self.length]
 
+    def of(self, choice: int) -> Choice:
+        """One choice."""
+        row, before, after, build, rest = self._columns[:, choice].tolist()
+        return row, before, after, build, rest
+
     def fits(self, row: int) -> bool:
         """True when a node of the row may have room, as far as the row tells."""
         cpu, memory, gpus, _, _ = self._rows.each[row]
         return cpu >= self.cpu and memory >= self.memory and bool(gpus.choices(self.count, self.milli))
 
     def follow(self) -> None:
-        """Look at the rows that nodes came to since."""
-        rows = self._rows
-        if self._turns == rows.turns:
-            return
-        turned = rows.turned_since(self._turns) if self._turns >= 0 else range(rows.rows)
-        self._turns = rows.turns
-        if len(self._met) < rows.rows:
-            self._met.extend(bytes(2 * rows.rows - len(self._met)))
-        found = self._new(turned)
-        if found:
-            if self.length + len(found) > self._worth:
-                self._forget()
-            self._add(found)
+        """Look at the rows that are new, and at those that nodes came back to."""
+        rows, known = self._rows, self._known
+        if known < rows.rows:
+            self._known = rows.rows
+            empty = self._meet(range(known, rows.rows))
+            if empty:
+                self._empty = np.concatenate([self._empty, np.array(empty, np.int64)])
+        if len(self._empty):
+            vacant = rows.vacant[self._empty] != 0
+            if not vacant.all():
+                self._meet(self._empty[~vacant].tolist())
+                self._empty = self._empty[vacant]
 
-    def _new(self, turned: list[int] | range) -> list[Choice]:
-        """The choices of those rows that were not looked at yet."""
-        rows, met, found = self._rows, self._met, list[Choice]()
+    def _meet(self, numbers: Sequence[int]) -> list[int]:
+        """Note the choices of those rows; which of them are empty."""
+        rows, found, empty = self._rows, list[Choice](), list[int]()
         here, each, number = rows.here, rows.each, rows.lattice.number
         cpu, memory, count, milli = self.cpu, self.memory, self.count, self.milli
-        for row in turned:
-            if met[row] or not here[row]:
+        for row in numbers:
+            if not here[row]:
+                empty.append(row)
                 continue
-            met[row] = 1
             has_cpu, has_memory, gpus, state, build = each[row]
             if has_cpu >= cpu and has_memory >= memory:
                 for rest, after in gpus.choices(count, milli):
                     found.append((row, state, number(after, has_cpu - cpu, has_memory - memory), build, rest))
-        return found
-
-    def _forget(self) -> None:
-        """Leave out the rows that nobody is in any more: they are looked at anew when somebody comes."""
-        stay = self._rows.vacant[self.rows] == 0
-        for row in self.rows[~stay].tolist():
-            self._met[row] = 0
-        kept = self._columns[:, : self.length][:, stay]
-        self.length = kept.shape[1]
-        self._columns[:, : self.length] = kept
-        self._worth = max(CHOICES_MIN, 2 * self.length)
+        if found:
+            self._add(found)
+        return empty
 
     def _add(self, found: list[Choice]) -> None:
         first, self.length = self.length, self.length + len(found)
         if self.length > self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros((5, self.length), np.int64)], axis=1)
         self._columns[:, first : self.length] = np.array(found, np.int64).T
-        self.version += 1
 
 
 class Moves:

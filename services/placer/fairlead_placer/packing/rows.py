@@ -18,8 +18,6 @@ type Row = tuple[int, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...
 MODELS_MAX = 62
 #: What is to be added to the cost of a row that no node is in.
 VACANT = 1 << 60
-#: Turns that are remembered; who is further behind looks at all rows.
-TURNS_MAX = 1 << 14
 
 
 class Key(NamedTuple):
@@ -72,9 +70,6 @@ class Rows:
         self._count = np.zeros(room, np.int64)
         self._tight = np.zeros(room, np.int64)
         self._vacant = np.full(room, VACANT, np.int64)
-        #: How often a row got its first node, or lost its last.
-        self.turns = 0
-        self._turned: list[int] = []
 
     @property
     def rows(self) -> int:
@@ -142,11 +137,6 @@ class Rows:
     def _model(self, name: str) -> int:
         return 1 << self._models.setdefault(name, min(len(self._models), MODELS_MAX - 1))
 
-    def turned_since(self, turns: int) -> list[int] | range:
-        """The rows that got their first node or lost their last since there were so many turns; some more than once."""
-        new = self.turns - turns
-        return self._turned[-new:] if new <= len(self._turned) else range(len(self.keys))
-
     def enter(self, key: Row) -> int:
         """A node is in the state of this `Key` (as a plain tuple, which is made faster) from now on; its row."""
         row = self.row_of.get(key)
@@ -157,7 +147,6 @@ class Rows:
         self._free_milli += self._free[row]
         if count == 1:
             self._vacant[row] = 0
-            self._turn(row)
         return row
 
     def leave(self, row: int) -> None:
@@ -167,18 +156,11 @@ class Rows:
         self._free_milli -= self._free[row]
         if not count:
             self._vacant[row] = VACANT
-            self._turn(row)
 
     def clear(self) -> None:
         """Forget all rows and states: whoever is in one enters anew."""
         self.generation += 1
         self._start(64)
-
-    def _turn(self, row: int) -> None:
-        self.turns += 1
-        self._turned.append(row)
-        if len(self._turned) > TURNS_MAX:
-            del self._turned[: TURNS_MAX // 2]
 
     def _new(self, key: Key) -> int:
         row = len(self.keys)
