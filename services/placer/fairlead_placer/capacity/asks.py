@@ -26,6 +26,8 @@ ASKS_MAX = 4096
 _OF_ALL = ("pool", "tolerations", "require", "prefer", "packing", "exclusive", "tasks")
 #: Builds that an ask remembers.
 VERDICTS_MAX = 1 << 15
+#: Sets of free GPUs of a build whose links an ask remembers.
+LINKS_MAX = 1 << 12
 
 
 class Verdict(NamedTuple):
@@ -41,7 +43,7 @@ class Ask:
     """One unit. `request` is its kind: what is said of all of the job (tolerations, topology) stands in it too."""
 
     __slots__ = (
-        "_verdicts", "cpus", "gpus", "inside", "level", "milli", "near", "request", "stands", "whole",
+        "_links", "_verdicts", "cpus", "gpus", "inside", "level", "milli", "near", "request", "stands", "whole",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
@@ -61,6 +63,7 @@ class Ask:
         self.stands = tuple(text for text in request.selector if selectors.key_of(text) in DOMAIN_KEYS)
         self.near = tuple(level for level in DOMAIN_LEVELS if level in request.prefer)
         self._verdicts: dict[int, Verdict] = {}
+        self._links: dict[int, dict[int, int]] = {}
 
     def shape(self, models: tuple[str, ...]) -> Shape:
         """What packing sees of it, where these GPU models will do (none named: all)."""
@@ -68,6 +71,15 @@ class Ask:
         if not self.gpus or request.profile:  # what is idle of MIG instances no column tells; seats look
             return Shape(request.cpu_milli, request.memory_mib)
         return Shape(request.cpu_milli, request.memory_mib, self.gpus, self.milli, models)
+
+    def links(self, build: int) -> dict[int, int]:
+        """{mask of the GPUs that are free, and above them the faulted ones: the best link score}, as far as it was asked for."""
+        found = self._links.get(build)
+        if found is None or len(found) >= LINKS_MAX:
+            if len(self._links) >= VERDICTS_MAX:
+                self._links.clear()
+            found = self._links[build] = {}
+        return found
 
     def verdict(self, build: Build) -> Verdict:
         """Whether an empty node of the build would do."""

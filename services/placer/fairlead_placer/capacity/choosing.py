@@ -48,9 +48,15 @@ def _by_name(index: Index, alike: list[tuple[int, int, int, int]]) -> list[tuple
 
 
 def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str]) -> tuple[Node, Seat] | None:
+    first = _first(index, row, ask)
+    if first and first not in avoided:
+        node = index.members[first]
+        found = seat(node.left, ask, rest)
+        if isinstance(found, Seat):
+            return node, found
     for _, names in ranked(index, row, ask):
         for name in names:
-            if name not in avoided:
+            if name != first and name not in avoided:
                 node = index.members[name]
                 found = seat(node.left, ask, rest)
                 if isinstance(found, Seat):
@@ -60,21 +66,59 @@ def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str
     return None
 
 
+def _first(index: Index, row: int, ask: Ask) -> str:
+    """The first name that `ranked` says; "" where it says none."""
+    masks = index.inhabitants[row]
+    if len(masks) == 1:
+        return next(iter(masks.values()))[0]
+    links = _links(index, row, ask)
+    if links is None:
+        return min([names[0] for names in masks.values()])
+    best, first = -1, ""
+    for mask, names in masks.items():
+        score = links.get(mask)
+        if score is None:
+            score = _learn_links(index, row, ask, links, mask)
+        if score > best or (score == best >= 0 and names[0] < first):
+            best, first = score, names[0]
+    return first
+
+
 def ranked(index: Index, row: int, ask: Ask) -> list[tuple[int, list[str]]]:
     """(links given up, names) of the row's nodes by their free GPUs, best links first, then first names; those left out whose
     free GPUs are not so connected."""
     masks = index.inhabitants[row]
     if len(masks) == 1:
         return [(0, next(iter(masks.values())))]
-    build = index.builds[index.rows.keys[row].build]
-    if ask.gpus < 2 or not ask.whole or not build.telling:
-        return sorted(((0, names) for names in masks.values()), key=lambda each: each[1][0])
+    links = _links(index, row, ask)
+    if links is None:
+        return sorted(((0, names) for names in masks.values()), key=_by_link)
     found: list[tuple[int, list[str]]] = []
-    suits, choices = ask.verdict(build).suits, build.inside.choices
-    if build.single:  # instances are not linked
-        return sorted(((0, names) for names in masks.values()), key=lambda each: each[1][0])
     for mask, names in masks.items():
-        chosen = choices.choose(mask & suits, ask.gpus, ask.inside.require)
-        if isinstance(chosen, int):
-            found.append((-choices.facts(chosen)[0], names))
-    return sorted(found, key=lambda each: (each[0], each[1][0]))
+        score = links.get(mask)
+        if score is None:
+            score = _learn_links(index, row, ask, links, mask)
+        if score >= 0:
+            found.append((-score, names))
+    return sorted(found, key=_by_link)
+
+
+def _by_link(each: tuple[int, list[str]]) -> tuple[int, str]:
+    return each[0], each[1][0]
+
+
+def _links(index: Index, row: int, ask: Ask) -> dict[int, int] | None:
+    """What is known of the link scores that the ask gets from the free GPUs of such nodes; None where links do not matter."""
+    if ask.gpus < 2 or not ask.whole:
+        return None
+    build = index.builds[index.rows.keys[row].build]
+    return ask.links(build.number) if build.telling and not build.single else None  # instances are not linked
+
+
+def _learn_links(index: Index, row: int, ask: Ask, links: dict[int, int], mask: int) -> int:
+    """The score of one mask of free GPUs; -1 where so many are not so connected."""
+    build = index.builds[index.rows.keys[row].build]
+    choices = build.inside.choices
+    chosen = choices.choose(mask & ask.verdict(build).suits, ask.gpus, ask.inside.require)
+    links[mask] = score = choices.facts(chosen)[0] if isinstance(chosen, int) else -1
+    return score
