@@ -3,6 +3,7 @@ with what it measures."""
 
 import asyncio
 import time
+from collections import deque
 from typing import Protocol, Self
 
 from fairlead_bus.nats_bus import NatsBus
@@ -37,7 +38,7 @@ class Awaited(Protocol):
 class Started:
     """So many runs have started, of anybody's jobs or of one job."""
 
-    types = (b'"RunStarted"',)
+    types: tuple[bytes, ...] = (b'"RunStarted"',)
 
     def __init__(self, runs: int, job: str = "") -> None:
         self.left, self.job = runs, job
@@ -54,7 +55,7 @@ class Started:
 class Cancelled:
     """A job is gone, and what it held is free."""
 
-    types = (b'"JobCancelled"',)
+    types: tuple[bytes, ...] = (b'"JobCancelled"',)
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -66,7 +67,7 @@ class Cancelled:
 class Refused:
     """The next job that is submitted does not start, and why."""
 
-    types = (b'"JobSubmitted"', b'"JobRejected"', b'"JobDeferred"', b'"JobUnplaceable"')
+    types: tuple[bytes, ...] = (b'"JobSubmitted"', b'"JobRejected"', b'"JobDeferred"', b'"JobUnplaceable"')
 
     def __init__(self) -> None:
         self.job = ""
@@ -87,7 +88,7 @@ class Refused:
 class Preempting:
     """Somebody is told to yield to the next job that is submitted."""
 
-    types = (b'"JobSubmitted"', b'"PreemptionStarted"')
+    types: tuple[bytes, ...] = (b'"JobSubmitted"', b'"PreemptionStarted"')
 
     def __init__(self) -> None:
         self.job = ""
@@ -99,11 +100,11 @@ class Preempting:
 
 
 class Ear:
-    """Follows the log. Nothing is missed between two waits, and nothing is heard twice but what came in one commit."""
+    """Follows the log, commit by commit: nothing is missed between two waits, and nothing is heard twice."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
-        self._unheard: list[bytes] = []
+        self._unheard = deque[bytes]()
 
     @classmethod
     async def open(cls, bus: NatsBus) -> Self:
@@ -114,10 +115,9 @@ class Ear:
         """The time.perf_counter() at which it was told. Raises TimeoutError when the log stands still."""
         while True:
             while self._unheard:
-                if _tells(self._unheard[0], awaited):
+                if _tells(self._unheard.popleft(), awaited):
                     return time.perf_counter()
-                del self._unheard[0]
-            self._unheard = [each.payload for each in await asyncio.wait_for(self._tail.next(), STALL_S)]
+            self._unheard.extend(each.payload for each in await asyncio.wait_for(self._tail.next(), STALL_S))
 
     async def close(self) -> None:
         """Listen no more."""
