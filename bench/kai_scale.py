@@ -109,13 +109,13 @@ async def _drive(connection: http.Connection, requests: Iterator[bytes]) -> None
 
 def row(what: str, took: float, figure: Figure) -> table.Row:
     """One row, KAI's own figure beside it."""
-    measured = f"{took:.2f} s"
+    measured = f"{took:.2f} s" if took >= 1 else f"{took * 1000:.0f} ms"
     baseline = f"KAI-Scheduler's own figure: {figure.published:g} s"
     return table.Row(f"beside KAI: {what}", measured, f"< {figure.goal:g} s", took < figure.goal, baseline)
 
 
 def _most(took: list[float]) -> str:
-    return f"(mean of {len(took)}, at most {max(took):.2f} s)"
+    return f"(mean of {len(took)}, at most {max(took) * 1000:.0f} ms)"
 
 
 async def measure(size: Size | None = None) -> AsyncIterator[table.Row]:
