@@ -62,12 +62,17 @@ class Bench:
         return row(what, sum(took) / len(took), kai_load.JUDGED)
 
     async def reclaim_one(self) -> table.Row:
-        """One GPU at a time is taken back for its owner, who keeps it."""
-        took: list[float] = []
+        """One GPU at a time is taken back for its owner, who keeps it; afterwards those who yielded have it again."""
+        took, owners = list[float](), list[str]()
         for _ in range(self.size.samples):
             heard = Preempting()
             took.append(await self._submit([kai_load.one_gpu(kai_load.OWNER)], heard))
             await self.ear.until(Started(1, heard.job))
+            owners.append(heard.job)
+        again = asyncio.create_task(self.ear.until(Started(len(owners))))
+        for job in owners:
+            await self.post(f"/v1/jobs/{job}:cancel", {})
+        await again
         what = f"one GPU reclaimed on the full cluster: submit → who yields is decided {_most(took)}"
         return row(what, sum(took) / len(took), kai_load.RECLAIMED_ONE)
 

@@ -122,6 +122,20 @@ def test_one_for_whom_too_few_are_left_unnamed_waits_for_the_next_look() -> None
     assert sum(len(named(world)[1].intersection(here)) >= 5 for here in runs.values()) >= 8
 
 
+def test_nobody_is_named_while_the_placer_has_not_said_whom_of_those_before_it_takes() -> None:
+    """The second would name the same ones."""
+    world, _ = scattered(2 * VICTIMS_MAX // 8 + 2)
+    first = world.submit(1, queue="owner")
+    world.refuse(first)
+    world.pass_time(REVIEW_NS / SECOND)
+    world.submit(1, queue="owner")
+    world.pass_time(2)
+    (plea,) = world.said(ev.PreemptionRequested)
+    world.preempt(first, (plea.victims[0].job, "over_guarantee"))
+    world.pass_time(REVIEW_NS / SECOND)
+    assert plea.victims[0] not in world.said(ev.PreemptionRequested)[1].victims
+
+
 def test_those_who_are_helped_do_not_keep_others_from_being_looked_at() -> None:
     """While the grace of the first lasts, the next ones ask."""
     world, _ = scattered(2 * VICTIMS_MAX // 8 + 2)

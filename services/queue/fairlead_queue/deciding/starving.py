@@ -5,6 +5,8 @@ it has waited for as long as its pool is patient, what it lacks is kept for it a
 whole order a place (one job of a pool at a time), for the first under a limit what comes free there (one under each).
 """
 
+from collections.abc import Iterable
+
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.deciding.unplaced import Unplaced
@@ -54,7 +56,9 @@ class Help:
 
     def limits(self) -> int | None:
         """Help the first under each limit; returns when to look again (None: time alone changes nothing)."""
-        for starving in _under_limits(self._plan, self._turns):
+        first = _under_limits(self._plan, self._turns)
+        self._helper.await_answers(starving.job for starving in first)
+        for starving in first:
             self._helper.help(starving)
         return min((at_ns for at_ns in self._helper.times if at_ns > self._plan.now_ns), default=None)
 
@@ -104,8 +108,16 @@ class _Helper:
         #: Jobs for which this review asks others to yield, and the runs that it has named.
         self.asked: set[str] = set()
         self._named: set[str] = set()
+        #: The placer has not answered yet who of those named before goes.
+        self._awaits_answers = False
+        self.await_answers(self.pool.offers.values())
         #: Somebody stands before all others and waits for a place.
         self._first_seen = False
+
+    def await_answers(self, jobs: Iterable[Job]) -> None:
+        """Where the placer has been asked for one of these, nobody else is named before its answer is there: it might be those
+        who go for the one before, and a refusal would keep this one waiting for long."""
+        self._awaits_answers |= any(job.asked == "asked" for job in jobs)
 
     def help(self, starving: Starving) -> None:
         """Ask others to yield to it; or else, when it has waited long enough, keep for it what comes free."""
@@ -122,7 +134,7 @@ class _Helper:
         if job.asked:
             again_ns = max(again_ns, job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX)))
         self.times.append(again_ns)
-        if again_ns <= plan.now_ns and self._find(starving):
+        if again_ns <= plan.now_ns and not self._awaits_answers and self._find(starving):
             return
         if not is_first or not _may_claim(self.pool, starving):
             return
@@ -134,11 +146,12 @@ class _Helper:
             _keep(plan, starving)
 
     def _first_asked_ns(self, starving: Starving) -> int:
-        """When its first request to make room is due. An offer that the placer may just not have come to waits."""
-        patient_ns = starving.job.since_ns + ASK_AFTER_NS
+        """When its first request to make room is due: not in the very decision that accepts the job. An offer that the placer
+        may just not have come to waits."""
+        since_ns = starving.job.since_ns
         if starving.charged and not self.is_hopeless(starving.lane):
-            return patient_ns
-        return min(patient_ns, self.pool.freed_ns + ASK_AFTER_NS)
+            return since_ns + ASK_AFTER_NS
+        return min(since_ns + ASK_AFTER_NS, max(since_ns + 1, self.pool.freed_ns + ASK_AFTER_NS))
 
     def is_hopeless(self, lane: Lane) -> bool:
         """Whether an offer has no place as things are: the placer said so, or the whole pool has too little left."""
