@@ -26,8 +26,10 @@ from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.order import priority_of
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.events import Victim, YieldRule
+from fairlead_schemas.queues import RESOURCES
 
 SECOND_NS = 1_000_000_000
+GPU = RESOURCES.index("gpu")
 
 
 class Starving(NamedTuple):
@@ -71,6 +73,7 @@ class Search:
         self.pool, self.starving, self.now_ns = pool, starving, now_ns
         self.tree = pool.tree
         self.need = starving.lane.klass.need
+        self._needs_gpus = bool(self.need[GPU])
         self.priority = _priority(starving.job)
         self.settings = starving.lane.leaf.queue.settings.preemption
         self._unplaced = unplaced or Unplaced(pool)
@@ -122,7 +125,7 @@ class Search:
     def _on_a_node(self, lane: Lane) -> int:
         """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
         request = lane.klass.request
-        return request.gpu_milli if self.starving.lane.klass.request.gpu_milli_total else request.cpu_milli
+        return request.gpu_milli if self._needs_gpus else request.cpu_milli
 
     def _scarcity(self, at: int) -> Fraction:
         """What share of all there is the job needs."""
@@ -338,7 +341,7 @@ def _victim(choice: _Choice) -> Victim:
 def lost_gpu_s(job: Job, now_ns: int) -> int:
     """GPU-seconds since it started: what it loses if it has saved nothing."""
     ran_ns = now_ns - job.started_ns if job.started_ns else 0
-    return job.lane.klass.request.without(job.missing).gpu_milli_total * (ran_ns // SECOND_NS) // 1000
+    return job.lane.klass.pool.holds(job)[GPU] * (ran_ns // SECOND_NS) // 1000
 
 
 def _priority(job: Job) -> int:
