@@ -116,8 +116,10 @@ def test_one_for_whom_too_few_are_left_unnamed_waits_for_the_next_look() -> None
     world.pass_time(REVIEW_NS / SECOND)
     (victims,) = named(world)
     cleared = [node for node, here in runs.items() if len(victims.intersection(here)) >= 5][:8]
-    rule: ev.YieldRule = "over_guarantee"
-    world.preempt(jobs[0], *[(run, rule) for node in cleared for run in runs[node][-5:]])
+    going: list[tuple[str, ev.YieldRule]] = [
+        (run, "over_guarantee") for node in cleared for run in runs[node][-5:]
+    ]  # fmt: skip
+    world.preempt(jobs[0], *going)
     world.pass_time(REVIEW_NS / SECOND)
     assert len(named(world)) == 2
     assert sum(len(named(world)[1].intersection(here)) >= 5 for here in runs.values()) >= 8

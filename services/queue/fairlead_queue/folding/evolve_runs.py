@@ -38,7 +38,7 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     if job.deadline_ns:
         state.due.set_alarm(job)
     job.price = _price(state, job, event.parts)
-    job.nodes = tuple(part.node for part in event.parts for _ in range(part.tasks))
+    job.nodes = tuple([part.node for part in event.parts for _ in range(part.tasks)])
     if state.accounts:
         shaping.count(state, job, job.price, at_ns)
     job.hold, job.hold_by = False, ""
