@@ -1,7 +1,7 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
 
-Rows: live, slow, queue, kueue, replay, restart, memory, growth, openb (all by default). Timings on a shared machine are noisy:
-look at the ratio to the ceiling beside each figure.
+Rows: live, slow, queue, kueue, kai, placing, openb, replay, restart, memory, growth (all by default). Timings on a shared
+machine are noisy: look at the ratio to the ceiling beside each figure.
 """
 
 import argparse
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import uvloop
 
-from bench import ceilings, history, jobs, kueue_load, packing, queueing, table
+from bench import ceilings, history, jobs, kai_scale, kueue_load, packing, placing, queueing, table
 from bench.stack import Stack
 from fairlead_bus.main import collect_rarely
 
-ROWS = ("live", "slow", "queue", "kueue", "replay", "restart", "memory", "growth", "openb")
+ROWS = ("live", "slow", "queue", "kueue", "kai", "placing", "openb", "replay", "restart", "memory", "growth")
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 DELAY_MS = 2
 
@@ -65,6 +65,12 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows += [_said(row) for row in (queueing.offers(), *queueing.events(), queueing.memory())]
     if "kueue" in names:
         rows.append(_said(await kueue_load.measure()))
+    if "kai" in names:
+        rows += [_said(row) async for row in kai_scale.measure()]
+    if "placing" in names:
+        rows += [_said(row) for row in placing.rows()]
+    if "openb" in names:
+        rows.append(_said(packing.row()))
     if "replay" in names:
         rows.append(_said(await history.replay(10, 200_000, 100_000)))
         rows.append(_said(await history.replay(1, 80_000, 20_000)))
@@ -74,8 +80,6 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows.append(_said(await history.placer_memory()))
     if "growth" in names:
         rows.append(_said(await history.growth()))
-    if "openb" in names:
-        rows.append(_said(packing.row()))
     return rows
 
 

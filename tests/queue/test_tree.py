@@ -265,7 +265,13 @@ class Trees(RuleBasedStateMachine):
         return min(limits.maximum.get(name, UNLIMITED), borrowed)
 
     def fits(self, leaf: Node, need: tuple[int, int]) -> bool:
-        """As if it were started: no node on the way holds more than before and more than it may."""
+        """As if it were started: no node on the way holds more than before and more than it may, nor, where limits were set
+        under what is reserved below, uses more of what the job needs than it may."""
+        above = [node for node in leaf.up() if node.parent is not None]
+        if any(
+            need[at] and self.usage(node, at) + need[at] > self.ceiling(node, at) for node in above for at in (0, 1)
+        ):
+            return False
         before = {(node.path, at): self.held(node, at) for node in leaf.up() for at in (0, 1)}
         reserved = [before["", at] - self.usage(self.tree.root, at) for at in (0, 1)]
         self.jobs.setdefault(leaf.path, []).append(need)

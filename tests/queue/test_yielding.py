@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS
+from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, REVIEW_NS
 from fairlead_schemas import events as ev
 from fairlead_schemas.queues import Preemption
 from tests.queue.world import SECOND, kinds, request
@@ -38,15 +38,48 @@ def test_a_run_is_safe_for_as_long_as_its_queue_protects_it() -> None:
     assert pleas(world) == [(job, [(run, "lower_priority")])]
 
 
-def test_nobody_is_asked_within_a_jobs_first_moment_nor_for_one_that_waits_for_nothing() -> None:
-    """Most places come free by themselves."""
+def test_nobody_is_asked_within_a_jobs_first_moment_where_places_come_free_by_themselves() -> None:
+    """Most do where runs end all the time; but waiting has an end."""
     world = world_of(q={})
-    running(world, 8, "q", priority=10)
+    runs = [running(world, 1, "q", priority=10) for _ in range(8)]
     refused(world, 8, "q")
-    world.pass_time(ASK_AFTER_NS / SECOND / 2)
-    assert pleas(world) == []
-    world.pass_time(ASK_AFTER_NS / SECOND / 2)
+    for run in runs[:3]:
+        world.end(run)
+        world.pass_time(ASK_AFTER_NS / SECOND / 4)
+        assert pleas(world) == []
+    world.restart()
+    world.refuse(*world.offered())
+    world.pass_time(ASK_AFTER_NS / SECOND / 4)
     assert len(pleas(world)) == 1
+
+
+def test_where_nothing_has_come_free_by_itself_others_are_asked_at_the_next_look() -> None:
+    """What came free because somebody was asked to yield does not count."""
+    world = world_of(q={})
+    runs = [running(world, 4, "q", priority=10) for _ in range(2)]
+    first = refused(world, 4, "q")
+    world.pass_time(REVIEW_NS / SECOND)
+    assert [asked for asked, _ in pleas(world)] == [first]
+    world.preempt(first, (runs[1], "lower_priority"))
+    world.yielded(runs[1])
+    world.place_on("n1", 4, first)
+    world.settle()
+    world.restart()
+    second = refused(world, 4, "q")
+    world.pass_time(REVIEW_NS / SECOND)
+    assert [asked for asked, _ in pleas(world)] == [first, second]
+
+
+def test_an_offer_that_the_placer_may_not_have_come_to_waits() -> None:
+    """There is room in all, and the placer has not said that it is not together; of a full pool it need not say so."""
+    for gpus, asked in ((4, 0), (8, 1)):
+        world = world_of(q={})
+        world.node("n2")
+        for _ in range(2):
+            running(world, gpus, "q", priority=10)
+        world.submit(8, queue="q")
+        world.pass_time(2 * REVIEW_NS / SECOND)
+        assert len(pleas(world)) == asked
 
 
 def test_nobody_is_asked_where_it_would_not_do() -> None:

@@ -19,10 +19,14 @@ STUCK_NS = 5 * SECOND_NS
 NEWS_NS = 10 * SECOND_NS
 #: Lanes of which one decision says why they wait.
 NEWS_MAX = 64
-#: Waiting jobs for which one review looks for somebody who may yield, and how many it names for each.
+#: Waiting jobs for which one review looks for somebody who may yield, and how many it names for each: so many, and for a
+#: job that needs more of them as many as hold it twice over, up to what the placer takes.
 STARVING_MAX = 8
 VICTIMS_MAX = 64
-#: Others are asked to yield to a job only when it has waited so long: most of what it waits for comes free by itself.
+VICTIMS_LARGE_MAX = 256
+VICTIM_BYTES = 80
+#: Others are asked to yield to a job only when it has waited so long: most of what it waits for comes free by itself. Where
+#: nothing has come free by itself for so long, it does not wait for that.
 ASK_AFTER_NS = SECOND_NS
 #: A job whose request to make room was declined asks again after so long, at first.
 ASK_AGAIN_NS = 5 * SECOND_NS

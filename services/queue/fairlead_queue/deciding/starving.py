@@ -5,18 +5,30 @@ it has waited for as long as its pool is patient, what it lacks is kept for it a
 whole order a place (one job of a pool at a time), for the first under a limit what comes free there (one under each).
 """
 
-from heapq import nsmallest
+from collections.abc import Iterable
 
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.deciding.unplaced import Unplaced
 from fairlead_queue.deciding.yields import Search, Starving
 from fairlead_queue.fairness.tree import Node, Refusal
-from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, DOUBLINGS_MAX, REVIEW_NS, STARVING_MAX
+from fairlead_queue.limits import (
+    ASK_AFTER_NS,
+    ASK_AGAIN_NS,
+    DOUBLINGS_MAX,
+    EVENT_BYTES,
+    REVIEW_NS,
+    STARVING_MAX,
+    VICTIM_BYTES,
+    VICTIMS_LARGE_MAX,
+)
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.events import PreemptionRequested, ReservationRequested, Victim
+
+#: What a request for room takes at most.
+VICTIMS_BYTES_MAX = VICTIM_BYTES * VICTIMS_LARGE_MAX
 
 
 class Help:
@@ -31,17 +43,29 @@ class Help:
         """Help those who have their turn and no place; the jobs for which others are asked to yield now."""
         plan, pool = self._plan, self._turns.pool
         waiting = [job for job in pool.offers.values() if not (job.recall or job.stop) and job.id not in plan.states]
-        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns]
-        for job in nsmallest(STARVING_MAX, stuck, key=lambda job: job.rank):
+        is_hopeless = self._helper.is_hopeless
+        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns or is_hopeless(job.lane)]
+        left = STARVING_MAX
+        for job in sorted(stuck, key=lambda job: job.rank):
             self._helper.help(Starving(job, job.lane, pool.tree.root, {}, True))
+            left -= not is_helped(job)
+            if not left:
+                break
         self._helper.times += [job.offered_ns + REVIEW_NS for job in waiting]
         return self._helper.asked
 
     def limits(self) -> int | None:
         """Help the first under each limit; returns when to look again (None: time alone changes nothing)."""
-        for starving in _under_limits(self._plan, self._turns):
+        first = _under_limits(self._plan, self._turns)
+        self._helper.await_answers(starving.job for starving in first)
+        for starving in first:
             self._helper.help(starving)
         return min((at_ns for at_ns in self._helper.times if at_ns > self._plan.now_ns), default=None)
+
+
+def is_helped(job: Job) -> bool:
+    """Whether others are asked to yield to it, or have been."""
+    return job.asked == "asked" or bool(job.yielders)
 
 
 def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
@@ -84,25 +108,33 @@ class _Helper:
         #: Jobs for which this review asks others to yield, and the runs that it has named.
         self.asked: set[str] = set()
         self._named: set[str] = set()
+        #: The placer has not answered yet who of those named before goes.
+        self._awaits_answers = False
+        self.await_answers(self.pool.offers.values())
         #: Somebody stands before all others and waits for a place.
         self._first_seen = False
+
+    def await_answers(self, jobs: Iterable[Job]) -> None:
+        """Where the placer has been asked for one of these, nobody else is named before its answer is there: it might be those
+        who go for the one before, and a refusal would keep this one waiting for long."""
+        self._awaits_answers |= any(job.asked == "asked" for job in jobs)
 
     def help(self, starving: Starving) -> None:
         """Ask others to yield to it; or else, when it has waited long enough, keep for it what comes free."""
         plan, job = self.plan, starving.job
         is_first = not (starving.charged and self._first_seen)
         self._first_seen |= starving.charged
-        if plan.room() <= 0:
+        if plan.room() <= VICTIMS_BYTES_MAX // EVENT_BYTES:
             plan.full = True
             return
         claim = starving.under.claim
-        if job.asked == "asked" or job.yielders or (claim is not None and claim.holder != job.id):
+        if is_helped(job) or (claim is not None and claim.holder != job.id):
             return
-        again_ns = job.since_ns + ASK_AFTER_NS
+        again_ns = self._first_asked_ns(starving)
         if job.asked:
             again_ns = max(again_ns, job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX)))
         self.times.append(again_ns)
-        if again_ns <= plan.now_ns and self._find(starving):
+        if again_ns <= plan.now_ns and not self._awaits_answers and self._find(starving):
             return
         if not is_first or not _may_claim(self.pool, starving):
             return
@@ -113,20 +145,41 @@ class _Helper:
         if patient_ns <= plan.now_ns:
             _keep(plan, starving)
 
-    def _find(self, starving: Starving) -> bool:
-        """Whether there is somebody to ask."""
+    def _first_asked_ns(self, starving: Starving) -> int:
+        """When its first request to make room is due: not in the very decision that accepts the job. An offer that the placer
+        may just not have come to waits."""
+        since_ns = starving.job.since_ns
+        if starving.charged and not self.is_hopeless(starving.lane):
+            return since_ns + ASK_AFTER_NS
+        return min(since_ns + ASK_AFTER_NS, max(since_ns + 1, self.pool.freed_ns + ASK_AFTER_NS))
+
+    def is_hopeless(self, lane: Lane) -> bool:
+        """Whether an offer has no place as things are: the placer said so, or the whole pool has too little left."""
+        if lane.klass.parked:
+            return True
+        root = self.pool.tree.root
+        left = zip(self.pool.tree.capacity, root.usage, self.unplaced.under(root), strict=True)
+        return any(need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.klass.need, left, strict=True))
+
+    @property
+    def unplaced(self) -> Unplaced:
+        """Made when it is first asked for."""
         if self._unplaced is None:
             self._unplaced = Unplaced(self.pool, self.turns.changed())
             for job in self._stopped_now():
                 self._unplaced.leaves(job)
-        found = Search(self.pool, starving, self.plan.now_ns, self._unplaced, self._named).find()
+        return self._unplaced
+
+    def _find(self, starving: Starving) -> bool:
+        """Whether there is somebody to ask."""
+        found = Search(self.pool, starving, self.plan.now_ns, self.unplaced, self._named).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
         if not found.victims:
             return False
         for victim in found.victims:
             self._named.add(victim.job)
-            self._unplaced.leaves(self.plan.state.jobs[victim.job])
+            self.unplaced.leaves(self.plan.state.jobs[victim.job])
         self.asked.add(starving.job.id)
         _ask(self.plan, starving, found.victims)
         return True
@@ -143,7 +196,7 @@ def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:
             cause=starving.job.cause, job=starving.job.id, attempt=max(1, starving.job.attempt), victims=victims,
             queue=starving.under.path, amounts=starving.missing,
         ),
-        extra_bytes=80 * len(victims),
+        extra_bytes=VICTIM_BYTES * len(victims),
     )  # fmt: skip
 
 

@@ -13,20 +13,23 @@ Offers that are still open hold quota, but no place: they make nobody's queue on
 and of the starving job's own queue those that come after it are not counted.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from fairlead_queue.deciding.clearing import Going, by_node, units_freed
 from fairlead_queue.deciding.unplaced import Unplaced
 from fairlead_queue.fairness.tree import Amounts, Node
-from fairlead_queue.limits import VICTIMS_MAX
+from fairlead_queue.limits import REVIEW_NS, VICTIMS_LARGE_MAX, VICTIMS_MAX
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.order import priority_of
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.events import Victim, YieldRule
+from fairlead_schemas.queues import RESOURCES
 
 SECOND_NS = 1_000_000_000
+GPU = RESOURCES.index("gpu")
 
 
 class Starving(NamedTuple):
@@ -70,6 +73,7 @@ class Search:
         self.pool, self.starving, self.now_ns = pool, starving, now_ns
         self.tree = pool.tree
         self.need = starving.lane.klass.need
+        self._needs_gpus = bool(self.need[GPU])
         self.priority = _priority(starving.job)
         self.settings = starving.lane.leaf.queue.settings.preemption
         self._unplaced = unplaced or Unplaced(pool)
@@ -85,41 +89,72 @@ class Search:
 
     def find(self) -> Found:
         """Those who may yield, as many as could be needed: the cheapest first; when they made no room the last time, those
-        first that free a whole part of the job on a node; or where those are too few or too small, the largest."""
+        first that free a whole part of the job on a node; where those lie scattered, node by node; or where those are too
+        few or too small, the largest."""
         choices = sorted(self._choices(), key=lambda choice: (choice.cost, -choice.order, choice.job.id))
         if self.starving.job.asked == "declined":
             whole = self._on_a_node(self.starving.lane)
             choices.sort(key=lambda choice: -min(whole, self._on_a_node(choice.job.lane)))
-        victims = self._enough(choices)
-        if not victims and len(choices) > VICTIMS_MAX:
+        chosen = self._enough(choices)
+        if self._are_scattered(chosen):
+            chosen = self._enough(self._by_node(choices))
+            if self._named and self._are_scattered(chosen):
+                # The placer takes some of those named for others only; a refusal would keep this one waiting for longer.
+                return Found((), self.now_ns + REVIEW_NS)
+        if not chosen and len(choices) > VICTIMS_MAX:
             most = max(range(self.tree.width), key=self._scarcity)
-            victims = self._enough(sorted(choices, key=lambda choice: -self.pool.holds(choice.job)[most]))
-        return Found(tuple(victims), self._next_ns)
+            chosen = self._enough(sorted(choices, key=lambda choice: -self.pool.holds(choice.job)[most]))
+        return Found(tuple(map(_victim, chosen)), self._next_ns)
+
+    def _are_scattered(self, chosen: Sequence[_Choice]) -> bool:
+        """Whether no place comes of them for want of nodes on which enough of them lie together."""
+        request = self.starving.lane.klass.request
+        unit = self._on_a_node(self.starving.lane)
+        if not chosen or self.starving.missing or request.also or not unit:
+            return False
+        freed = units_freed(map(self._going, chosen), unit, shared=request.tasks)
+        return freed < (request.nodes_min or request.nodes)
+
+    def _by_node(self, choices: Sequence[_Choice]) -> list[_Choice]:
+        order = by_node([self._going(choice) for choice in choices], self._on_a_node(self.starving.lane))
+        return [choices[at] for at in order]
+
+    def _going(self, choice: _Choice) -> Going:
+        return Going(choice.cost, self._on_a_node(choice.job.lane), choice.job.nodes)
 
     def _on_a_node(self, lane: Lane) -> int:
         """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
         request = lane.klass.request
-        return request.gpu_milli if self.starving.lane.klass.request.gpu_milli_total else request.cpu_milli
+        return request.gpu_milli if self._needs_gpus else request.cpu_milli
 
     def _scarcity(self, at: int) -> Fraction:
         """What share of all there is the job needs."""
         return Fraction(self.need[at], self.tree.capacity[at] or 1)
 
-    def _enough(self, choices: list[_Choice]) -> list[Victim]:
+    def _enough(self, choices: Sequence[_Choice]) -> list[_Choice]:
         """The first of them that together would do; nobody when they would not."""
         self._given = {}
-        victims: list[Victim] = []
+        chosen: list[_Choice] = []
         missing = dict(self.starving.missing)
         for choice in choices:
-            if len(victims) >= VICTIMS_MAX or (self.starving.missing and not missing):
+            if (self.starving.missing and not missing) or self._has_many(len(chosen)):
                 break
             need = self.pool.holds(choice.job)
             if not self._may(choice.job.lane.leaf, need, choice.rule):
                 continue
             self._give(choice.job.lane.leaf.node, need)
             missing = self._less(missing, need)
-            victims.append(Victim(job=choice.job.id, attempt=choice.job.attempt, rule=choice.rule, gpu_s=choice.cost))
-        return victims if not missing and (self.starving.missing or self._could_fit()) else []
+            chosen.append(choice)
+        return chosen if not missing and (self.starving.missing or self._could_fit()) else []
+
+    def _has_many(self, victims: int) -> bool:
+        """Whether so many victims are as many as could be needed: they hold what is needed twice over."""
+        if victims < VICTIMS_MAX:
+            return False
+        given = self._given[self.tree.root]
+        return victims >= VICTIMS_LARGE_MAX or all(
+            held >= 2 * more for held, more in zip(given, self.need, strict=True) if more
+        )
 
     def _less(self, missing: dict[str, int], need: Amounts) -> dict[str, int]:
         by_name = dict(zip(self.tree.resources, need, strict=True))
@@ -299,10 +334,14 @@ class Search:
                 given[at] += more
 
 
+def _victim(choice: _Choice) -> Victim:
+    return Victim(job=choice.job.id, attempt=choice.job.attempt, rule=choice.rule, gpu_s=choice.cost)
+
+
 def lost_gpu_s(job: Job, now_ns: int) -> int:
     """GPU-seconds since it started: what it loses if it has saved nothing."""
     ran_ns = now_ns - job.started_ns if job.started_ns else 0
-    return job.lane.klass.request.without(job.missing).gpu_milli_total * (ran_ns // SECOND_NS) // 1000
+    return job.lane.klass.pool.holds(job)[GPU] * (ran_ns // SECOND_NS) // 1000
 
 
 def _priority(job: Job) -> int:

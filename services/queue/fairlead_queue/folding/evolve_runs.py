@@ -38,6 +38,7 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     if job.deadline_ns:
         state.due.set_alarm(job)
     job.price = _price(state, job, event.parts)
+    job.nodes = tuple([part.node for part in event.parts for _ in range(part.tasks)])
     if state.accounts:
         shaping.count(state, job, job.price, at_ns)
     job.hold, job.hold_by = False, ""
@@ -120,7 +121,9 @@ def _give_back(state: State, job: Job, at_ns: int) -> None:
     state.settle_past(job.lane)
     if state.accounts:
         shaping.count(state, job, -job.price, at_ns)
-    job.price = 0
+    job.price, job.nodes = 0, ()
+    if not job.yields_to:
+        job.lane.klass.pool.freed_ns = state.at_ns
     if job.yields_to:
         beneficiary = state.jobs.get(job.yields_to)
         job.yields_to = ""

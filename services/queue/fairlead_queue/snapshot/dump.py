@@ -39,7 +39,7 @@ def dump(state: State) -> bytes:
             next_rank=state.next_rank,
             pools=[
                 PoolRow(
-                    name, pool.settings, pool.capacity_count, pool.claimant,
+                    name, pool.settings, pool.capacity_count, pool.freed_ns, pool.claimant,
                     pool.past.dump() if pool.past is not None else None,
                 )
                 for name, pool in sorted(state.pools.items())
@@ -100,6 +100,6 @@ def _row(job: Job, klass: int) -> JobRow:
         job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
-        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.missing, job.recall,
+        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.missing, list(job.nodes), job.recall,
         job.hold, job.hold_by, job.stop, job.stop_by, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.asks, job.end, array,
     )  # fmt: skip

@@ -50,7 +50,7 @@ def _load_queues(state: State, document: Document) -> None:
     for row in document.pools:
         shaping.set_pool(state, row.name, row.settings)
         pool = state.pools[row.name]
-        pool.capacity_count, pool.claimant = row.capacity_count, row.claimant
+        pool.capacity_count, pool.freed_ns, pool.claimant = row.capacity_count, row.freed_ns, row.claimant
     for row in sorted(document.queues, key=lambda row: (row.path.count("/"), row.path)):
         shaping.set_queue(state, row.path, row.settings)
     for row in document.accounts:
@@ -132,7 +132,7 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.started_ns = row.started_ns
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
-    job.missing = row.missing
+    job.missing, job.nodes = row.missing, tuple(row.nodes)
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
     job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
     job.asked, job.asked_ns, job.asks = row.asked, row.asked_ns, row.asks

@@ -9,13 +9,14 @@ from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
 #: Of the document's form.
-VERSION = 3
+VERSION = 4
 
 
 class PoolRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     settings: PoolSettings
     capacity_count: int
+    freed_ns: int
     claimant: str
     past: tuple[int, list[Row]] | None
 
@@ -87,6 +88,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     running: bool
     price: int
     missing: int
+    nodes: list[str]
     recall: str
     hold: bool
     hold_by: str

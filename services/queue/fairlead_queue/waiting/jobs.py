@@ -41,7 +41,7 @@ class Job:
 
     __slots__ = (
         "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
-        "losses", "missing", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
+        "losses", "missing", "nodes", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_by", "yields_to",
     )  # fmt: skip
@@ -94,6 +94,8 @@ class Job:
         self.price = 0
         #: Units of its request that its placement has not; they are not charged.
         self.missing = 0
+        #: Where its run lies: the node of each of its units.
+        self.nodes: tuple[str, ...] = ()
         self.end: End | None = None
         self.parent: Array | None = None
 

@@ -45,6 +45,8 @@ class Pool:
         self.classes: dict[Request, Klass] = {}
         #: Rises with every event that gives capacity back.
         self.capacity_count = 0
+        #: When a run ended last that nobody had asked to yield.
+        self.freed_ns = 0
         #: Open offers of classes that are parked.
         self.parked_open = 0
         self.parked_classes = 0
