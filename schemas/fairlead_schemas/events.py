@@ -784,6 +784,8 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     best: int = 0  # the most units that one domain of the level takes now
     #: Nodes that lack one job's end only, the soonest first; at most three, of those that were looked at.
     near: tuple[NearMiss, ...] = ()
+    #: Maintenance windows that keep it from nodes with room ("maintenance"), the soonest first; at most three.
+    windows: tuple[str, ...] = ()
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):

@@ -72,6 +72,19 @@ def test_near_misses_name_the_job_that_is_in_the_way() -> None:
     )
 
 
+def test_a_window_that_would_come_over_it_is_named() -> None:
+    """With its start, as long as it is planned."""
+    window = ev.MaintenanceScheduled(
+        cause="c", name="cooling", nodes=("n1",), starts_ns=FROM_NS, ends_ns=FROM_NS + 1, notice_ns=0, by="ops"
+    )
+    refused = msgspec.structs.replace(unplaceable("2", nodes=1, total=8, maintenance=1), windows=("cooling",))
+    told = "of 1 node 1 has maintenance before it would have ended"
+    more = f"; maintenance cooling begins at {WHEN}: a job whose time limit ends before may run there"
+    assert why([*EVENTS, window, refused], "2").message.endswith(told + more)
+    over = ev.MaintenanceEnded(cause="c", name="cooling", by="", cancelled=True)
+    assert why([*EVENTS, window, refused, over], "2").message.endswith(told)
+
+
 def test_the_map_says_from_when() -> None:
     """Where it is known."""
     book = Logbook()

@@ -152,6 +152,8 @@ class Refusal(msgspec.Struct, frozen=True):
     gpu_milli_total: int
     #: Nodes that lack one job's end only.
     near: tuple[NearMiss, ...] = ()
+    #: Maintenance windows that keep it from nodes with room.
+    windows: tuple[str, ...] = ()
 
 
 class Reached(msgspec.Struct, frozen=True):

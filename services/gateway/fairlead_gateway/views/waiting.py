@@ -103,6 +103,7 @@ class WaitingView:
             e.gpu_milli_free,
             e.gpu_milli_total,
             e.near,
+            e.windows,
         )
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]

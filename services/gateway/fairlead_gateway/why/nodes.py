@@ -25,6 +25,7 @@ _KEPT_BACK: dict[str, tuple[str, str]] = {
     "taint": ("has a taint that the job does not tolerate", "have taints that the job does not tolerate"),
     "gpu_faulted": ("has too many faulted GPUs", "have too many faulted GPUs"),
     "avoided": ("is where the job has failed", "are where the job has failed"),
+    "maintenance": ("has maintenance before it would have ended", "have maintenance before it would have ended"),
     "reserved": ("is kept for another job", "are kept for other jobs"),
     "sharing": (
         "gives its GPUs out otherwise (whole, or as replicas)",
