@@ -880,6 +880,8 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
     preempted: bool = False
     #: Nodes whose part came back on evidence with this event.
     released: tuple[str, ...] = ()
+    #: Of a failure: the nodes on which the job has failed in the same way by now, where they are more than one.
+    alike: tuple[str, ...] = ()
 
 
 class AllocationReleased(EventBase, tag=True, frozen=True, kw_only=True):

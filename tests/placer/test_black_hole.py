@@ -153,7 +153,7 @@ def test_a_failed_job_does_not_go_back_and_waits_for_the_others() -> None:
     world.offer(request(8))
     ended = world.exit("n1", "1", exit_code=1)
     assert names(ended) == ["RunEnded"]
-    assert world.core.state.failed_on == {"1": ("n1",)}
+    assert world.core.state.failed_on == {"1": (("n1", "exited 1"),)}
     requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
     [refused] = world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))
     assert isinstance(refused, ev.JobUnplaceable)
@@ -183,7 +183,41 @@ def test_a_job_that_fails_on_every_node_is_no_evidence_against_the_third() -> No
         requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=attempt + 1)
         world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=attempt + 1, rank=1))
     assert sorted(world.core.state.failing) == ["n1", "n2"]
-    assert world.core.state.failed_on == {"1": ("n1", "n2", "n3")}
+    assert world.core.state.failed_on == {"1": tuple((node, "exited 1") for node in ("n1", "n2", "n3"))}
+
+
+def test_a_run_says_where_its_job_has_failed_in_the_same_way() -> None:
+    """By exit code or signal, of the rank that decided, and only while it was not stopped: then no node, and none of the
+    others, has anything to do with it."""
+    world = cluster(5)
+    world.offer(request(8, nodes=1))
+    found: list[tuple[str, ...]] = []
+    for attempt, code in enumerate((1, 2, 1, 1, 143), 1):
+        [run] = world.core.state.runs.values()
+        if code == 143:
+            world.queue(ev.JobStopRequested(cause="cmd:9", job="1", attempt=attempt, reason="cancelled"))
+        [ended, *_] = world.exit(run.parts[0].node, "1", attempt=attempt, exit_code=code)
+        assert isinstance(ended, ev.RunEnded)
+        found.append(ended.alike)
+        requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=attempt + 1)
+        world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=attempt + 1, rank=1))
+    assert found == [(), (), ("n1", "n3"), ("n1", "n3", "n4"), ()]
+
+
+def test_of_a_gang_the_node_of_the_rank_that_failed_counts() -> None:
+    """The others were stopped for it."""
+    world = cluster(4)
+    world.offer(request(8, nodes=2))
+    world.exit("n2", "1", 1, exit_code=3)
+    [ended, *_] = world.exit("n1", "1", 0, outcome="stopped", exit_code=143)
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.rank, ended.alike) == (1, ())
+    again = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
+    assert placed(world.queue(again, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))) == {"1": ["n1", "n3"]}
+    world.exit("n3", "1", 1, attempt=2, exit_code=3)
+    [ended, *_] = world.exit("n1", "1", 0, attempt=2, outcome="stopped", exit_code=143)
+    assert isinstance(ended, ev.RunEnded)
+    assert ended.alike == ("n2", "n3")
 
 
 def test_many_losses_at_once_hold_the_ends_of_what_ran_there() -> None:

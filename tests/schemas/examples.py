@@ -309,6 +309,7 @@ EVENTS: list[events.EventBase] = [
         drained=True,
         preempted=True,
         released=("sim-1",),
+        alike=("sim-1", "sim-2"),
     ),
     events.AllocationReleased(cause="report:sim-1:6", job="812", attempt=1, node="sim-1"),
     events.ReportRejected(cause="report:sim-1:0", node="sim-1", code="undecodable", message="not JSON", digest=DIGEST),

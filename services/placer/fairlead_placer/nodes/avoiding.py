@@ -18,10 +18,11 @@ def avoided(state: State, job: str) -> frozenset[str]:
     request = state.request_of(job) if failed else None
     if not failed or request is None:
         return NOWHERE
-    return frozenset(failed) if _others_serve(state, request, failed) else NOWHERE
+    names = frozenset(each.node for each in failed)
+    return names if _others_serve(state, request, names) else NOWHERE
 
 
-def _others_serve(state: State, request: Request, failed: tuple[str, ...]) -> bool:
+def _others_serve(state: State, request: Request, failed: frozenset[str]) -> bool:
     """True when enough open nodes besides these, empty, would take a part each."""
     ask, wanted = asks_of(request)[0], request.nodes_min or request.nodes
     for node in state.pools.of(request).members.values():
