@@ -85,6 +85,18 @@ def test_a_window_that_would_come_over_it_is_named() -> None:
     assert why([*EVENTS, window, refused, over], "2").message.endswith(told)
 
 
+def test_who_is_not_cut_for_is_told_so() -> None:
+    """That nothing is made for it; to others nothing is said."""
+    for tasks, more in ((True, "; no GPU is cut for jobs with groups, tasks or a required domain"), (False, "")):
+        job = submitted("4")
+        wanted = msgspec.structs.replace(
+            job.request, nodes=2, tasks=tasks, profile="1g.5gb", gpu_parts=1, gpu_milli=143
+        )
+        events = [joined(), msgspec.structs.replace(job, request=wanted), offered("4"), unplaceable("4", free_mig=1)]
+        told = why(events, "4").message
+        assert (more in told) if more else ("no GPU is cut" not in told)
+
+
 def test_the_map_says_from_when() -> None:
     """Where it is known."""
     book = Logbook()

@@ -1,6 +1,7 @@
 """Nodes that fail different jobs fast, jobs that do not go back to where they failed, and the breaker."""
 
 import msgspec
+import pytest
 
 from fairlead_bus.core import Input
 from fairlead_schemas import events as ev
@@ -172,6 +173,28 @@ def test_with_nowhere_else_to_go_a_job_goes_back() -> None:
     world.exit("n1", "1", exit_code=1)
     requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
     assert placed(world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))) == {"1": ["n1"]}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "racks"),
+    [
+        (request(8, nodes=2, require=("rack",)), ("r1", "r1", "r2")),  # two others are left, and in one rack none
+        (request(3, nodes=5, tasks=True), ("r1", "r1", "r1")),  # two tasks to a node
+        (request(8, also=(request(2), request(2))), ("r1", "r1", "r1")),  # a node for each kind
+    ],
+    ids=["rack", "tasks", "kinds"],
+)
+def test_others_serve_only_where_all_units_of_the_job_find_room(wanted: Request, racks: tuple[str, ...]) -> None:
+    """Else it would wait for ever for nodes that never take it together."""
+    world = World()
+    for name, rack in zip(("n1", "n2", "n3"), racks, strict=True):
+        world.join(name, labels={"fairlead/rack": rack})
+    [placement] = [event for event in world.offer(wanted) if isinstance(event, ev.JobPlaced)]
+    for rank, part in enumerate(placement.parts):
+        world.exit(part.node, "1", rank, exit_code=1 if rank == 0 else 0)
+    again = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
+    events = world.queue(again, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))
+    assert names(events) == ["JobPlaced"]
 
 
 def test_a_job_that_fails_on_every_node_is_no_evidence_against_the_third() -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead_placer.capacity.builds import MIG_LABEL, REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.capacity.gangs import Shortfall
+from fairlead_placer.cutting.waiting import is_simple
 from fairlead_placer.entities import Node
 from fairlead_placer.placing import find
 from fairlead_placer.state import State
@@ -23,6 +24,8 @@ from fairlead_schemas.migprofiles import profile_milli
 from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
 
 PROFILES = ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")
+#: Where such instances may begin, all at once.
+STARTS: dict[str, tuple[int, ...]] = {"1g.5gb": (0, 1, 2, 3, 4, 5, 6), "2g.10gb": (0, 2, 4), "3g.20gb": (0, 4)}
 #: A GPU that can be cut, and how many replicas others are sliced into.
 A100: dict[str, Any] = {"model": "NVIDIA-A100-SXM4-40GB", "memory_mib": 40960, "compute_capability": 80}
 REPLICAS = 4
@@ -52,11 +55,11 @@ class Particular(People):
         """By the placer's own judgement of nodes on which nothing runs, cut or not, where it would cut them."""
         if fits(request, nodes):
             return True
-        if request.nodes > 1 or request.also or request.tasks or request.require or request.exclusive:
+        if not is_simple(request):
             return False
         if request.profile:
-            return request.gpu_parts == 1 and fits(request, [_all_cut(node, request.profile) for node in nodes])
-        return not request.gpu_parts and fits(request, [_uncut(node) for node in nodes])
+            return fits(request, [_all_cut(node, request.profile) for node in nodes])
+        return fits(request, [_uncut(node) for node in nodes])
 
     def _job(self) -> SubmitJob:
         job = super()._job()
@@ -120,12 +123,16 @@ def _cuttable(gpu: Gpu, *, on: bool) -> Gpu:
 
 
 def _all_cut(node: Inventory, profile: str) -> Inventory:
-    """As it would be with one such instance on each GPU that the placer may cut."""
+    """As it would be with such instances on each GPU that the placer may cut."""
     allowed = node.labels.get(MIG_LABEL, "recut")
     able = {gpu.uuid for gpu in node.gpus if gpu.model == A100["model"] and (gpu.mig or allowed == "auto")}
-    one = {uuid: (MigInstance(uuid=f"{uuid}-0", profile=profile, start=0),) for uuid in able}
+    full = {
+        uuid: tuple(MigInstance(uuid=f"{uuid}-{start}", profile=profile, start=start) for start in STARTS[profile])
+        for uuid in able
+    }
     gpus = (
-        msgspec.structs.replace(gpu, mig=True, instances=one[gpu.uuid]) if gpu.uuid in one else gpu for gpu in node.gpus
+        msgspec.structs.replace(gpu, mig=True, instances=full[gpu.uuid]) if gpu.uuid in full else gpu
+        for gpu in node.gpus
     )
     return msgspec.structs.replace(node, gpus=tuple(gpus))
 

@@ -153,7 +153,7 @@ def invite(
             found = find(state, request, avoided)
         if isinstance(found, Found):
             return Guest(found, next((keepers[n.name].kept.job for n in found.nodes if n.name in keepers), ""))
-    if request.units > 1:
+    if request.units > 1 or request.exclusive:  # beside nobody, whoever comes
         return None
     for host in here:
         for node in host.nodes:
@@ -170,6 +170,8 @@ def beside(state: State, host: Host, node: Node, now_ns: int) -> Left | None:
     """What the node has now and will have at the start, too, without the seat of the job that it is kept for; None where
     that job would have none."""
     left, kept = node.left.copy(), host.kept
+    if host.ask.verdict(left.build).cut:  # which instances will be there then, nobody knows now
+        return None
     for key, rank in node.held.items():
         run = state.runs[key]
         if is_guest(kept, node, run) and stays(state, run, rank, kept.start_ns):

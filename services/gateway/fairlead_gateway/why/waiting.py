@@ -5,7 +5,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
 from fairlead_gateway.why.kept import kept_from_it, maintained, nearly
 from fairlead_gateway.why.limits import deferred, explained
-from fairlead_gateway.why.nodes import over_nodes, where
+from fairlead_gateway.why.nodes import not_cut, over_nodes, where
 from fairlead_gateway.why.yielding import after_yielding, with_room
 from fairlead_schemas.api import Reason
 from fairlead_schemas.ask import Explanation
@@ -83,7 +83,7 @@ def _no_place(views: Views, row: JobRow) -> Reason | None:
     if refusal is None:
         return None
     now = _refused(refusal, row)
-    more = nearly(refusal) + kept_from_it(views, row, refusal) + maintained(views, refusal)
+    more = nearly(refusal) + kept_from_it(views, row, refusal) + maintained(views, refusal) + not_cut(refusal)
     return Reason(code=now.code, message=f"{now.message}{more}", detail=now.detail)
 
 

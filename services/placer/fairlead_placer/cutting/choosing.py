@@ -197,28 +197,45 @@ def _lack(state: State, node: Node, want: Want, now_ns: int) -> _Lack | None:
 # ---------------------------------------------------------------------------- a whole GPU
 
 
+class _Idle(NamedTuple):
+    """How many whole GPUs a node lacks for a unit, and which in MIG mode nobody uses."""
+
+    missing: int
+    node: Node
+    places: list[int]
+
+
 def _made_whole(state: State, want: Want, nodes: Sequence[Node], now_ns: int) -> list[Recut]:
-    """MIG mode is turned off on a GPU that nobody uses: on the node where fewest must be."""
-    best: tuple[tuple[int, str], Node, list[int]] | None = None
-    for node in nodes:
-        left = node.left
-        if not left.build.switches or left.cuts is None:
-            continue
-        suits = want.ask.verdict(left.build).suits
-        idle = [
-            place for place in members_of(left.cuttable & left.cuts.legal & suits)
-            if not left.cuts.layout(place).busy and not _is_spoilt(state, left.uuids[place], now_ns)
-        ]  # fmt: skip
-        missing = want.ask.gpus - (left.free & suits).bit_count()
-        if missing <= len(idle) and (best is None or (missing, node.name) < best[0]):
-            best = (missing, node.name), node, idle
-    if best is None:
-        return []
-    (missing, _), node, idle = best
-    # The one with the fewest instances: those are soonest made again.
+    """MIG mode is turned off on GPUs that nobody uses: on the nodes where fewest must be, one GPU of a node at a time."""
+    request = want.request
+    able = [idle for node in nodes if (idle := _idle(state, node, want, now_ns)) is not None]
+    wanted = request.nodes_min or request.nodes
+    if wanted > 1:
+        wanted -= sum(isinstance(seat(node.left, want.ask), Seat) for node in _ready(state, want, now_ns))
+    chosen = sorted(able, key=lambda idle: (idle.missing, idle.node.name))[: max(0, wanted)]
+    return [_whole(idle, want) for idle in chosen] if wanted <= len(chosen) else []
+
+
+def _idle(state: State, node: Node, want: Want, now_ns: int) -> _Idle | None:
+    """None where making GPUs whole would not do."""
+    left = node.left
+    if not left.build.switches or left.cuts is None:
+        return None
+    suits = want.ask.verdict(left.build).suits
+    places = [
+        place for place in members_of(left.cuttable & left.cuts.legal & suits)
+        if not left.cuts.layout(place).busy and not _is_spoilt(state, left.uuids[place], now_ns)
+    ]  # fmt: skip
+    missing = want.ask.gpus - (left.free & suits).bit_count()
+    return _Idle(missing, node, places) if 0 < missing <= len(places) else None
+
+
+def _whole(idle: _Idle, want: Want) -> Recut:
+    """The GPU with the fewest instances: those are soonest made again."""
+    node = idle.node
     assert node.left.cuts is not None
-    layouts = {place: node.left.cuts.layout(place).idle for place in idle}
-    place = min(idle, key=lambda place: (len(layouts[place]), place))
+    layouts = {place: node.left.cuts.layout(place).idle for place in idle.places}
+    place = min(idle.places, key=lambda place: (len(layouts[place]), place))
     uuid = node.left.uuids[place]
     destroy = _named(node, uuid, layouts[place])
-    return [Recut(node, uuid, "off", destroy, (), (want.job,), {"destroyed": len(destroy), "missing": missing})]
+    return Recut(node, uuid, "off", destroy, (), (want.job,), {"destroyed": len(destroy), "missing": idle.missing})
