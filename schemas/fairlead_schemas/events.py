@@ -784,6 +784,8 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     best: int = 0  # the most units that one domain of the level takes now
     #: Nodes that lack one job's end only, the soonest first; at most three, of those that were looked at.
     near: tuple[NearMiss, ...] = ()
+    #: Maintenance windows that keep it from nodes with room ("maintenance"), the soonest first; at most three.
+    windows: tuple[str, ...] = ()
 
 
 class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
@@ -878,6 +880,8 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
     preempted: bool = False
     #: Nodes whose part came back on evidence with this event.
     released: tuple[str, ...] = ()
+    #: Of a failure: the nodes on which the job has failed in the same way by now, where they are more than one.
+    alike: tuple[str, ...] = ()
 
 
 class AllocationReleased(EventBase, tag=True, frozen=True, kw_only=True):

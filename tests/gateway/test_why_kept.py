@@ -72,6 +72,31 @@ def test_near_misses_name_the_job_that_is_in_the_way() -> None:
     )
 
 
+def test_a_window_that_would_come_over_it_is_named() -> None:
+    """With its start, as long as it is planned."""
+    window = ev.MaintenanceScheduled(
+        cause="c", name="cooling", nodes=("n1",), starts_ns=FROM_NS, ends_ns=FROM_NS + 1, notice_ns=0, by="ops"
+    )
+    refused = msgspec.structs.replace(unplaceable("2", nodes=1, total=8, maintenance=1), windows=("cooling",))
+    told = "of 1 node 1 has maintenance before it would have ended"
+    more = f"; maintenance cooling begins at {WHEN}: a job whose time limit ends before may run there"
+    assert why([*EVENTS, window, refused], "2").message.endswith(told + more)
+    over = ev.MaintenanceEnded(cause="c", name="cooling", by="", cancelled=True)
+    assert why([*EVENTS, window, refused, over], "2").message.endswith(told)
+
+
+def test_who_is_not_cut_for_is_told_so() -> None:
+    """That nothing is made for it; to others nothing is said."""
+    for tasks, more in ((True, "; no GPU is cut for jobs with groups, tasks or a required domain"), (False, "")):
+        job = submitted("4")
+        wanted = msgspec.structs.replace(
+            job.request, nodes=2, tasks=tasks, profile="1g.5gb", gpu_parts=1, gpu_milli=143
+        )
+        events = [joined(), msgspec.structs.replace(job, request=wanted), offered("4"), unplaceable("4", free_mig=1)]
+        told = why(events, "4").message
+        assert (more in told) if more else ("no GPU is cut" not in told)
+
+
 def test_the_map_says_from_when() -> None:
     """Where it is known."""
     book = Logbook()

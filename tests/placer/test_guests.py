@@ -49,6 +49,20 @@ def test_the_latest_moment_counts_the_start_the_grace_and_the_cleaning() -> None
     assert hosted(world.offer(request(1), limit_s=left_s - 95)) == {"4": "2"}
 
 
+def test_who_wants_the_node_for_himself_is_no_guest_beside_the_job() -> None:
+    """Though it would have room for both amounts; with a limit that ends in time he is."""
+    world = World()
+    world.join("a", 8)
+    world.join("b", 8)
+    world.offer(request(8, nodes=1), limit_s=HOUR)
+    world.start("a", "1")
+    world.offer(request(4, nodes=2))
+    world.queue(claim("2"))
+    assert kept(world) == {"2": ("a", "b")}
+    assert hosted(world.offer(request(1, exclusive=True))) == {}
+    assert hosted(world.offer(request(1, exclusive=True), limit_s=60)) == {"4": "2"}
+
+
 def test_what_the_job_does_not_need_there_is_for_anybody() -> None:
     """It needs 6 of 8 GPUs: two are given away without a limit, a third is not, though it is free now."""
     world = World()

@@ -265,6 +265,31 @@ async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
     await actor.close()
 
 
+async def test_a_node_that_has_more_from_our_predecessor_gets_ours() -> None:
+    """It had folded more than we when it wrote last: what we say of our own value would look as if the log went back. What
+    is newer than all that we know is no value of this log, and nothing to outdo."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    now = [100.0]
+    actor = Actor(bus, monotonic=lambda: now[0])
+    world = World()
+    world.join("n1", incarnation="i1")
+    await actor.act(world.core)
+    taken = world.core.state.sequence + 1
+    world.queue(*world.submitted(request(64)))
+    assert world.core.state.sequence > taken
+    writes: list[bytes] = []
+    await bus.on_put(subjects.DESIRED, "n1", lambda _, value: writes.append(value))
+    now[0] += 1.5
+    for desired, expected in ((taken + 99, 0), (taken, 1)):
+        actor.beat(Beat(node="n1", incarnation="i1", desired=desired))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(writes) == expected
+    assert decode_desired(writes[0]).sequence > taken
+    await actor.close()
+
+
 async def test_silence_becomes_an_input_once_and_a_beat_brings_the_node_back() -> None:
     """The source keeps the lease: every node known at the start counts as heard then; beats renew; the rest is silent."""
     hub = MemoryHub()

@@ -84,6 +84,22 @@ def test_retries_are_attempts_after_the_first() -> None:
     assert kinds(world.settle()) == ["JobFailed"]
 
 
+@pytest.mark.parametrize(("outcome", "code"), [("exited", 1), ("start_failed", None)])
+def test_what_fails_alike_on_three_nodes_is_not_tried_again(outcome: ev.RunOutcome, code: int | None) -> None:
+    """Whatever retries are left; the failure says why, and two nodes are not enough."""
+    world = World()
+    job = world.submit(retries=9)
+    for alike in ((), ("n1", "n2"), ("n1", "n2")):
+        world.run(job)
+        world.end(job, code, outcome, alike=alike)
+        assert kinds(world.settle()) == ["JobRequeued", "JobOffered"]
+    world.run(job)
+    world.end(job, code, outcome, alike=("n1", "n2", "n4"), message="no")
+    [failed] = world.settle()
+    assert isinstance(failed, ev.JobFailed)
+    assert failed.message == "not tried again: it failed in the same way on n1, n2, n4; no"
+
+
 def test_losses_have_their_own_budget_and_delays() -> None:
     """Three attempts after a loss, at once, after 120 s and 600 s; the user's retries are untouched."""
     world = World()

@@ -1,13 +1,15 @@
 """`rollout`, `maintenance`, `breaker`: what is planned for nodes, and what stops it."""
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from fairlead import columns, render
+from fairlead.client import Client, Page
 from fairlead.commands.options import NodeName, Output, connect
 from fairlead.errors import Refused
-from fairlead.render import Format
+from fairlead.render import Column, Format
 from fairlead_schemas import quantities
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -32,6 +34,16 @@ def _labels(words: list[str] | None) -> dict[str, str]:
             raise Refused(f'expected key=value, found "{word}"')
         found[key] = value
     return found
+
+
+def _list(
+    ctx: typer.Context, listed: Callable[[Client], Page[Any]], shown: Sequence[Column], kind: str, output: Format, *, empty: str
+) -> None:  # fmt: skip
+    """All of a kind, where no verb follows."""
+    if ctx.invoked_subcommand is None:
+        with connect() as client:
+            page = listed(client)
+        render.write(render.page(page, shown, lambda each: f"{kind}/{each.name}", output, empty=empty))
 
 
 def _wish(**fields: Any) -> dict[str, Any]:
@@ -60,10 +72,7 @@ def rollouts(ctx: typer.Context, output: Output = Format.table) -> None:
 
     fairlead rollout
     """
-    if ctx.invoked_subcommand is None:
-        with connect() as client:
-            page = client.rollouts()
-        render.write(render.page(page, columns.ROLLOUTS, lambda r: f"rollout/{r.name}", output, empty="no rollouts"))
+    _list(ctx, Client.rollouts, columns.ROLLOUTS, "rollout", output, empty="no rollouts")
 
 
 @rollout.command()
@@ -166,10 +175,7 @@ def windows(ctx: typer.Context, output: Output = Format.table) -> None:
 
     fairlead maintenance
     """
-    if ctx.invoked_subcommand is None:
-        with connect() as client:
-            page = client.windows()
-        render.write(render.page(page, columns.WINDOWS, lambda w: f"maintenance/{w.name}", output, empty="no windows"))
+    _list(ctx, Client.windows, columns.WINDOWS, "maintenance", output, empty="no windows")
 
 
 @maintenance.command()

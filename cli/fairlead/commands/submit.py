@@ -1,13 +1,14 @@
 """`submit`: from a file, a script or a command line to a job id."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 from fairlead import gpu_words, render
 from fairlead.client import Client
+from fairlead.commands import submit_options as options
 from fairlead.commands.options import Output, Timeout, connect, pick
 from fairlead.commands.products import products, with_products
 from fairlead.commands.sending import send
@@ -28,99 +29,17 @@ class AfterDashes(TyperCommand):
 
 
 def submit(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE|SCRIPT] | -- COMMAND…", show_default=False)
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help='Job file: YAML, JSON or a Kubernetes Job; "-" is stdin.')
-    ] = None,
-    name: Annotated[str, typer.Option("--name", help="Name of the job.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Queue, such as research/vision.")] = "",
-    gpus: Annotated[str, typer.Option("--gpus", help="GPUs per node (or task): 8, or a share of one: 0.5.")] = "",
-    gpu: Annotated[
-        str, typer.Option("--gpu", help="Shorthand: H100:8, 24GB..:2 (model, least memory, count per node).")
-    ] = "",
-    gpu_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--gpu-model", help="GPU model: A100, or a product in full; repeatable: any of them.", show_default=False
-        ),
-    ] = None,
-    gpu_memory: Annotated[str, typer.Option("--gpu-memory", help="Least memory of each GPU: 40Gi.")] = "",
-    mig: Annotated[str, typer.Option("--mig", help="MIG instances per node (or task): 3g.20gb, 3g.20gb:2.")] = "",
-    nodes: Annotated[
-        str, typer.Option("--nodes", "-N", help="Nodes; more than one is a gang; 2-8: as many of them as can be had.")
-    ] = "",
-    tasks: Annotated[
-        int | None, typer.Option("--tasks", help="Tasks in place of nodes; they may share nodes.", show_default=False)
-    ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--require", help="All of it within one numa, node, rack, block …; repeatable.", show_default=False
-        ),
-    ] = None,
-    prefer: Annotated[
-        list[str] | None, typer.Option("--prefer", help="The same, if it can be had.", show_default=False)
-    ] = None,
-    toleration: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--toleration",
-            help="A taint that it puts up with: key=value:NoSchedule, key; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    exclusive: Annotated[bool, typer.Option("--exclusive", help="Nobody else's work on its nodes.")] = False,
-    cpus: Annotated[str, typer.Option("--cpus", help='CPUs per node: 8, 0.5 or "500m".')] = "",
-    memory: Annotated[str, typer.Option("--memory", help="Memory per node (or task): 64Gi.")] = "",
-    time: Annotated[
-        str, typer.Option("--time", help='Longest run time, over all slices: "1h 30m", 7d, 90 (seconds), 2:00:00.')
-    ] = "",
-    slice_: Annotated[
-        str,
-        typer.Option("--slice", help='Least run time before it may be asked to yield to others: "1h", 90 (seconds).'),
-    ] = "",
-    deadline: Annotated[
-        str,
-        typer.Option("--deadline", help="By when it shall have ended: an RFC 3339 time with zone, or from now: 8h."),
-    ] = "",
-    after: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--after",
-            show_default=False,
-            help="Start only after JOB has succeeded, or JOB:failed, JOB:ended (either); repeatable; JOB may be last.",
-        ),
-    ] = None,
-    array: Annotated[str, typer.Option("--array", help="Elements: 8 (0-7), 1-100, or 0-9%2 (two at once).")] = "",
-    priority: Annotated[
-        int | None, typer.Option("--priority", help="0 to 1000; higher goes first.", show_default=False)
-    ] = None,
-    retries: Annotated[
-        int | None, typer.Option("--retries", help="How often a failed exit is tried again.", show_default=False)
-    ] = None,
-    kind: Annotated[str, typer.Option("--kind", help="batch, session or service.")] = "",
-    image: Annotated[str, typer.Option("--image", help="Container image (docker runtime).")] = "",
-    env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, repeatable.", show_default=False)
-    ] = None,
-    workdir: Annotated[
-        str | None, typer.Option("--workdir", help="Where it runs; a command or script: here.", show_default=False)
-    ] = None,
-    project: Annotated[str, typer.Option("--project", help="Whom it is counted for.")] = "",
-    key: Annotated[str, typer.Option("--key", help="Idempotency key: repeating the submit gives the same job.")] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit with the job's own code.")] = False,
-    timeout: Timeout = "",
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Say what would become of it (quota, who is ahead, what holds it back), and send nothing."
-        ),
-    ] = False,
-    output: Output = Format.table,
-) -> None:
+    ctx: typer.Context, words: options.Words = None, file: options.File = None, name: options.Name = "",
+    queue: options.Queue = "", gpus: options.Gpus = "", gpu: options.Gpu = "", gpu_model: options.GpuModel = None,
+    gpu_memory: options.GpuMemory = "", mig: options.Mig = "", nodes: options.Nodes = "", tasks: options.Tasks = None,
+    require: options.Require = None, prefer: options.Prefer = None, toleration: options.Toleration = None,
+    exclusive: options.Exclusive = False, cpus: options.Cpus = "", memory: options.Memory = "",
+    time: options.Time = "", slice_: options.Slice = "", deadline: options.Deadline = "", after: options.After = None,
+    array: options.Array = "", priority: options.Priority = None, retries: options.Retries = None,
+    kind: options.Kind = "", image: options.Image = "", env: options.Env = None, workdir: options.Workdir = None,
+    project: options.Project = "", key: options.Key = "", wait: options.Wait = False, timeout: Timeout = "",
+    dry_run: options.DryRun = False, output: Output = Format.table,
+) -> None:  # fmt: skip
     """Submit a job and print its id.
 
     fairlead submit -- python train.py

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from fairlead_agent.reconcile import GiveUp, Instruction, KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.reconcile import CutGpu, GiveUp, Instruction, KillRun, Reconciler, StartRun, Step, TerminateRun
 from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.run import Exit, Found, RunKey, key_of
@@ -19,10 +19,12 @@ from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import Machine, Truth
 from fairlead_schemas import subjects
-from fairlead_schemas.desired import decode_desired
+from fairlead_schemas.desired import LayoutOrder, decode_desired
 from fairlead_schemas.reports import Beat, decode_confirm, encode
 
 BEAT_S = 2.0
+#: What a driver takes to cut a GPU anew.
+CUT_S = 0.5
 #: Every so many beats the desired state is read, whether or not a put was heard.
 READ_EVERY_BEATS = 2
 
@@ -201,8 +203,15 @@ class SimAgent:
                 self.machine.terminate(key)
             case KillRun(key):
                 self.machine.kill(key)
+            case CutGpu(order, refusal):
+                self.loop.call_later(CUT_S + self.faults.delay(), self._cut, order, refusal)
             case GiveUp(reason):  # nothing that happens to a world takes a journal or the log back
                 raise Truth(f"the agent of {self.machine.name} gives up: {reason}")
+
+    def _cut(self, order: LayoutOrder, refusal: str) -> None:
+        if not self.dead and not self._sleeps(self._cut, order, refusal):
+            failure = refusal or self.machine.cut(order, refuses=self.faults.chance(0.1))
+            self._do(self.core.was_cut(order.plan, failure, self.machine.inventory))
 
     def _arm(self) -> None:
         due = self.core.wake_at()

@@ -11,7 +11,8 @@ from random import Random
 import msgspec
 
 from fairlead_agent.run import Exit, Found, RunKey, key_of
-from fairlead_schemas.desired import RunOrder
+from fairlead_replay.sim import devices
+from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.resources import Gpu, Inventory
 
 
@@ -34,7 +35,7 @@ class Process:
 
     def __init__(self, order: RunOrder, work: Work, exit: Exit) -> None:
         self.key = key_of(order)
-        self.gpus = order.gpus
+        self.order = order
         self.work = work
         self.exit = exit
         self.running = True
@@ -102,10 +103,11 @@ class Machine:
         has broken its word."""
         key = key_of(order)
         for process in self.processes.values():
-            shared = set(process.gpus) & set(order.gpus)
-            if shared:
+            if shared := devices.shared(order, process.order):
                 what = "runs on" if process.running else "has not left"
-                raise Truth(f"I1: {key.name} was started on {sorted(shared)}, which {process.key.name} still {what}")
+                raise Truth(f"I1: {key.name} was started on {shared}, which {process.key.name} still {what}")
+        if wrong := devices.misfit(order, [each.order for each in self.processes.values()], self.inventory):
+            raise Truth(f"I1: {key.name} was started on {self.name}: {wrong}")
         self.starts.add(key, self.name)
         self.seen.add(key)
         work = msgspec.json.decode(order.spec, type=Work)
@@ -117,6 +119,14 @@ class Machine:
         self.processes[key] = process
         self._end_after(process, work.run_ms / 1000)
         return ""
+
+    def cut(self, order: LayoutOrder, *, refuses: bool) -> str:
+        """Cut a GPU anew; returns why not. Raises Truth where somebody uses what goes."""
+        if user := devices.in_use(order, [each.order for each in self.processes.values()]):
+            raise Truth(f"I1: {order.gpu} of {self.name} was cut anew under {user}")
+        refused = {place.profile for place in order.create} if refuses else ()
+        self.inventory, failure = devices.cut(self.inventory, order, refused)
+        return failure
 
     def terminate(self, key: RunKey) -> None:
         """TERM."""
@@ -160,6 +170,7 @@ class Machine:
         self.clear()
         self.ended.clear()
         self.seen.clear()
+        self.inventory = devices.booted(self.inventory)
         self.boot += 1
 
     def _end_after(self, process: Process, delay_s: float) -> None:
@@ -170,7 +181,7 @@ class Machine:
     def _end(self, process: Process) -> None:
         process.running = False
         self.ended[process.key] = process.exit
-        linger_s = self.rng.random() * self.linger_s if process.gpus else 0.0
+        linger_s = self.rng.random() * self.linger_s if process.order.gpus else 0.0
         if linger_s:
             process.timer = asyncio.get_running_loop().call_later(linger_s, self._free, process)
         else:

@@ -1,6 +1,6 @@
 """Many seeds, on all CPUs: one line per failing seed, then a summary.
 
-    python -m fairlead_replay.sim --seeds 1..200 [--commands N] [--jobs N] [--restless | --operators] [--verbose]
+    python -m fairlead_replay.sim --seeds 1..200 [--commands N] [--jobs N] [--restless | --operators] [--particular] [--verbose]
 
 Exits 1 on any violation. A seed's line ends with the command that replays it.
 """
@@ -17,6 +17,7 @@ from functools import partial
 import structlog
 
 from fairlead_replay.sim.operators import Operators
+from fairlead_replay.sim.particular import Particular
 from fairlead_replay.sim.restless import Restless
 from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import COMMANDS, Outcome, Parts, run_seed
@@ -27,7 +28,7 @@ def main() -> int:
     asked = _arguments()
     seeds, began = _seeds(asked.seeds), time.monotonic()
     outcomes: list[Outcome] = []
-    parts = Parts(people=Operators if asked.operators else Restless if asked.restless else People)
+    parts = Parts(people=people_of(operators=asked.operators, restless=asked.restless, particular=asked.particular))
     for outcome in _run(seeds, asked.commands, asked.jobs, parts):
         outcomes.append(outcome)
         if asked.verbose or outcome.violation:
@@ -41,6 +42,21 @@ def main() -> int:
     return 1 if failed else 0
 
 
+class _ParticularRestless(Particular, Restless):
+    pass
+
+
+class _ParticularOperators(Particular, Operators):
+    pass
+
+
+def people_of(*, operators: bool = False, restless: bool = False, particular: bool = False) -> type[People]:
+    """The people of a world."""
+    if particular:
+        return _ParticularOperators if operators else _ParticularRestless if restless else Particular
+    return Operators if operators else Restless if restless else People
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m fairlead_replay.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -50,6 +66,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--restless", action="store_true", help="people change the queues all the time")
     parser.add_argument("--operators", action="store_true", help="people work on the nodes all the time")
+    parser.add_argument(
+        "--particular", action="store_true", help="people ask for all that a job may ask for; with either"
+    )
     parser.add_argument("--verbose", action="store_true", help="a line for every seed, with the log's digest")
     return parser.parse_args()
 
@@ -60,7 +79,8 @@ def _seeds(text: str) -> range:
 
 
 def _people(asked: argparse.Namespace) -> str:
-    return " --operators" if asked.operators else " --restless" if asked.restless else ""
+    kind = " --operators" if asked.operators else " --restless" if asked.restless else ""
+    return kind + (" --particular" if asked.particular else "")
 
 
 def _line(outcome: Outcome, commands: int, people: str) -> str:

@@ -5,7 +5,7 @@ has them: an accepted command is one that the server acknowledged.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import msgspec
 from fairlead_bus.port import BusError
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
+from fairlead_replay.sim.gangs import could_ever
 from fairlead_replay.sim.machine import Work
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import (
@@ -34,7 +35,7 @@ from fairlead_schemas.commands import (
 )
 from fairlead_schemas.events import Dependency
 from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.resources import Inventory, Request
 
 SECOND_NS = 1_000_000_000
 #: Queues of every kind: free, limited, guaranteed (so that others yield), limited by user, and of people who share.
@@ -116,6 +117,14 @@ class People:
     def labels(self, rng: Random) -> dict[str, str]:
         """What a node's labels say."""
         return {}
+
+    def equip(self, inventory: Inventory, rng: Random) -> Inventory:
+        """What else a node has."""
+        return inventory
+
+    def could_ever(self, request: Request, nodes: Sequence[Inventory]) -> bool:
+        """Whether nodes of its pool take it when nothing runs on them: who could not is cancelled at last."""
+        return could_ever(request, nodes)
 
     # -- draws
 

@@ -24,7 +24,6 @@ from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.disasters import Strikes
 from fairlead_replay.sim.faults import Faults
-from fairlead_replay.sim.gangs import could_ever
 from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import Machine, Starts, Truth
 from fairlead_replay.sim.processes import FENCE_NS, Node, Replica
@@ -91,6 +90,7 @@ class World:
         )
         for machine in machines:
             machine.label(self.people.labels(rng))
+            machine.inventory = self.people.equip(machine.inventory, rng)
 
     def connect(self) -> Any:
         """A new client on the bad network."""
@@ -197,7 +197,7 @@ class World:
                 for each in inventories
                 if each.labels.get(POOL_LABEL, DEFAULT_POOL) == (request.pool or DEFAULT_POOL)
             ]
-            fits = could_ever(request, pool)
+            fits = self.people.could_ever(request, pool)
             if not fits or self.observer.books.exceeds(job):
                 await self.people.send("queue", [CancelJob(id=self.people.new_id(), job=job)])
 

@@ -1,6 +1,7 @@
 """What people ask of nodes beyond cordon and drain (`verbs.py`): taints, quarantine, GPUs that are well again, windows,
 rollouts, the breaker. Each is one command to the placer; bodies stand in `nodewishes.py`."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -148,30 +149,23 @@ def routes(verbs: NodeVerbs, views: Views) -> APIRouter:
 
 
 def _add_verbs(router: APIRouter, verbs: NodeVerbs) -> None:
-    def add_node_verb(verb: str) -> None:
-        kind = NODE_VERBS[verb][0]
+    for verb, (wish, _) in NODE_VERBS.items():
+        _add_verb(router, "nodes/{name}", verb, "node", f"{verb.capitalize()} a node", wish, verbs.on_node)
+    for verb, (wish, _) in ROLLOUT_VERBS.items():
+        title = f"{verb.capitalize()}: a rollout"
+        _add_verb(router, "rollouts/{name}", verb, "rollout", title, wish, verbs.on_rollout)
 
-        @router.post(
-            f"/v1/nodes/{{node}}:{verb}", summary=f"{verb.capitalize()} a node", operation_id=f"{verb}_node",
-            openapi_extra=body_schema(kind.__name__, required=kind is not ReasonWish),
-        )  # fmt: skip
-        async def act(node: str, request: Request) -> Response:
-            return await _or_202(verbs.on_node(request, node, verb))
 
-    def add_rollout_verb(verb: str) -> None:
-        kind = ROLLOUT_VERBS[verb][0]
-
-        @router.post(
-            f"/v1/rollouts/{{name}}:{verb}", summary=f"{verb.capitalize()}: a rollout", operation_id=f"{verb}_rollout",
-            openapi_extra=body_schema(kind.__name__, required=kind is not ReasonWish),
-        )  # fmt: skip
-        async def act(name: str, request: Request) -> Response:
-            return await _or_202(verbs.on_rollout(request, name, verb))
-
-    for verb in NODE_VERBS:
-        add_node_verb(verb)
-    for verb in ROLLOUT_VERBS:
-        add_rollout_verb(verb)
+def _add_verb(
+    router: APIRouter, of: str, verb: str, kind: str, title: str, wish: type[msgspec.Struct],
+    act: Callable[[Request, str, str], Awaitable[Response]],
+) -> None:  # fmt: skip
+    @router.post(
+        f"/v1/{of}:{verb}", summary=title, operation_id=f"{verb}_{kind}",
+        openapi_extra=body_schema(wish.__name__, required=wish is not ReasonWish),
+    )  # fmt: skip
+    async def on_verb(name: str, request: Request) -> Response:
+        return await _or_202(act(request, name, verb))
 
 
 def _add_plans(router: APIRouter, verbs: NodeVerbs, views: Views) -> None:

@@ -114,7 +114,9 @@ class Actor:
     # -- between commits
 
     def beat(self, beat: Beat) -> None:
-        """Answer a beat at once; where it shows an old desired state, write that again."""
+        """Answer a beat at once; where it shows an old desired state, write that again. So, too, where it shows a newer one
+        than we have written: our predecessor's last. Else we would speak of an older one until the next change there, which
+        the agent would take for a log that went backwards."""
         core = self._core
         if core is None:
             return
@@ -126,7 +128,8 @@ class Actor:
         if not known:
             return
         sequence, written_at = self._written.get(beat.node, (0, 0.0))
-        if beat.desired < sequence and self._monotonic() - written_at > REWRITE_S:
+        other = beat.desired < sequence or sequence < beat.desired <= core.state.sequence
+        if other and self._monotonic() - written_at > REWRITE_S:
             self._behind.add(beat.node)
 
     def confirm(self, name: str, incarnation: str) -> None:

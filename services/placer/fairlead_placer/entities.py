@@ -212,6 +212,13 @@ class FastFail(NamedTuple):
     user: str
 
 
+class Failed(NamedTuple):
+    """A node on which a job has failed, and how it did so there last."""
+
+    node: str
+    way: str
+
+
 class Well(NamedTuple):
     """Where and when a user's run did well last."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_placer.entities import Node, Outcome, Run, Verdict, run_key
-from fairlead_placer.nodes.endings import Ending, note
+from fairlead_placer.nodes.endings import Ending, note, way_of
 from fairlead_placer.state import State
 from fairlead_placer.timeline.learning import learn
 from fairlead_schemas import events as ev
@@ -72,7 +72,7 @@ def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEn
     if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
         verdict = Verdict(event.outcome, event.exit_code, event.signal, event.rank, event.message)
         state.set(run, "verdict", verdict)
-        note(state, run, Ending(event.outcome, False, event.rank), at_ns)
+        note(state, run, _ending(event, well=False), at_ns)
         _touch_live(state, run)
     if event.released:
         _release(state, run, event.rank)
@@ -82,7 +82,7 @@ def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnde
     run = state.runs[run_key(event.job, event.attempt)]
     if run.verdict is None:  # else it was noted with the rank that decided it
         well = is_success(event.outcome, event.exit_code, event.signal)
-        note(state, run, Ending(event.outcome, well, event.rank), at_ns)
+        note(state, run, _ending(event, well=well), at_ns)
     learn(state, run, event.outcome, at_ns)
     state.put(state.unanswered, event.job, event.attempt)
     for rank in range(len(run.parts)):
@@ -95,6 +95,10 @@ def _run_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RunEnde
 def _allocation_released(state: State, seq: int, index: int, at_ns: int, event: ev.AllocationReleased) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     _release(state, run, state.nodes[event.node].held[run.key])
+
+
+def _ending(event: ev.RankEnded | ev.RunEnded, *, well: bool) -> Ending:
+    return Ending(event.outcome, well, event.rank, way_of(event.outcome, event.exit_code, event.signal))
 
 
 def _end(state: State, run: Run, rank: int) -> None:

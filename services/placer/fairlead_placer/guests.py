@@ -77,8 +77,8 @@ class _Line:
     def __init__(self, group: OfferClass, offers: list[Offer], here: list[Host]) -> None:
         self.group, self.offers, self.hosts = group, offers, here
         self.at = 0
-        #: What is known to fail for all of the class: which hosts they are gone from in time.
-        self.failed: set[tuple[bool, ...]] = set()
+        #: What is known to fail for all of the class: which hosts they are gone from in time, and where they do not go.
+        self.failed: set[tuple[tuple[bool, ...], frozenset[str]]] = set()
 
 
 def place_guests(
@@ -96,12 +96,13 @@ def place_guests(
         offer = line.offers[line.at]
         line.at += 1
         beside, in_time = picky.get(offer.job, NOWHERE), _in_time(state, offer, line.hosts, draft.now_ns)
-        guest = None if in_time in line.failed else invite(state, offer, line.hosts, in_time, beside, draft.now_ns)
+        same = in_time, beside
+        guest = None if same in line.failed else invite(state, offer, line.hosts, in_time, beside, draft.now_ns)
         if guest is not None:
             if not place(draft, offer, guest.found, guest.host):
                 return False
-        elif not beside:
-            line.failed.add(in_time)
+        else:
+            line.failed.add(same)
         if line.at < len(line.offers):
             heapreplace(heads, (line.offers[line.at].rank, line.offers[line.at].job, line))
         else:
@@ -152,7 +153,7 @@ def invite(
             found = find(state, request, avoided)
         if isinstance(found, Found):
             return Guest(found, next((keepers[n.name].kept.job for n in found.nodes if n.name in keepers), ""))
-    if request.units > 1:
+    if request.units > 1 or request.exclusive:  # beside nobody, whoever comes
         return None
     for host in here:
         for node in host.nodes:
@@ -169,6 +170,8 @@ def beside(state: State, host: Host, node: Node, now_ns: int) -> Left | None:
     """What the node has now and will have at the start, too, without the seat of the job that it is kept for; None where
     that job would have none."""
     left, kept = node.left.copy(), host.kept
+    if host.ask.verdict(left.build).cut:  # which instances will be there then, nobody knows now
+        return None
     for key, rank in node.held.items():
         run = state.runs[key]
         if is_guest(kept, node, run) and stays(state, run, rank, kept.start_ns):

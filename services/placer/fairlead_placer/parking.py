@@ -14,6 +14,7 @@ from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Offer, OfferClass
 from fairlead_placer.evolve_runs import NEWS_INTERVAL_NS
 from fairlead_placer.guests import hosts, place_guests
+from fairlead_placer.nodes.ahead import Ahead
 from fairlead_placer.nodes.avoiding import NOWHERE, avoided
 from fairlead_placer.placing import Found, find, find_kept
 from fairlead_placer.reasons import Refusal, refusal
@@ -29,12 +30,14 @@ _OWN, _CLASS = 0, 1
 type _Turn = tuple[int, str, int, OfferClass]
 #: A class that fits on no open node, and what is short.
 type _Short = tuple[OfferClass, Shortfall | None]
+#: Jobs that fail alike until something is gained: their class, where they do not go, the version of the index.
+type _Same = tuple[int, frozenset[str], int]
 
 
 def place(draft: Draft) -> bool:
     """Place what fits, in order. False when the commit was full before the end."""
     state = draft.state
-    picky = _picky(state)
+    picky = _picky(state, draft.now_ns)
     # Heads of the classes that may fit, and each job that has a turn of its own, which comes before its class's: no
     # two entries agree in rank, job and turn, so the comparison never reaches the class.
     heads: list[_Turn] = [
@@ -67,6 +70,7 @@ def _place_all(
         else:
             _park(draft, group, offer, found)
 
+    hopeless: set[_Same] = set()
     while heads:
         if draft.full:
             return False
@@ -74,7 +78,7 @@ def _place_all(
         offer = state.offers.get(job)
         if turn == _OWN:
             heappop(heads)
-            if offer is not None and not _place_own(draft, offer, picky.get(job, NOWHERE)):
+            if offer is not None and not _place_own(draft, offer, picky.get(job, NOWHERE), hopeless):
                 return False
             continue
         if offer is not None and job in picky:  # all of its class had their own turns
@@ -101,10 +105,13 @@ def _kept(state: State) -> list[Offer]:
     return [offer for offer in map(state.offers.get, state.reservations) if offer is not None]
 
 
-def _picky(state: State) -> dict[str, frozenset[str]]:
-    """{job with an open offer: nodes that it has failed on and goes to no more}."""
+def _picky(state: State, now_ns: int) -> dict[str, frozenset[str]]:
+    """{job with an open offer: nodes to which it does not go, since it has failed there or would be met by a window}."""
     few, many = sorted((state.failed_on, state.offers), key=len)
     found = {job: avoided(state, job) for job in few if job in many}
+    ahead = Ahead(state)
+    for job in state.offers if ahead.windows else ():
+        found[job] = found.get(job, NOWHERE) | ahead.nodes(job, now_ns)
     return {job: names for job, names in found.items() if names}
 
 
@@ -115,15 +122,19 @@ def _head(group: OfferClass, picky: Mapping[str, frozenset[str]]) -> tuple[int, 
     return next((head for head in group.offers if head[1] not in picky), group.offers[0])
 
 
-def _place_own(draft: Draft, offer: Offer, beside: frozenset[str]) -> bool:
+def _place_own(
+    draft: Draft, offer: Offer, beside: frozenset[str], hopeless: set[_Same]
+) -> bool:  # fmt: skip
     """Place a job on nodes that are kept for it, or beside those that it avoids, if there is room by now. False as for
     `_placed`."""
     state, request = draft.state, offer.request
-    kept = state.reservations.get(offer.job)
+    kept, same = state.reservations.get(offer.job), (id(state.classes[request]), beside, state.pools.version)
     if kept is not None:
         found = find_kept(state, request, [state.nodes[name] for name in kept.nodes], beside)
-    elif _may_fit(draft, state.classes[request]):
+    elif same not in hopeless and _may_fit(draft, state.classes[request]):
         found = find(state, request, beside)
+        if isinstance(found, Shortfall):
+            hopeless.add(same)
     else:
         found = None
     return not isinstance(found, Found) or _placed(draft, offer, found)
@@ -162,7 +173,7 @@ def master_port(job: str, attempt: int) -> int:
 
 
 def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall | None) -> None:
-    found = refusal(draft.state, group.request, offer.job, short)
+    found = refusal(draft.state, group.request, offer.job, short, draft.now_ns)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
         group.failed_at = draft.state.pools.version
@@ -172,7 +183,7 @@ def _park(draft: Draft, group: OfferClass, offer: Offer, short: Shortfall | None
             ev.JobUnplaceable(
                 cause=offer.cause, job=offer.job, attempt=offer.attempt, reasons=found.reasons, nodes=found.nodes,
                 fitting=found.fitting, gpu_milli_free=found.gpu_milli_free, gpu_milli_total=found.gpu_milli_total,
-                level=found.level, best=found.best, near=near,
+                level=found.level, best=found.best, near=near, windows=found.windows,
             ),
             (2 + len(near)) * EVENT_BYTES,
         )  # fmt: skip

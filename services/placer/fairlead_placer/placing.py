@@ -53,7 +53,8 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
         with state.lent(kept):
             found = find(state, request, avoided)
         return found if isinstance(found, Found) else None
-    own = [Choice(node, ask, place, (0, 0)) for node in kept if isinstance(place := seat(node.left, ask), Seat)]
+    able = [node for node in kept if node.name not in avoided]
+    own = [Choice(node, ask, place, (0, 0)) for node in able if isinstance(place := seat(node.left, ask), Seat)]
     own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
     own = own[: request.nodes]
     if not own:

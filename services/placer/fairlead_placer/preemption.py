@@ -14,6 +14,7 @@ from fairlead_placer.entities import Offer, Plea, run_key
 from fairlead_placer.making_room.candidates import is_stopping, may_yield
 from fairlead_placer.making_room.hole import find
 from fairlead_placer.making_room.rooms import rooms_for
+from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.reasons import cause_of, refusal
 from fairlead_placer.reservations import made_bytes, make
 from fairlead_placer.state import State
@@ -43,9 +44,9 @@ def _for_place(draft: Draft, plea: Plea) -> bool:
     holes = [kept for kept in state.reservations.values() if kept.hole]
     if len(holes) >= HOLES_MAX and plea.job not in state.reservations:
         return _declined(draft, plea, {"reserved": sum(len(kept.nodes) for kept in holes)})
-    hole = find(state, offer, plea.victims)
+    hole = find(state, offer, plea.victims, draft.now_ns)
     if hole is None:
-        return _declined(draft, plea, _still_missing(state, offer, plea.victims))
+        return _declined(draft, plea, _still_missing(state, offer, plea.victims, draft.now_ns))
     size = len(hole.victims) * VICTIM_BYTES + made_bytes(hole.nodes)
     if not draft.has_room(size, len(hole.victims) + 1):
         return False
@@ -54,11 +55,11 @@ def _for_place(draft: Draft, plea: Plea) -> bool:
     return True
 
 
-def _still_missing(state: State, offer: Offer, victims: Sequence[ev.Victim]) -> dict[str, int]:
+def _still_missing(state: State, offer: Offer, victims: Sequence[ev.Victim], now_ns: int) -> dict[str, int]:
     """Nodes by what would keep each from taking a part, were all the victims gone."""
-    counts = dict(refusal(state, offer.request, offer.job).reasons)
+    counts = dict(refusal(state, offer.request, offer.job, None, now_ns).reasons)
     candidates, ask = may_yield(state, victims), asks_of(offer.request)[0]
-    for room in rooms_for(state, offer, victims, candidates):
+    for room in rooms_for(state, offer, victims, candidates, barred(state, offer.job, now_ns)):
         now = cause_of(room.node, ask, offer.job)
         if now:
             counts[now] -= 1

@@ -4,6 +4,8 @@ A node's cause is the first that holds, in the order of `CAUSES`: what waiting c
 it can. Nodes that would take a unit are counted as fitting (a gang wants more of them).
 """
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +15,9 @@ from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import CORDONED, Node, pool_of
+from fairlead_placer.nodes.ahead import Ahead
 from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.nodes.plans import Window
 from fairlead_placer.packing.rows import Key
 from fairlead_placer.state import State
 from fairlead_schemas.resources import Request
@@ -39,6 +43,7 @@ CAUSES: dict[str, str] = {
     "memory": "the node has too little memory in all",
     "gpu_faulted": "too many of the node's GPUs are faulted",
     "avoided": "the node is one that the job has failed on",
+    "maintenance": "the node has a maintenance window that would come over the job",
     "reserved": "the node is kept for another job",
     "free_gpus": "too few GPUs are free",
     "free_mig": "too few MIG instances of the profile are there and free",
@@ -49,6 +54,10 @@ CAUSES: dict[str, str] = {
     "free_links": "GPUs enough are free, but not so connected",
     "free_numa": "GPUs enough are free, but not with CPUs on one NUMA node or socket",
 }
+
+
+#: Windows that are named.
+WINDOWS_MAX = 3
 
 
 class Refusal(NamedTuple):
@@ -62,6 +71,8 @@ class Refusal(NamedTuple):
     #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
     level: str = ""
     best: int = 0
+    #: The windows of nodes that are counted under "maintenance", the soonest first; WINDOWS_MAX at most.
+    windows: tuple[str, ...] = ()
 
 
 def cause_of(node: Node, ask: Ask, job: str) -> str:
@@ -85,24 +96,37 @@ def _closed(node: Node) -> str:
     return "quarantined" if node.quarantined else "suspect"
 
 
-def refusal(state: State, request: Request, job: str, short: Shortfall | None = None) -> Refusal:
+def refusal(
+    state: State, request: Request, job: str, short: Shortfall | None = None, now_ns: int = 0
+) -> Refusal:  # fmt: skip
     """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job. Of
-    several kinds of units, for the one that the fewest nodes take."""
+    several kinds of units, for the one that the fewest nodes take. `now_ns` 0: whatever windows are ahead."""
     index = state.pools.of(request)
     asks = asks_of(request)
     counts, fitting = min((_count(index, ask, job) for ask in asks), key=lambda each: each[1])
-    for name in avoided(state, job):
+    failed, met = avoided(state, job), Ahead(state).met(job, now_ns)
+    barred = {name: "maintenance" for window in met for name in window.nodes} | dict.fromkeys(failed, "avoided")
+    spared: set[str] = set()
+    for name, cause in barred.items():
         node = state.nodes[name]
         if node.pool == pool_of(request) and not any(cause_of(node, ask, job) for ask in asks):
             fitting -= 1
-            counts["avoided"] = counts.get("avoided", 0) + 1
+            counts[cause] = counts.get(cause, 0) + 1
+            spared.add(name)
     return Refusal(
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members), fitting=fitting,
         gpu_milli_free=_free_milli(index, asks[0], job),
         gpu_milli_total=1000 * index.gpus,
         level=short.level if short else "", best=short.best if short else 0,
+        windows=_named(met, spared - failed),
     )  # fmt: skip
+
+
+def _named(windows: Sequence[Window], nodes: AbstractSet[str]) -> tuple[str, ...]:
+    """Those that some of the nodes are in."""
+    found = sorted(windows, key=lambda window: (window.starts_ns, window.name))
+    return tuple([window.name for window in found if not nodes.isdisjoint(window.nodes)][:WINDOWS_MAX])
 
 
 def _free_milli(index: Index, ask: Ask, job: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Offer, Reservation
+from fairlead_placer.nodes.ahead import Ahead
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import is_sound
 from fairlead_placer.timeline.spans import SECOND_NS
@@ -50,7 +51,7 @@ def mend(draft: Draft) -> bool:
         offer = state.offers.get(kept.job)
         if offer is None:
             continue
-        if not is_kept_well(state, kept, offer.request):
+        if not is_kept_well(state, kept, offer.request, draft.now_ns):
             if draft.full or not _keep(draft, offer, kept.cause):
                 return False
         elif _is_due(state, kept, draft.now_ns) and (draft.full or not _look_again(draft, offer, kept)):
@@ -58,9 +59,13 @@ def mend(draft: Draft) -> bool:
     return True
 
 
-def is_kept_well(state: State, kept: Reservation, request: Request) -> bool:
-    """True while every kept node can take its unit once others have gone."""
+def is_kept_well(state: State, kept: Reservation, request: Request, now_ns: int) -> bool:
+    """True while every kept node can take its unit once others have gone, and no window comes over it there."""
     asks, nodes = asks_of(request), [state.nodes[name] for name in kept.nodes]
+    if kept.start_ns and state.windows:
+        start_ns = max(kept.start_ns, now_ns)
+        if Ahead(state).clear_ns(kept.job, kept.nodes, start_ns) > start_ns:
+            return False
     if request.also:  # it has no guests
         return all(any(serves(node, ask.request, kept.job) for ask in asks) for node in nodes)
     return all(serves(node, request, kept.job) and is_sound(state, kept, node, asks[0]) for node in nodes)

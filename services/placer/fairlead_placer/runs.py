@@ -8,6 +8,8 @@ until AllocationReleased.
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node, Run, Verdict
 from fairlead_placer.evolve_runs import is_success
+from fairlead_placer.nodes.endings import Ending, failed_alike, way_of
+from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 
 
@@ -30,7 +32,8 @@ def rank_ended(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str
         return
     size = EVENT_BYTES + encoded_bytes(verdict.message)
     if run.ended | 1 << rank == run.all_ranks:
-        draft.emit(_run_ended(run, verdict, clean, cause), size)
+        ended = _run_ended(draft.state, run, verdict, clean, cause)
+        draft.emit(ended, size + sum(len(name) + 3 for name in ended.alike))
         return
     draft.emit(
         ev.RankEnded(
@@ -41,17 +44,20 @@ def rank_ended(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str
     )  # fmt: skip
 
 
-def _run_ended(run: Run, last: Verdict, clean: bool, cause: str) -> ev.RunEnded:
+def _run_ended(state: State, run: Run, last: Verdict, clean: bool, cause: str) -> ev.RunEnded:
     """The first failure decides; without one every rank has exited with 0, and so says rank 0."""
     verdict = run.verdict or last
-    if is_success(verdict.outcome, verdict.exit_code, verdict.signal):
+    well = is_success(verdict.outcome, verdict.exit_code, verdict.signal)
+    if well:
         verdict = verdict._replace(rank=0)
+    way = way_of(verdict.outcome, verdict.exit_code, verdict.signal)
     return ev.RunEnded(
         cause=cause, job=run.job, attempt=run.attempt, outcome=verdict.outcome, exit_code=verdict.exit_code,
         signal=verdict.signal, rank=verdict.rank, message=verdict.message,
         drained=run.stop == "drained" and verdict.outcome == "stopped",
         preempted=run.stop == "preempted" and verdict.outcome == "stopped",
         released=(run.parts[last.rank].node,) if clean else (),
+        alike=failed_alike(state, run, Ending(verdict.outcome, well, verdict.rank, way)),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import msgspec
 from fairlead_placer.cutting.plans import LayoutPlan, Spoilt
 from fairlead_placer.entities import (
     Claim,
+    Failed,
     FastFail,
     Job,
     Node,
@@ -118,7 +119,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     reservations: list[Reservation]
     runs: list[RunShot]
     work: list[WorkShot] = []
-    failed_on: dict[str, tuple[str, ...]] = {}
+    failed_on: dict[str, tuple[Failed, ...]] = {}
     failing: dict[str, tuple[FastFail, ...]] = {}
     well: dict[str, Well] = {}
     acts: dict[str, int] = {}

@@ -16,6 +16,7 @@ from fairlead_placer.capacity.pools import Pools
 from fairlead_placer.cutting.plans import LayoutPlan, Spoilt, keep_back
 from fairlead_placer.entities import (
     Claim,
+    Failed,
     FastFail,
     Job,
     Node,
@@ -57,8 +58,8 @@ class State:
         self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}
-        #: {job: nodes that it has failed on}, newest last; until the job ends.
-        self.failed_on: dict[str, tuple[str, ...]] = {}
+        #: {job: where it has failed, and how}, newest last; until the job ends.
+        self.failed_on: dict[str, tuple[Failed, ...]] = {}
         #: {node: fast failures since a run did well there}; {user: where one did well last}.
         self.failing: dict[str, tuple[FastFail, ...]] = {}
         self.well: dict[str, Well] = {}

@@ -48,6 +48,8 @@ KEYS_MAX = 50_000
 LOSS_DELAYS_NS = (0, 120 * SECOND_NS, 600 * SECOND_NS)
 #: Attempts that could not be started and are tried again at once, before the user's own retries count.
 FREE_STARTS_MAX = 1
+#: A job that has failed in the same way on so many nodes is to blame itself: it is not tried again, whatever is left.
+BLAMED_NODES = 3
 
 #: What a commit may hold, and what its events are counted as before they are encoded.
 COMMIT_BYTES_BUDGET = COMMIT_BYTES_MAX - 8 * 1024

@@ -1,8 +1,9 @@
 """The placer's core under all kinds of requests: shares, gangs, racks, NUMA nodes, elastic ones, tasks, groups, exclusive
-ones, beside faults, drains, taints and nodes that come back as others.
+ones, beside faults, drains, taints, maintenance windows, nodes that are kept, and nodes that come back as others.
 
-After every step the invariants hold (I1, I2, I6: `World` checks them), the snapshot restores to itself, and nothing waits
-that would fit. At the end the log folds to the same state.
+After every step the invariants hold (I1, I2, I6, and that guests leave room for whom their nodes are kept for: `World` checks
+them), the snapshot restores to itself, nothing waits that would fit, and nothing starts where a window would come over it. At
+the end the log folds to the same state.
 """
 
 from typing import Any
@@ -18,14 +19,24 @@ from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.invariants import check
+from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.placing import find
 from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode, RestoreGpu, TaintNode, UncordonNode, UntaintNode
+from fairlead_schemas.commands import (
+    CancelMaintenance,
+    CordonNode,
+    DrainNode,
+    RestoreGpu,
+    ScheduleMaintenance,
+    TaintNode,
+    UncordonNode,
+    UntaintNode,
+)
 from fairlead_schemas.inside import UNKNOWN, Description
 from fairlead_schemas.reports import ExitSeen, HealthSeen, InventorySeen
 from fairlead_schemas.resources import Inventory, Request
 from tests.placer.capacity.ground import machine
-from tests.placer.world import World, request
+from tests.placer.world import SECOND, World, request
 
 NODES = ("a", "b", "c", "d", "e")
 node_names = st.sampled_from(NODES)
@@ -90,19 +101,48 @@ class CoreMachine(RuleBasedStateMachine):
         for each in wanted:
             self.offer(each)
 
-    @rule(wanted=st.lists(wishes, min_size=1, max_size=3))
-    def offer_some(self, wanted: list[Request]) -> None:
+    @rule(wanted=st.lists(wishes, min_size=1, max_size=3), limit_s=st.sampled_from([0, 0, 60, 900]))
+    def offer_some(self, wanted: list[Request], limit_s: int) -> None:
         for each in wanted:
-            self.offer(each)
+            self.offer(each, limit_s)
 
-    def offer(self, wanted: Request) -> None:
-        events = self.world.offer(wanted)
-        told = [event for event in events if isinstance(event, ev.JobPlaced | ev.JobUnplaceable)]
-        state = self.world.core.state
-        assert told or any(outcome.outcome for outcome in state.classes.values())
+    @precondition(lambda self: self.world.core.state.offers)
+    @rule(data=st.data())
+    def keep_nodes(self, data: st.DataObject) -> None:
+        """For one that has waited long."""
+        job = data.draw(st.sampled_from(sorted(self.world.core.state.offers)))
+        asked = ev.ReservationRequested(cause="clock", job=job, attempt=1, waited_ns=1)
+        self.watch(self.world.queue(asked))
+
+    @rule(seconds=st.sampled_from([1, 60, 600]))
+    def pass_time(self, seconds: int) -> None:
+        self.world.now += seconds * SECOND
+        self.watch(self.world.step())
+
+    @rule(
+        name=node_names, in_s=st.sampled_from([30, 300, 2000]), lasting_s=st.sampled_from([10, 900]),
+        notice_s=st.sampled_from([0, 20]), cancel=st.booleans(),
+    )  # fmt: skip
+    def window(self, name: str, in_s: int, lasting_s: int, notice_s: int, cancel: bool) -> None:
+        """One of the node's own is planned, or what was planned is cancelled."""
+        starts_ns = self.world.now + in_s * SECOND
+        plan = ScheduleMaintenance(
+            id="p", name=f"of-{name}", nodes=(name,), starts_ns=starts_ns, ends_ns=starts_ns + lasting_s * SECOND,
+            notice_ns=notice_s * SECOND,
+        )  # fmt: skip
+        self.watch(self.world.command(CancelMaintenance(id="c", name=f"of-{name}") if cancel else plan))
+
+    def watch(self, events: list[ev.Event]) -> None:
         for event in events:
             if isinstance(event, ev.JobPlaced):
                 self._check_placed(event)
+
+    def offer(self, wanted: Request, limit_s: int = 0) -> None:
+        events = self.world.offer(wanted, limit_s=limit_s)
+        told = [event for event in events if isinstance(event, ev.JobPlaced | ev.JobUnplaceable)]
+        state = self.world.core.state
+        assert told or any(outcome.outcome for outcome in state.classes.values())
+        self.watch(events)
 
     def _check_placed(self, event: ev.JobPlaced) -> None:
         """I6: all units of all kinds, no node twice, and in one rack where that is required."""
@@ -118,6 +158,11 @@ class CoreMachine(RuleBasedStateMachine):
             nodes = self.world.core.state.nodes
             found = {nodes[name].inventory.labels.get(f"fairlead/{level}") for name in names}
             assert len(found) == 1 and None not in found
+
+        limit_ns = self.world.core.state.jobs[event.job].total_ns
+        for window in self.world.core.state.windows.values():  # start and grace aside
+            if limit_ns and not window.started and not set(names).isdisjoint(window.nodes):
+                assert self.world.now + limit_ns <= window.starts_ns, f"{event.job} is met by {window}"
 
     @precondition(lambda self: self.world.core.state.runs)
     @rule(data=st.data(), every=st.booleans(), clean=st.sampled_from([True, True, False]))
@@ -161,11 +206,14 @@ class CoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_waits_does_not_fit(self) -> None:
-        """Each class was tried since anything came free that it could use."""
+        """Each class was tried since anything came free that it could use; but for whom a window keeps away."""
         state = self.world.core.state
         for group in state.classes.values():
-            job = group.offers[0][1]
-            assert isinstance(find(state, group.request), Shortfall), f"{job} waits, and fits: {group.request}"
+            free = [job for _, job in group.offers if not barred(state, job, self.world.now)]
+            job = free[0] if free else group.offers[0][1]
+            assert not free or isinstance(find(state, group.request), Shortfall), (
+                f"{job} waits, and fits: {group.request}"
+            )
 
     @invariant()
     def the_snapshot_is_the_state(self) -> None:

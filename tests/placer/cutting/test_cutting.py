@@ -1,11 +1,14 @@
 """GPUs cut anew for jobs that wait: planned, ordered, reported, and only then given out."""
 
+from typing import Any
+
 import pytest
 
 from fairlead_placer.cutting.plans import BACKOFF_NS, LATE_NS
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode
 from fairlead_schemas.reports import HealthSeen, InventorySeen
+from fairlead_schemas.resources import Request
 from tests.placer.cutting.migworld import MigWorld, cut_inventory, given, mig, planned
 from tests.placer.world import SECOND, names, placed, request
 
@@ -170,6 +173,39 @@ def test_mig_mode_is_turned_on_where_the_admin_lets_it_and_off_again() -> None:
     events = made.carry_out("n1")
     assert names(events) == ["NodeChanged", "MigLayoutChanged", "JobPlaced"]
     assert placed(events) == {"2": ["n1"]}
+
+
+def test_gpus_are_made_whole_for_gangs_and_shares() -> None:
+    """A gang's on each node that lacks one, where all of them can be had; beside nodes that are ready."""
+    made = MigWorld()
+    made.join_cut("n1", "3g.20gb@0", labels=AUTO)
+    made.join_cut("n2", None, labels=AUTO)
+    assert planned(made.offer(request(1, nodes=3))) == []
+    assert [each[:2] for each in planned(made.join_cut("n3", "", labels=AUTO))] == [("n1-g0", "off"), ("n3-g0", "off")]
+    made.carry_out("n1")
+    assert placed(made.carry_out("n3")) == {"1": ["n1", "n2", "n3"]}
+    made = world("", labels=AUTO)
+    assert [each[:2] for each in planned(made.offer(Request(gpu_milli=500, gpu_parts=1)))] == [("n1-g0", "off")]
+    assert placed(made.carry_out("n1")) == {"1": ["n1"]}
+
+
+@pytest.mark.parametrize(
+    "more", [{"tasks": True, "nodes": 2}, {"require": ("rack",), "nodes": 2}, {"require": ("numa",)}]
+)
+def test_who_is_not_cut_for_takes_what_is_there(more: dict[str, Any]) -> None:
+    """Plans know nothing of links, of domains, or of who shares a node."""
+    made = world("", "", labels=AUTO | {"fairlead/rack": "r"})
+    assert planned(made.offer(mig("3g.20gb", **more))) == []
+
+
+def test_an_exclusive_job_gets_its_instance_on_an_empty_node() -> None:
+    """And nowhere else."""
+    made = world("", "")
+    made.offer(mig("1g.5gb"))
+    made.carry_out("n1")
+    assert planned(made.offer(mig("3g.20gb", exclusive=True))) == []
+    made.join_cut("n2", "")
+    assert placed(made.carry_out("n2")) == {"2": ["n2"]}
 
 
 def test_a_gpu_in_use_is_not_opened_where_one_in_mig_mode_will_do() -> None:

@@ -155,6 +155,8 @@ class Refusal(msgspec.Struct, frozen=True):
     #: Of a gang that must lie in one domain: its level, and the most units that one domain takes.
     level: str = ""
     best: int = 0
+    #: Maintenance windows that keep it from nodes with room.
+    windows: tuple[str, ...] = ()
 
 
 class Reached(msgspec.Struct, frozen=True):

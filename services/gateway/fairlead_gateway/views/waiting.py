@@ -93,7 +93,7 @@ class WaitingView:
         self.refusals.pop(request, None)
         self.refusals[request] = Refusal(
             request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total,
-            e.near, e.level, e.best,
+            e.near, e.level, e.best, e.windows,
         )  # fmt: skip
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]

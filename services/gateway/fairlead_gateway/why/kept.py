@@ -1,4 +1,5 @@
-"""Nodes that are kept for a job, and nodes that nearly have room for one: when, by what, and who is there. Pure."""
+"""Nodes that are kept for a job, that nearly have room for one, or soon have maintenance: when, by what, and who is there.
+Pure."""
 
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
@@ -79,4 +80,15 @@ def kept_from_it(views: Views, row: JobRow, refusal: Refusal) -> str:
             f" from about {rfc3339(start_ns)}: a job whose time limit ends before may run there" if start_ns else ""
         )
         told += f"; {these(hosts[job])} {'is' if len(hosts[job]) == 1 else 'are'} kept for job {job}{from_then}"
+    return told
+
+
+def maintained(views: Views, refusal: Refusal) -> str:
+    """The windows that would come over it: "; maintenance cooling begins at …: a job whose time limit ends before may run
+    there"."""
+    told = ""
+    for name in refusal.windows:
+        row = views.plans.windows.get(name)
+        if row is not None:
+            told += f"; maintenance {name} begins at {rfc3339(row.starts_ns)}: a job whose time limit ends before may run there"
     return told

@@ -25,6 +25,7 @@ _KEPT_BACK: dict[str, tuple[str, str]] = {
     "taint": ("has a taint that the job does not tolerate", "have taints that the job does not tolerate"),
     "gpu_faulted": ("has too many faulted GPUs", "have too many faulted GPUs"),
     "avoided": ("is where the job has failed", "are where the job has failed"),
+    "maintenance": ("has maintenance before it would have ended", "have maintenance before it would have ended"),
     "reserved": ("is kept for another job", "are kept for other jobs"),
     "sharing": (
         "gives its GPUs out otherwise (whole, or as replicas)",
@@ -73,3 +74,12 @@ def _kept_back(reason: str, count: int) -> str:
     if words is None:
         return f"by {reason.replace('_', ' ')}"
     return words[0] if count == 1 else words[1]
+
+
+def not_cut(refusal: Refusal) -> str:
+    """That no instances are made for it, where that is what it lacks (docs/mig.md)."""
+    request = refusal.request
+    plain = not request.also and not request.tasks and not (request.require and request.nodes > 1)
+    if plain or not refusal.reasons.get("free_mig"):
+        return ""
+    return "; no GPU is cut for jobs with groups, tasks or a required domain: it waits for instances as they are"

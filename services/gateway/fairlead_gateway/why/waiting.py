@@ -4,9 +4,9 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal
 from fairlead_gateway.why.causes import NOTHING, dominant, no_domain
-from fairlead_gateway.why.kept import kept_from_it, nearly
+from fairlead_gateway.why.kept import kept_from_it, maintained, nearly
 from fairlead_gateway.why.limits import deferred, explained
-from fairlead_gateway.why.nodes import over_nodes, where
+from fairlead_gateway.why.nodes import not_cut, over_nodes, where
 from fairlead_gateway.why.yielding import after_yielding, with_room
 from fairlead_schemas.api import Reason
 from fairlead_schemas.ask import Explanation
@@ -87,7 +87,7 @@ def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
     now = _refused(views, refusal, row)
     told = dominant(views, row, refusal) if at_length and now.code == "no_place" else NOTHING
     message = f"{now.message}; {told.message}" if told.message else now.message
-    more = nearly(refusal) + kept_from_it(views, row, refusal)
+    more = nearly(refusal) + kept_from_it(views, row, refusal) + maintained(views, refusal) + not_cut(refusal)
     detail = {**now.detail, **told.detail}
     if told.next:
         detail["next"] = told.next

@@ -17,7 +17,7 @@ from fairlead_placer.mig.demand import demand_of
 from fairlead_placer.mig.layouts import Instance, Layout, room_of
 from fairlead_placer.mig.plans import plan_for
 from fairlead_placer.mig.remains import remains
-from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
 from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.events import MigMode
@@ -39,7 +39,7 @@ class Recut(NamedTuple):
 def choose(state: State, want: Want, beside: Sequence[Want], now_ns: int) -> list[Recut]:
     """What to cut anew for the want; nothing where that would not serve it. `beside`: who may be served at once."""
     request = want.request
-    nodes = list(_candidates(state, want))
+    nodes = list(_candidates(state, want, now_ns))
     if not request.profile:
         return _made_whole(state, want, nodes, now_ns)
     if request.nodes == 1 and request.gpu_parts == 1:
@@ -47,18 +47,18 @@ def choose(state: State, want: Want, beside: Sequence[Want], now_ns: int) -> lis
     return _for_several(state, want, nodes, now_ns)
 
 
-def _candidates(state: State, want: Want) -> Iterator[Node]:
+def _candidates(state: State, want: Want, now_ns: int) -> Iterator[Node]:
     """Nodes that lack nothing but what cutting could give, by name; each cuts one GPU at a time."""
     lacking = "free_mig" if want.request.profile else "free_gpus"
-    for node in sorted(_serving(state, want), key=lambda node: node.name):
+    for node in sorted(_serving(state, want, now_ns), key=lambda node: node.name):
         lacks = node.name not in state.layouts and seat(node.left, want.ask) == lacking
         if lacks and not amounts_short(node.left, want.ask):
             yield node
 
 
-def _serving(state: State, want: Want) -> Iterator[Node]:
+def _serving(state: State, want: Want, now_ns: int) -> Iterator[Node]:
     """Nodes that may ever take a unit of the job, and whose GPUs may be cut anew."""
-    index, beside = state.pools.of(want.request), avoided(state, want.job)
+    index, beside = state.pools.of(want.request), barred(state, want.job, now_ns)
     for key, masks in zip(index.rows.keys, index.inhabitants, strict=True):
         build = index.builds.get(key.build)
         if not masks or build is None or not build.recuts or want.ask.verdict(build).cause:
@@ -100,22 +100,22 @@ def _for_one(state: State, want: Want, beside: Sequence[Want], nodes: Sequence[N
     if grant is None:
         return []
     node, gpu = home[grant.uuid]
-    return _plan(node, gpu, _served_here(state, node, beside), weights)
+    return _plan(node, gpu, _served_here(state, node, beside, now_ns), weights)
 
 
-def _served_here(state: State, node: Node, beside: Sequence[Want]) -> list[Want]:
+def _served_here(state: State, node: Node, beside: Sequence[Want], now_ns: int) -> list[Want]:
     """Those who could run on the node together, by its CPU and memory."""
     cpu_milli, memory_mib, found = node.left.cpu_milli, node.left.memory_mib, list[Want]()
     for want in beside:
         request = want.request
-        if request.cpu_milli <= cpu_milli and request.memory_mib <= memory_mib and _takes(state, node, want):
+        if request.cpu_milli <= cpu_milli and request.memory_mib <= memory_mib and _takes(state, node, want, now_ns):
             found.append(want)
             cpu_milli, memory_mib = cpu_milli - request.cpu_milli, memory_mib - request.memory_mib
     return found
 
 
-def _takes(state: State, node: Node, want: Want) -> bool:
-    free = node.keeper in ("", want.job) and node.name not in avoided(state, want.job)
+def _takes(state: State, node: Node, want: Want, now_ns: int) -> bool:
+    free = node.keeper in ("", want.job) and node.name not in barred(state, want.job, now_ns)
     return free and not want.ask.verdict(node.left.build).cause
 
 
@@ -150,7 +150,7 @@ def _for_several(state: State, want: Want, nodes: Sequence[Node], now_ns: int) -
     others follow when its agent has reported."""
     request = want.request
     able = [lack for node in nodes if (lack := _lack(state, node, want, now_ns)) is not None]
-    ready = sum(isinstance(seat(node.left, want.ask), Seat) for node in _ready(state, want))
+    ready = sum(isinstance(seat(node.left, want.ask), Seat) for node in _ready(state, want, now_ns))
     wanted = (request.nodes_min or request.nodes) - ready
     chosen = sorted(able, key=lambda lack: (lack.missing, lack.node.name))[: max(0, wanted)]
     if wanted > len(chosen):
@@ -162,9 +162,9 @@ def _for_several(state: State, want: Want, nodes: Sequence[Node], now_ns: int) -
     return found
 
 
-def _ready(state: State, want: Want) -> Iterator[Node]:
+def _ready(state: State, want: Want, now_ns: int) -> Iterator[Node]:
     """Nodes that have the instances of a unit as they are."""
-    index, beside = state.pools.of(want.request), avoided(state, want.job)
+    index, beside = state.pools.of(want.request), barred(state, want.job, now_ns)
     for masks in index.inhabitants:
         for names in masks.values():
             if not want.ask.verdict(index.members[names[0]].left.build).cause:
@@ -197,28 +197,45 @@ def _lack(state: State, node: Node, want: Want, now_ns: int) -> _Lack | None:
 # ---------------------------------------------------------------------------- a whole GPU
 
 
+class _Idle(NamedTuple):
+    """How many whole GPUs a node lacks for a unit, and which in MIG mode nobody uses."""
+
+    missing: int
+    node: Node
+    places: list[int]
+
+
 def _made_whole(state: State, want: Want, nodes: Sequence[Node], now_ns: int) -> list[Recut]:
-    """MIG mode is turned off on a GPU that nobody uses: on the node where fewest must be."""
-    best: tuple[tuple[int, str], Node, list[int]] | None = None
-    for node in nodes:
-        left = node.left
-        if not left.build.switches or left.cuts is None:
-            continue
-        suits = want.ask.verdict(left.build).suits
-        idle = [
-            place for place in members_of(left.cuttable & left.cuts.legal & suits)
-            if not left.cuts.layout(place).busy and not _is_spoilt(state, left.uuids[place], now_ns)
-        ]  # fmt: skip
-        missing = want.ask.gpus - (left.free & suits).bit_count()
-        if missing <= len(idle) and (best is None or (missing, node.name) < best[0]):
-            best = (missing, node.name), node, idle
-    if best is None:
-        return []
-    (missing, _), node, idle = best
-    # The one with the fewest instances: those are soonest made again.
+    """MIG mode is turned off on GPUs that nobody uses: on the nodes where fewest must be, one GPU of a node at a time."""
+    request = want.request
+    able = [idle for node in nodes if (idle := _idle(state, node, want, now_ns)) is not None]
+    wanted = request.nodes_min or request.nodes
+    if wanted > 1:
+        wanted -= sum(isinstance(seat(node.left, want.ask), Seat) for node in _ready(state, want, now_ns))
+    chosen = sorted(able, key=lambda idle: (idle.missing, idle.node.name))[: max(0, wanted)]
+    return [_whole(idle, want) for idle in chosen] if wanted <= len(chosen) else []
+
+
+def _idle(state: State, node: Node, want: Want, now_ns: int) -> _Idle | None:
+    """None where making GPUs whole would not do."""
+    left = node.left
+    if not left.build.switches or left.cuts is None:
+        return None
+    suits = want.ask.verdict(left.build).suits
+    places = [
+        place for place in members_of(left.cuttable & left.cuts.legal & suits)
+        if not left.cuts.layout(place).busy and not _is_spoilt(state, left.uuids[place], now_ns)
+    ]  # fmt: skip
+    missing = want.ask.gpus - (left.free & suits).bit_count()
+    return _Idle(missing, node, places) if 0 < missing <= len(places) else None
+
+
+def _whole(idle: _Idle, want: Want) -> Recut:
+    """The GPU with the fewest instances: those are soonest made again."""
+    node = idle.node
     assert node.left.cuts is not None
-    layouts = {place: node.left.cuts.layout(place).idle for place in idle}
-    place = min(idle, key=lambda place: (len(layouts[place]), place))
+    layouts = {place: node.left.cuts.layout(place).idle for place in idle.places}
+    place = min(idle.places, key=lambda place: (len(layouts[place]), place))
     uuid = node.left.uuids[place]
     destroy = _named(node, uuid, layouts[place])
-    return [Recut(node, uuid, "off", destroy, (), (want.job,), {"destroyed": len(destroy), "missing": missing})]
+    return Recut(node, uuid, "off", destroy, (), (want.job,), {"destroyed": len(destroy), "missing": idle.missing})

@@ -11,7 +11,7 @@ from fairlead_placer.cutting.plans import LATE_NS
 from fairlead_placer.cutting.waiting import Want, may_gain, of_pool, wants
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import OfferClass
-from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 
@@ -28,7 +28,7 @@ def plan(draft: Draft) -> bool:
     #: Classes, and the nodes that the job avoids, for which nothing was found.
     hopeless: list[tuple[OfferClass, frozenset[str]]] = []
     for want in found:
-        beyond = want.group, avoided(state, want.job)
+        beyond = want.group, barred(state, want.job, draft.now_ns)
         if want.job in given or beyond in hopeless or not _may_help(draft, want.group):
             continue
         if draft.full or planned >= PLANS_MAX:

@@ -1,6 +1,7 @@
 """Who waits for something that cutting GPUs anew could give: open offers that found no place, in their order.
 
-Looked at are jobs with one kind of unit and no required domain. A job that a plan is being carried out for waits for that.
+Looked at are jobs with one kind of unit, one to a node, that require no links of their GPUs, and no domain where they have
+several units. A job that a plan is being carried out for waits for that.
 """
 
 from collections import Counter
@@ -33,16 +34,16 @@ class Want(NamedTuple):
 def may_gain(state: State, request: Request) -> bool:
     """True where the request could be served by cutting GPUs anew, or by making one whole."""
     index = state.pools.of(request)
-    if (
-        not index.recuts
-        or request.also
-        or request.tasks
-        or request.require
-        or request.exclusive
-        or not request.gpu_milli
-    ):
+    if not index.recuts or not is_simple(request):
         return False
-    return bool(request.profile) or (index.switches and not request.gpu_parts and request.nodes == 1)
+    return bool(request.profile) or (index.switches and not request.replicas)
+
+
+def is_simple(request: Request) -> bool:
+    """True for requests that GPUs are cut for at all: plans know nothing of links, of domains, or of who shares a node."""
+    if not request.gpu_milli or request.also or request.tasks:
+        return False
+    return not request.require or (request.nodes == 1 and not asks_of(request)[0].inside.require)
 
 
 def wants(state: State) -> list[Want]:

@@ -17,7 +17,7 @@ from fairlead_placer.defragmenting.movable import SECOND_NS, movable
 from fairlead_placer.entities import Offer, Reservation, pool_of, run_key
 from fairlead_placer.evolve_kept import VICTIMS_MAX
 from fairlead_placer.making_room.hole import Hole, find
-from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.placing import find as find_place
 from fairlead_placer.reasons import refusal
 from fairlead_placer.state import State
@@ -73,7 +73,7 @@ def plans(state: State, pool: str, now_ns: int, most: int = JOBS_MAX) -> list[Pl
     victims: list[Victim] | None = None
     for _, job in heads:
         offer = state.offers[job]
-        if not isinstance(find_place(state, offer.request, avoided(state, job)), Shortfall):
+        if not isinstance(find_place(state, offer.request, barred(state, job, now_ns)), Shortfall):
             continue
         if len(found) == most:
             break
@@ -93,10 +93,10 @@ def plan(state: State, offer: Offer, victims: Sequence[Victim], now_ns: int) -> 
     left_out: set[str] = set()
     for _ in range(TRIES_MAX):
         able = [victim for victim in victims if victim.job not in left_out][:VICTIMS_MAX]
-        hole = find(state, offer, able)
+        hole = find(state, offer, able, now_ns)
         if hole is None or not hole.victims:
             break
-        moves = _elsewhere(state, offer, hole)
+        moves = _elsewhere(state, offer, hole, now_ns)
         if not isinstance(moves, str):
             cost = sum(victim.gpu_s for victim in hole.victims)
             return Plan(offer, moves, tuple(sorted(hole.nodes)), gain, cost, "" if gain > cost else "costs_more")
@@ -113,12 +113,12 @@ def _why_not(state: State, offer: Offer, waited_ns: int) -> str:
     return "few_free" if free < offer.request.gpu_milli_total else ""
 
 
-def _elsewhere(state: State, offer: Offer, hole: Hole) -> tuple[Move, ...] | str:
+def _elsewhere(state: State, offer: Offer, hole: Hole, now_ns: int) -> tuple[Move, ...] | str:
     """Where each of them would go while the hole is kept, in the order of the queue; the first job that has no place."""
     largest_first = sorted(hole.victims, key=lambda victim: (-_gpu_milli(state, victim), victim.job))
     found: dict[str, Move] | None = None
     for order in _orders(largest_first):
-        moves = _in_order(state, offer, hole, order)
+        moves = _in_order(state, offer, hole, order, now_ns)
         if isinstance(moves, str):
             return moves
         found = found or moves
@@ -131,23 +131,23 @@ def _orders(victims: list[Victim]) -> Iterable[Sequence[Victim]]:
     return permutations(victims) if len(victims) <= ORDERS_MAX else (victims, victims[::-1])
 
 
-def _in_order(state: State, offer: Offer, hole: Hole, order: Sequence[Victim]) -> dict[str, Move] | str:
+def _in_order(state: State, offer: Offer, hole: Hole, order: Sequence[Victim], now_ns: int) -> dict[str, Move] | str:
     moves: dict[str, Move] = {}
     with state.trying():
         state.reserve(Reservation(offer.job, offer.attempt, "", tuple(sorted(hole.nodes)), 0, hole=True))
         for victim in order:
-            move = _moved(state, victim)
+            move = _moved(state, victim, now_ns)
             if move is None:
                 return victim.job
             moves[victim.job] = move
     return moves
 
 
-def _moved(state: State, victim: Victim) -> Move | None:
+def _moved(state: State, victim: Victim, now_ns: int) -> Move | None:
     """Its next place is taken; what it has it still has."""
     run, request = state.runs[run_key(victim.job, victim.attempt)], state.request_of(victim.job)
     assert request is not None
-    place = find_place(state, request, avoided(state, victim.job))
+    place = find_place(state, request, barred(state, victim.job, now_ns))
     if isinstance(place, Shortfall):
         return None
     for rank, part in enumerate(place.parts):

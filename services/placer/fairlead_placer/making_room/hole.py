@@ -12,6 +12,7 @@ from fairlead_placer.making_room.kinds import search_kinds
 from fairlead_placer.making_room.rooms import Room, free_beside, rooms_for
 from fairlead_placer.making_room.search import Search
 from fairlead_placer.making_room.spots import Answer, groups_of
+from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
 from fairlead_schemas.events import Victim
 
@@ -23,14 +24,14 @@ class Hole(NamedTuple):
     nodes: list[str]
 
 
-def find(state: State, offer: Offer, victims: Sequence[Victim]) -> Hole | None:
+def find(state: State, offer: Offer, victims: Sequence[Victim], now_ns: int = 0) -> Hole | None:
     """Who must yield to an offer that fits nowhere; None when all of them together would not make room. An elastic job
-    gets the least that it starts with."""
-    candidates = may_yield(state, victims)
-    rooms = rooms_for(state, offer, victims, candidates)
+    gets the least that it starts with. `now_ns` 0: whatever windows are ahead."""
+    candidates, beside = may_yield(state, victims), barred(state, offer.job, now_ns)
+    rooms = rooms_for(state, offer, victims, candidates, beside)
     # The fullest first, the free before those that others leave: so they are preferred where costs are equal.
     rooms.sort(key=lambda room: (room.left.free_milli, room.node.name))
-    free = sorted(free_beside(state, offer, rooms), key=lambda node: (node.left.free_milli, node.name))
+    free = sorted(free_beside(state, offer, rooms, beside), key=lambda node: (node.left.free_milli, node.name))
     found = _search(state, offer, candidates, rooms, free)
     if found is None:
         return None

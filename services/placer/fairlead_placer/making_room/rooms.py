@@ -9,7 +9,6 @@ from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import Node, Offer, pool_of, run_key
 from fairlead_placer.making_room.candidates import Candidate, is_stopping, living_parts
-from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_schemas.events import Part, Victim
 
@@ -42,13 +41,15 @@ class Room:
         return left
 
 
-def rooms_for(state: State, offer: Offer, victims: Sequence[Victim], candidates: Sequence[Candidate]) -> list[Room]:
-    """The rooms, by name. The nodes of victims that are stopping already are among them."""
+def rooms_for(
+    state: State, offer: Offer, victims: Sequence[Victim], candidates: Sequence[Candidate], beside: Collection[str]
+) -> list[Room]:
+    """The rooms, by name, none of `beside`. The nodes of victims that are stopping already are among them."""
     runs = [run for victim in victims if (run := state.runs.get(run_key(victim.job, victim.attempt))) is not None]
     names = {part.node for run in runs for part in living_parts(run)}
     if offer.job in state.reservations:
         names.update(state.reservations[offer.job].nodes)
-    nodes = map(state.nodes.__getitem__, sorted(names - avoided(state, offer.job)))
+    nodes = map(state.nodes.__getitem__, sorted(names.difference(beside)))
     rooms = {node.name: _room(state, node) for node in nodes if _serves(node, offer)}
     for at, candidate in enumerate(candidates):
         for part in candidate.parts:
@@ -73,12 +74,12 @@ def _room(state: State, node: Node) -> Room:
     return room
 
 
-def free_beside(state: State, offer: Offer, rooms: Sequence[Room]) -> list[Node]:
-    """Nodes that would take a unit of some kind now, and are no rooms."""
+def free_beside(state: State, offer: Offer, rooms: Sequence[Room], beside: Collection[str]) -> list[Node]:
+    """Nodes that would take a unit of some kind now, and are neither rooms nor of `beside`."""
     index = state.pools.of(offer.request)
-    beside = {room.node.name for room in rooms} | avoided(state, offer.job)
+    others = {room.node.name for room in rooms}.union(beside)
     names = {name for ask in asks_of(offer.request) for name in _fitting(state, offer, index, ask)}
-    return [index.members[name] for name in sorted(names - beside)]
+    return [index.members[name] for name in sorted(names - others)]
 
 
 def _fitting(state: State, offer: Offer, index: Index, ask: Ask) -> Iterator[str]:

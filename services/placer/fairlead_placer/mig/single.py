@@ -7,12 +7,9 @@ they were GPUs. The node's label `nvidia.com/mig.strategy` says which.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from fairlead_placer.mig.choice import MigGpu
 from fairlead_placer.mig.finding import read_product
-from fairlead_placer.mig.layouts import Instance, room_of
-from fairlead_placer.mig.models import Model
 from fairlead_schemas.migprofiles import profile_of, resource_of
 
 WHOLE_GPU = "nvidia.com/gpu"
@@ -24,14 +21,6 @@ class Strategy(StrEnum):
     NONE = "none"  # it has none: GPUs are whole
     SINGLE = "single"
     MIXED = "mixed"
-
-
-class Recut(NamedTuple):
-    """One GPU's part of a plan for a whole node: all of `destroy` go before the first of `create` is made."""
-
-    uuid: str
-    destroy: tuple[Instance, ...]  # idle ones, by start
-    create: tuple[Instance, ...]  # by start
 
 
 def resource_under(strategy: Strategy, profile: str) -> str:
@@ -63,36 +52,3 @@ def uniform_profile(gpus: Sequence[MigGpu]) -> str | None:
     if len(found) != 1 or not all(gpu.enabled and gpu.layout.instances for gpu in gpus):
         return None
     return found.pop()
-
-
-def uniform_layout(model: Model, profile: str, present: tuple[Instance, ...] = ()) -> tuple[Instance, ...]:
-    """As many instances of the profile as there can be, `present` ones of the same profile among them; by start.
-
-    ValueError where the model has no such profile. Any order of filling is best: starts of one profile never overlap in part.
-    """
-    index = model.profiles.index(profile)
-    room, instances = room_of(model, present), list(present)
-    while starts := room.free_starts(model.shape, index):
-        instances.append(Instance(profile, starts[0]))
-        room = room.add(model.shape, index, starts[0])
-    return tuple(sorted(instances, key=lambda instance: instance.start))
-
-
-def plan_uniform(gpus: Sequence[MigGpu], profile: str) -> tuple[Recut, ...] | None:
-    """How to bring all GPUs of a node to as many instances of one profile as they hold: one entry for each GPU that changes.
-
-    None where it cannot be without touching an instance in use (all in use must be of the profile), or a GPU's model has no
-    such profile; an empty plan where nothing is to be done.
-    """
-    plan: list[Recut] = []
-    for gpu in gpus:
-        busy, idle = gpu.layout.busy, gpu.layout.idle
-        if gpu.model.cut_number(profile) is None or any(instance.profile != profile for instance in busy):
-            return None
-        same = tuple(instance for instance in idle if instance.profile == profile)
-        destroy = tuple(sorted(set(idle) - set(same), key=lambda instance: instance.start))
-        wanted = uniform_layout(gpu.model, profile, busy + same)
-        create = tuple(instance for instance in wanted if instance not in busy and instance not in same)
-        if destroy or create:
-            plan.append(Recut(gpu.uuid, destroy, create))
-    return tuple(plan)

@@ -2,12 +2,12 @@
 
 A run did well when it exited with 0, or ended by itself after it had run for a while. It failed where its deciding
 rank exited otherwise or could not be started; fast, when that took less than two minutes. What was stopped, lost or
-rebooted says nothing.
+rebooted says nothing. A job that fails in the same way on several nodes is told to the queue with them: that is the job's doing.
 """
 
 from typing import NamedTuple
 
-from fairlead_placer.entities import FastFail, Run, Well
+from fairlead_placer.entities import Failed, FastFail, Run, Well
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of
@@ -22,6 +22,8 @@ FAILED_ON_MAX = 8
 USERS_MAX = 256
 #: Failed on so many other nodes, a job is to blame itself, and counts against no node.
 BLAMED_AFTER = 2
+#: Ends that are failures; all others are not the run's own doing.
+FAILURES: tuple[ev.RunOutcome, ...] = ("exited", "start_failed")
 
 
 class Ending(NamedTuple):
@@ -30,6 +32,7 @@ class Ending(NamedTuple):
     outcome: ev.RunOutcome
     well: bool
     rank: int
+    way: str
 
 
 def note(state: State, run: Run, ending: Ending, at_ns: int) -> None:
@@ -37,17 +40,32 @@ def note(state: State, run: Run, ending: Ending, at_ns: int) -> None:
     lasted = run.began_ns and at_ns - run.began_ns >= FAST_NS
     if ending.well or (lasted and ending.outcome == "exited" and not run.stop):
         _went_well(state, run, at_ns)
-    if ending.well or run.stop or ending.outcome not in ("exited", "start_failed"):
+    if ending.well or run.stop or ending.outcome not in FAILURES:
         return
     node = run.parts[ending.rank].node
-    failed = state.failed_on.get(run.job, ())
+    others = tuple([each for each in state.failed_on.get(run.job, ()) if each.node != node])
     if state.request_of(run.job) is not None:
-        known = (*(name for name in failed if name != node), node)[-FAILED_ON_MAX:]
-        state.put(state.failed_on, run.job, known)
-    if not lasted and len(set(failed) - {node}) < BLAMED_AFTER:
+        state.put(state.failed_on, run.job, (*others, Failed(node, ending.way))[-FAILED_ON_MAX:])
+    if not lasted and len(others) < BLAMED_AFTER:
         fail = FastFail(at_ns, array_of(run.job) or run.job, _user_of(state, run))
         recent = [old for old in state.failing.get(node, ()) if old.at_ns > at_ns - WINDOW_NS]
         state.put(state.failing, node, (*recent, fail)[-FAILS_MAX:])
+
+
+def way_of(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None) -> str:
+    """How it ended, as far as two ends can be the same: "exited 1", "exited by signal 9", "start_failed"."""
+    if signal is not None:
+        return f"{outcome} by signal {signal}"
+    return outcome if exit_code is None else f"{outcome} {exit_code}"
+
+
+def failed_alike(state: State, run: Run, ending: Ending) -> tuple[str, ...]:
+    """The nodes on which the job has failed in the same way by now, sorted; nothing while it is one only."""
+    if ending.well or run.stop or ending.outcome not in FAILURES:
+        return ()
+    found = {each.node for each in state.failed_on.get(run.job, ()) if each.way == ending.way}
+    found.add(run.parts[ending.rank].node)
+    return tuple(sorted(found)) if len(found) > 1 else ()
 
 
 def _went_well(state: State, run: Run, at_ns: int) -> None:

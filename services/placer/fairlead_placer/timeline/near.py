@@ -10,7 +10,7 @@ from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node
-from fairlead_placer.nodes.avoiding import avoided
+from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
 from fairlead_placer.timeline.ends import end_of
 from fairlead_placer.timeline.openings import NEVER_NS
@@ -25,7 +25,7 @@ NEAR_MAX = 3
 def near_misses(state: State, request: Request, job: str, now_ns: int) -> tuple[NearMiss, ...]:
     """Those that come first, each on another node. Of several kinds of units, for the first."""
     index, ask = state.pools.of(request), asks_of(request)[0]
-    beside = avoided(state, job)
+    beside = barred(state, job, now_ns)
     found: list[tuple[int, NearMiss]] = []
     for node in _closest(index, ask):
         if node.name not in beside:

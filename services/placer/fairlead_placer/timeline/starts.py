@@ -1,7 +1,8 @@
 """When a job can start first, and on which nodes: all of its units together, within the domain that it requires.
 
-Of nodes with the same opening those that lack least are taken. One look goes over every run of the pool once: that is its
-bound, and `reservations.py` says how often it is taken.
+Of nodes with the same opening those that lack least are taken. A node that a maintenance window would take from the job opens
+at the window's end. One look goes over every run of the pool once: that is its bound, and `reservations.py` says how often it
+is taken.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.seats import never
 from fairlead_placer.entities import Node, Reservation, pool_of
+from fairlead_placer.nodes.ahead import Ahead
 from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import NEVER_NS, Opening, opening
@@ -62,7 +64,7 @@ def earliest(state: State, request: Request, job: str, now_ns: int) -> Start | N
         each._replace(opening=opening(state, each.node, each.ask, now_ns, kept, told=True) or NO_OPENING)
         for each in found
     ]
-    return _start(told, now_ns, known=not request.tasks)
+    return _start(state, job, told, now_ns, known=not request.tasks)
 
 
 def start_on(state: State, request: Request, job: str, names: Sequence[str], now_ns: int) -> Start:
@@ -75,22 +77,23 @@ def start_on(state: State, request: Request, job: str, names: Sequence[str], now
         node = state.nodes[name]
         at = opening(state, node, asks[0], now_ns, kept, told=True)
         found.append(_Picked(node, asks[0], at or NO_OPENING))
-    return _start(found, now_ns)
+    return _start(state, job, found, now_ns)
 
 
-def _start(picked: Sequence[_Picked], now_ns: int, *, known: bool = True) -> Start:
+def _start(state: State, job: str, picked: Sequence[_Picked], now_ns: int, *, known: bool = True) -> Start:
     """Of tasks it is not known: an opening is the first one's, the last of a node may come later."""
     names = tuple(sorted(each.node.name for each in picked))
     at_ns = max(each.opening.at_ns for each in picked)
     ends: dict[str, int] = {}
     for each in picked:
-        for end_ns, job in each.opening.waits_for:
-            ends[job] = max(end_ns, ends.get(job, 0))
-    waits_for = tuple(sorted(ends, key=lambda job: (-ends[job], job))[:WAITS_MAX])
+        for end_ns, other in each.opening.waits_for:
+            ends[other] = max(end_ns, ends.get(other, 0))
+    waits_for = tuple(sorted(ends, key=lambda other: (-ends[other], other))[:WAITS_MAX])
     if at_ns >= NEVER_NS or not known:
         return Start(names, waits_for=waits_for)
     guessed = any(each.opening.basis == "evidence" for each in picked)
-    return Start(names, max(at_ns, now_ns + LEAST_NS), "evidence" if guessed else "limits", waits_for)
+    start_ns = Ahead(state).clear_ns(job, names, max(at_ns, now_ns + LEAST_NS))
+    return Start(names, start_ns, "evidence" if guessed else "limits", waits_for)
 
 
 def _domains(state: State, request: Request) -> list[list[Node]]:
@@ -111,16 +114,45 @@ def _domains(state: State, request: Request) -> list[list[Node]]:
 def _pick(
     state: State, request: Request, job: str, nodes: list[Node], kept: Reservation | None, now_ns: int
 ) -> list[_Picked] | None:
+    """Those that open first. Where they do so one after the other, a window may come between: then all are looked at as from
+    the last one's opening."""
+    asks, ahead, since_ns = asks_of(request), Ahead(state), now_ns
+    able = [_able(state, ask, job, nodes, kept, now_ns) for ask in asks]
+    while True:
+        clear = [[_cleared(ahead, job, each, since_ns) for each in some] for some in able] if ahead.windows else able
+        picked = _first(asks, clear)
+        if picked is None or not ahead.windows:
+            return picked
+        at_ns = max(each.opening.at_ns for each in picked)
+        if at_ns >= NEVER_NS or ahead.clear_ns(job, [each.node.name for each in picked], at_ns) == at_ns:
+            return picked
+        since_ns = at_ns
+
+
+def _able(
+    state: State, ask: Ask, job: str, nodes: list[Node], kept: Reservation | None, now_ns: int
+) -> list[_Picked]:  # fmt: skip
+    """The nodes that open for a unit at some time."""
+    found: list[_Picked] = []
+    for node in nodes:
+        if serves(node, ask.request, job):
+            at = opening(state, node, ask, now_ns, kept)
+            if at is not None:
+                found.append(_Picked(node, ask, at, _units(node, ask) if ask.request.tasks else 1))
+    return found
+
+
+def _cleared(ahead: Ahead, job: str, each: _Picked, since_ns: int) -> _Picked:
+    at_ns = ahead.clear_ns(job, (each.node.name,), max(each.opening.at_ns, since_ns))
+    return each._replace(opening=each.opening._replace(at_ns=at_ns))
+
+
+def _first(asks: Sequence[Ask], able: Sequence[list[_Picked]]) -> list[_Picked] | None:
     picked: list[_Picked] = []
-    for ask in asks_of(request):
+    for ask, some in zip(asks, able, strict=True):
         wanted, taken = ask.request.nodes_min or ask.request.nodes, {each.node.name for each in picked}
-        able: list[_Picked] = []
-        for node in nodes:
-            if node.name not in taken and serves(node, ask.request, job):
-                at = opening(state, node, ask, now_ns, kept)
-                if at is not None:
-                    able.append(_Picked(node, ask, at, _units(node, ask) if request.tasks else 1))
-        for each in nsmallest(wanted, able, key=lambda each: (each.opening.at_ns, lack(each.node, ask.request))):
+        free = [each for each in some if each.node.name not in taken] if taken else some
+        for each in nsmallest(wanted, free, key=lambda each: (each.opening.at_ns, lack(each.node, ask.request))):
             if wanted > 0:
                 picked.append(each)
                 wanted -= each.units

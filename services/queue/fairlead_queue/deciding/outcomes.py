@@ -2,11 +2,12 @@
 
 Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are
 not the job's doing (node lost, rebooted, exit unseen) have a budget of their own, with delays. A
-drain is a person's decision and costs nothing, and so does yielding to another job.
+drain is a person's decision and costs nothing, and so does yielding to another job. None pays for a job that
+has failed in the same way on BLAMED_NODES nodes: the next would be the same.
 """
 
 from fairlead_queue.deciding.plan import Plan, encoded_bytes
-from fairlead_queue.limits import FREE_STARTS_MAX, LOSS_DELAYS_NS, MESSAGE_CHARS_MAX
+from fairlead_queue.limits import BLAMED_NODES, FREE_STARTS_MAX, LOSS_DELAYS_NS, MESSAGE_CHARS_MAX
 from fairlead_queue.waiting.jobs import NEVER, Array, End, Job
 from fairlead_schemas.events import (
     FailReason,
@@ -118,7 +119,8 @@ def _run_ended(job: Job, end: End, now_ns: int) -> QueueEvent:
 
 def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
     """(reason of another attempt, whether it is allowed, delay in ns, reason of the failure otherwise)."""
-    paid = job.failures < job.retries
+    blamed = len(end.alike) >= BLAMED_NODES
+    paid = job.failures < job.retries and not blamed
     if end.drained:
         return "drained", True, 0, "infrastructure"
     if end.preempted:
@@ -126,7 +128,7 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
     if end.outcome == "exited":
         return "retry", paid, 0, "exit_code"
     if end.outcome == "start_failed":
-        free = job.starts < FREE_STARTS_MAX
+        free = job.starts < FREE_STARTS_MAX and not blamed
         return ("start_failed" if free else "retry"), free or paid, 0, "start_failed"
     # "stopped" without a stop or a drain of ours: the node ended it, and nobody can say how far it was.
     lost: RequeueReason = end.outcome if end.outcome in ("node_lost", "node_rebooted") else "exit_unknown"
@@ -137,5 +139,13 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
 def _fail(job: Job, end: End, reason: FailReason) -> JobFailed:
     return JobFailed(
         cause=end.cause, job=job.id, reason=reason, attempt=job.attempt, exit_code=end.exit_code, signal=end.signal,
-        message=end.message[:MESSAGE_CHARS_MAX],
+        message=_message(job, end)[:MESSAGE_CHARS_MAX],
     )  # fmt: skip
+
+
+def _message(job: Job, end: End) -> str:
+    """The run's own words; before them, why a job that could be tried again is not."""
+    if len(end.alike) < BLAMED_NODES or job.stop or job.failures >= job.retries:
+        return end.message
+    told = f"not tried again: it failed in the same way on {', '.join(end.alike)}"
+    return f"{told}; {end.message}" if end.message else told

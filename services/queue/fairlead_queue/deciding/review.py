@@ -67,10 +67,18 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
 
 
 def _within_limits(turns: Turns, picks: list[tuple[Lane, Candidate]], back: list[Job]) -> list[tuple[Lane, Candidate]]:
-    """Those that fit while what is asked back is still charged; the others get their turn when it has come back."""
+    """Those that fit while what is asked back is still charged; the others get their turn when it has come back, and so does
+    whoever comes after them in their lane: of an array, an element before the ones that were born would be offered twice."""
     new = [lane for lane, candidate in picks if not is_open(candidate)]
     turns.recharge([job.lane for job in back], new)
-    return [(lane, candidate) for lane, candidate in picks if is_open(candidate) or turns.regive(lane)]
+    within: list[tuple[Lane, Candidate]] = []
+    later: set[Lane] = set()
+    for lane, candidate in picks:
+        if is_open(candidate) or (lane not in later and turns.regive(lane)):
+            within.append((lane, candidate))
+        else:
+            later.add(lane)
+    return within
 
 
 def is_open(candidate: Candidate) -> bool:

@@ -112,7 +112,9 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
         job.used_ns += state.at_ns - job.started_ns
         job.started_ns = 0
     _give_back(state, job, at_ns)
-    end = End(id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted)
+    end = End(
+        id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted, event.alike
+    )  # fmt: skip
     state.settled(job, end)
 
 

@@ -34,6 +34,8 @@ class End(msgspec.Struct, frozen=True, array_like=True, gc=False):
     message: str = ""
     drained: bool = False
     preempted: bool = False
+    #: Nodes on which it has failed in the same way; () while that is one only.
+    alike: tuple[str, ...] = ()
 
 
 class Job:

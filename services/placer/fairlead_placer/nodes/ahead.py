@@ -1,0 +1,69 @@
+"""Maintenance windows that are still ahead, and jobs that would not be gone in time. Reads state, changes nothing.
+
+A job with a limit is not started where it could still be there at a window's start: the limit, with a minute to start, the
+grace and the cleaning, counts as it does for guests (`timeline/ends.py`). One without a limit starts there until the notice
+begins, which is what the notice is for: held back from the day on which a window is planned, it would wait for weeks.
+"""
+
+from collections.abc import Iterable
+
+from fairlead_placer.entities import Job
+from fairlead_placer.nodes.avoiding import NOWHERE, avoided
+from fairlead_placer.nodes.plans import Window
+from fairlead_placer.state import State
+from fairlead_placer.timeline.ends import latest_end_ns
+from fairlead_schemas.ids import array_of
+
+
+class Ahead:
+    """The windows that have not begun. One that has is the nodes' drain by now."""
+
+    __slots__ = ("_nodes", "_state", "windows")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.windows = [state.windows[name] for name in sorted(state.windows) if not state.windows[name].started]
+        self._nodes: dict[tuple[str, ...], frozenset[str]] = {(): NOWHERE}
+
+    def met(self, job: str, at_ns: int) -> list[Window]:
+        """Those that would come over the job, were it placed on their nodes then."""
+        if not self.windows:
+            return []
+        kept = self._state.jobs.get(array_of(job) or job)
+        return [window for window in self.windows if _comes_over(window, kept, at_ns)]
+
+    def nodes(self, job: str, at_ns: int) -> frozenset[str]:
+        """The nodes of those."""
+        met = self.met(job, at_ns)
+        key = tuple([window.name for window in met])
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = frozenset(name for window in met for name in window.nodes)
+        return found
+
+    def clear_ns(self, job: str, nodes: Iterable[str], at_ns: int) -> int:
+        """The first time, not before that one, at which no window would come over the job on any of these nodes."""
+        if not self.windows:
+            return at_ns
+        names = set(nodes)
+        windows = [window for window in self.windows if not names.isdisjoint(window.nodes)]
+        kept = self._state.jobs.get(array_of(job) or job)
+        while met := [window for window in windows if _comes_over(window, kept, at_ns)]:
+            at_ns = max(window.ends_ns for window in met)
+        return at_ns
+
+
+def _comes_over(window: Window, job: Job | None, at_ns: int) -> bool:
+    if at_ns >= window.ends_ns:
+        return False
+    if at_ns >= window.starts_ns - window.notice_ns:
+        return True
+    if job is None or not job.total_ns:
+        return False
+    return latest_end_ns(job, job.request.units, at_ns) > window.starts_ns
+
+
+def barred(state: State, job: str, now_ns: int) -> frozenset[str]:
+    """Nodes to which the job does not go now: it has failed there, or a window comes over it."""
+    failed = avoided(state, job)
+    return failed | Ahead(state).nodes(job, now_ns) if state.windows else failed
