@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import product
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.allocation import descriptions
+from fairlead_placer.capacity import gangs as gangs_module
 from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.domains import LEVELS as COLUMNS
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.seats import Seat, seat, seat_several
 from fairlead_placer.entities import Node
@@ -225,6 +228,48 @@ def gangs(draw: st.DrawFn) -> Request:
             return msgspec.structs.replace(one, nodes=2, nodes_min=least, also=also)
         case _:
             return one
+
+
+@st.composite
+def halls(draw: st.DrawFn) -> Ground:
+    """Up to 24 nodes, most of them where racks lie in blocks and these in spines, a few anywhere; some in use."""
+    ground = Ground()
+    size = draw(st.integers(1, 4))
+    astray = draw(st.sampled_from([0, 0, 1, 5]))
+    for at in range(draw(st.integers(2, 24))):
+        rack = at // size if at % 7 >= astray else draw(st.integers(0, 5))
+        places = {"rack": rack, "block": rack // 2, "spine": rack // 6}
+        known = draw(st.sampled_from([places, places, places, {"rack": rack}, {}]))
+        labels = {f"fairlead/{level}": f"{level}{number}" for level, number in known.items()}
+        inside = draw(st.sampled_from([machine().inside, GEFORCE]))
+        found = machine(f"n{at * 7 % 24:02}", draw(st.sampled_from([4, 8])), inside=inside, labels=labels)
+        ground.join(found, **draw(st.sampled_from([{}, {}, {}, {"quarantined": True}])))
+    for request in draw(st.lists(requests(), max_size=12)):
+        ground.place(request)
+    return ground
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(worlds(), halls()), gangs(), st.sets(st.sampled_from([f"n{at:02}" for at in range(24)]), max_size=3))
+def test_the_short_way_and_the_general_one_lead_to_the_same(
+    ground: Ground, request: Request, avoided: set[str]
+) -> None:
+    """The same nodes, parts and score, or the same shortfall, however a gang is looked at."""
+    found = find(ground.state, request, avoided)
+    with patch.object(gangs_module, "is_plain", return_value=False):
+        assert find(ground.state, request, avoided) == found
+
+
+@given(st.one_of(worlds(), halls()))
+def test_levels_within_a_level(ground: Ground) -> None:
+    """Those left out divide none of its domains: all nodes of one lie in one of theirs."""
+    index = ground.state.pools.of(whole())
+    for level in COLUMNS:
+        for outer in set(COLUMNS) - {level} - set(index.domains.within(level)):
+            if index.domains.known(outer) and COLUMNS.index(outer) > COLUMNS.index(level):
+                for members in domains(ground, level):
+                    found = {domain_of(node.inventory.labels, outer) for node in members}
+                    assert len(members) == 1 or (len(found) == 1 and "" not in found)
 
 
 def domains(ground: Ground, level: str) -> list[list[Node]]:

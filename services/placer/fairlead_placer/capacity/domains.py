@@ -28,6 +28,9 @@ class Domains:
         self._vacant: list[int] = []
         #: Places in the order of names, made when asked for: {"": nodes, level: its domains}.
         self._ranks: dict[str, Ints] = {}
+        #: What levels are to each other, likewise.
+        self._nested: dict[tuple[str, str], bool] = {}
+        self._within: dict[str, tuple[str, ...]] = {}
 
     def add(self, name: str, labels: dict[str, str]) -> int:
         """A node of these labels; its number."""
@@ -37,7 +40,7 @@ class Domains:
             if number >= len(self.rows):
                 self._double()
         self.names[number] = name
-        self._ranks.clear()
+        self._forget()
         for level in LEVELS:
             domain = domain_of(labels, level)
             self.of[level][number] = self._number(level, domain) if domain else -1
@@ -48,7 +51,7 @@ class Domains:
         self.rows[number] = -1
         for column in self.of.values():
             column[number] = -1
-        self._ranks.clear()
+        self._forget()
         self._vacant.append(number)
 
     def known(self, level: str) -> bool:
@@ -57,15 +60,27 @@ class Domains:
 
     def nested(self, level: str, outer: str) -> bool:
         """True when every domain of the level lies in one of the outer level, as far as nodes say."""
-        key = f"{level} in {outer}"
-        found = self._ranks.get(key)
+        found = self._nested.get((level, outer))
         if found is None:
             inside = self.of[level][: len(self.names)] >= 0
             of, at = self.of[level][: len(self.names)][inside], self.of[outer][: len(self.names)][inside]
-            pairs = len(np.unique(np.stack([of, at], axis=1), axis=0))
-            nested = len(of) > 0 and bool((at >= 0).all()) and pairs == len(np.unique(of))
-            found = self._ranks[key] = np.array([nested], np.int64)
-        return bool(found[0])
+            lies = np.full(len(self.domains[level]), -1, np.int64)
+            lies[of] = at  # of several, where a domain lies in several: not all of its nodes are there
+            found = len(of) > 0 and bool((at >= 0).all()) and bool((lies[of] == at).all())
+            self._nested[level, outer] = found
+        return found
+
+    def within(self, level: str) -> tuple[str, ...]:
+        """The levels that may divide a domain of this one ("": the pool), largest first."""
+        found = self._within.get(level)
+        if found is None:
+            smaller = LEVELS.index(level) if level in LEVELS else 0 if level else len(LEVELS)
+            found = self._within[level] = tuple(
+                each
+                for at, each in reversed(tuple(enumerate(LEVELS)))
+                if self.known(each) and (at < smaller or (at > smaller and not self.nested(level, each)))
+            )
+        return found
 
     def names_ranked(self) -> Ints:
         """[node's number]: its place in the order of names."""
@@ -89,6 +104,11 @@ class Domains:
             number = numbers[domain] = len(numbers)
             self.domains[level].append(domain)
         return number
+
+    def _forget(self) -> None:
+        self._ranks.clear()
+        self._nested.clear()
+        self._within.clear()
 
     def _double(self) -> None:
         blank: Ints = np.full(len(self.rows), -1, np.int64)

@@ -10,82 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_placer.capacity.asks import Ask, asks_of, several
-from fairlead_placer.capacity.choosing import NOBODY, Choice, ranked
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.choosing import NOBODY, Choice
 from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.index import Index
-from fairlead_placer.capacity.seats import Seat, seat, seat_several
+from fairlead_placer.capacity.kinds import Kind, Shortfall
+from fairlead_placer.capacity.plain_gangs import is_plain, nodes_for
 from fairlead_placer.capacity.side_by_side import able_of, first_beyond, held, slack, spares
-from fairlead_placer.packing.costs import NEVER
-from fairlead_placer.packing.states import Flags, Ints
+from fairlead_placer.capacity.spreading import cheapest, spread
+from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
 
-
-class Shortfall(NamedTuple):
-    """Why a gang has no place: how many units would fit, in all and in the best domain of the level that it requires. Of
-    shares' memory and pinned CPUs columns do not tell: there it may be fewer."""
-
-    units: int
-    level: str
-    best: int
-
-
-class Kind:
-    """One kind of units: how many of them are wanted, and how many each node would take (by the nodes' numbers)."""
-
-    __slots__ = ("ask", "cost", "costs", "least", "line", "most", "room")
-
-    def __init__(self, index: Index, ask: Ask, work: Arrivals[Request], avoided: Collection[str]) -> None:
-        self.ask = ask
-        request = ask.request
-        self.most, self.least = request.nodes, request.nodes_min or request.nodes
-        self.costs, self.line = index.line(ask, work)
-        self.cost: Ints = self.costs.by_row(self.line)
-        domains = index.domains
-        last = len(domains.names)
-        rows = domains.rows[:last]
-        #: One more, for nodes in no row (-1).
-        fits = np.append(self.cost < NEVER, False)[rows]
-        fits &= (domains.cpu[:last] >= request.cpu_milli) & (domains.memory[:last] >= request.memory_mib)
-        self.room: Ints = _tasks(index, ask, rows, fits) if request.tasks else fits.astype(np.int64)
-        for name in avoided:
-            if name in index.members:
-                self.room[index.members[name].slot] = 0
-        if ask.inside.require or ask.stands or request.exclusive or request.profile:
-            _leave_out(index, ask, self.room)
-
-
-def _tasks(index: Index, ask: Ask, rows: Ints, fits: Flags) -> Ints:
-    """Tasks that each node takes, as far as columns tell."""
-    request, domains = ask.request, index.domains
-    units: Ints = np.full(len(rows), request.nodes, np.int64)
-    if request.profile:
-        idle = [dict(key.cut).get(request.profile, 0) // ask.gpus for key in index.rows.keys]
-        units = np.minimum(units, np.array([*idle, 0], np.int64)[rows])
-    elif ask.gpus:
-        milli = index.wanted(ask).shape.gpu_milli
-        able = [sum(rest >= milli for rest in gpus.rests) // ask.gpus for _, _, gpus, _, _ in index.rows.each]
-        units = np.minimum(units, np.array([*able, 0], np.int64)[rows])
-    if request.cpu_milli:
-        units = np.minimum(units, domains.cpu[: len(rows)] // request.cpu_milli)
-    if request.memory_mib:
-        units = np.minimum(units, domains.memory[: len(rows)] // request.memory_mib)
-    return np.where(fits, np.maximum(units, 0), 0)
-
-
-def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
-    """No room where the free GPUs are not connected as required, where somebody is, where the node stands elsewhere, or no
-    MIG instance is free."""
-    for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
-        able = {name for _, names in ranked(index, row, ask) for name in names}
-        for name in able.copy():
-            if not isinstance(seat(index.members[name].left, ask), Seat):
-                able.discard(name)
-        for names in index.inhabitants[row].values():
-            for name in names:
-                if name not in able:
-                    room[index.members[name].slot] = 0
+__all__ = ["Shortfall", "choose"]
 
 
 def choose(
@@ -93,15 +30,36 @@ def choose(
 ) -> list[Choice] | Shortfall:
     """Places for all units (of an elastic request: as many as can be had, at least its least), in the order of ranks."""
     kinds = [Kind(index, ask, work, avoided) for ask in asks_of(request)]
+    plain = is_plain(kinds)
     while True:
-        numbers = _domain(index, kinds)
-        if isinstance(numbers, Shortfall):
-            return numbers
-        found = _fill(index, kinds, numbers)
-        if isinstance(found, list):
+        found = _alone(index, kinds[0]) if plain else _together(index, kinds)
+        if not isinstance(found, Misfit):
             return found
-        kind, number, units = found  # a node that has less room than its columns said
-        kind.room[number] = units
+        found.kind.hold(found.number, found.units)
+
+
+class Misfit(NamedTuple):
+    """A node that has less room than its columns said: for so many units of the kind."""
+
+    kind: Kind
+    number: int
+    units: int
+
+
+def _alone(index: Index, kind: Kind) -> list[Choice] | Shortfall | Misfit:
+    """Units of one kind, each on a node of its own."""
+    found = nodes_for(index.domains, kind, _levels(index, kind.ask.level, tasks=False))
+    if isinstance(found, Shortfall):
+        return found
+    able, level = found
+    units = min(kind.most, len(able))
+    return _seats(index, kind, spread(index, kind, able, units, index.domains.within(level)))
+
+
+def _together(index: Index, kinds: Sequence[Kind]) -> list[Choice] | Shortfall | Misfit:
+    """Units of whatever kinds, or tasks."""
+    numbers = _domain(index, kinds)
+    return numbers if isinstance(numbers, Shortfall) else _fill(index, kinds, numbers)
 
 
 # ---------------------------------------------------------------------------- where
@@ -166,26 +124,34 @@ def _shortfall(kinds: Sequence[Kind], level: str, domains: Ints) -> Shortfall:
 # ---------------------------------------------------------------------------- on which nodes
 
 
-def _fill(index: Index, kinds: Sequence[Kind], numbers: Ints) -> list[Choice] | tuple[Kind, int, int]:
-    """Seats on these nodes; or the kind and node where one was not to be had, and how many units it does take."""
+def _fill(index: Index, kinds: Sequence[Kind], numbers: Ints) -> list[Choice] | Misfit:
+    """Seats on these nodes."""
     chosen: list[Choice] = []
     for at, kind in enumerate(kinds):
         able, others = numbers[kind.room[numbers] > 0], kinds[at + 1 :]
         units = min(kind.most, int(kind.room[able].sum()))
-        picked = _spread(index, kind, able, units, LEVELS[::-1])
+        picked = spread(index, kind, able, units, LEVELS[::-1])
         if others and min(_slack(others, _without(numbers, [number for number, _ in picked])).values()) < 0:
             picked = [(number, 1) for number in _leaving_room(index, kind, able, others, numbers)]
-        found: list[Choice] = []
-        for number, part in picked:
-            seated = _seat(index, kind, number, part)
-            if seated is None:
-                return kind, number, part - 1
-            found.append(seated)
-        found.sort(key=_name_of)
+        found = _seats(index, kind, picked)
+        if isinstance(found, Misfit):
+            return found
         chosen += found
         if others:
             numbers = _without(numbers, [choice.node.slot for choice in found])
     return chosen
+
+
+def _seats(index: Index, kind: Kind, picked: Sequence[tuple[int, int]]) -> list[Choice] | Misfit:
+    """Of one kind, in the order of ranks."""
+    found: list[Choice] = []
+    for number, units in picked:
+        seated = kind.seat(index, number, units)
+        if seated is None:
+            return Misfit(kind, number, units - 1)
+        found.append(seated)
+    found.sort(key=_name_of)
+    return found
 
 
 def _without(numbers: Ints, taken: Sequence[int]) -> Ints:
@@ -201,7 +167,7 @@ def _leaving_room(index: Index, kind: Kind, able: Ints, others: Sequence[Kind], 
     a node that is taken is one less to take, and what must be left to others never becomes less."""
     left, bits = _slack(others, numbers), able_of([other.room for other in others])
     found: list[int] = []
-    for number, _ in _cheapest(index, kind, able, len(able)):
+    for number, _ in cheapest(index, kind, able, len(able)):
         touched = [some for some in left if some & int(bits[number])]
         if len(found) < kind.most and all(left[some] > 0 for some in touched):
             found.append(number)
@@ -213,56 +179,3 @@ def _leaving_room(index: Index, kind: Kind, able: Ints, others: Sequence[Kind], 
 
 def _name_of(choice: Choice) -> str:
     return choice.node.name
-
-
-def _seat(index: Index, kind: Kind, number: int, units: int) -> Choice | None:
-    node = index.members[index.domains.names[number]]
-    choice = kind.costs.choice_in(kind.line, node.row)
-    if units == 1:
-        ask, found = kind.ask, seat(node.left, kind.ask, int(kind.line.move.rests[choice]))
-    else:
-        ask, found = several(kind.ask, units), seat_several(node.left, kind.ask, units)
-    if not isinstance(found, Seat):
-        return None
-    return Choice(node, ask, found, kind.costs.parts(kind.line, choice), units)
-
-
-def _spread(index: Index, kind: Kind, able: Ints, units: int, levels: Sequence[str]) -> list[tuple[int, int]]:
-    """(node, its units): whole domains first, those that take most; the last one is the smallest that takes the rest."""
-    known = [level for level in levels if index.domains.known(level)]
-    if not known:
-        return _cheapest(index, kind, able, units)
-    level, below = known[0], known[1:]
-    of = index.domains.of[level][able]
-    # A node in no domain is one by itself, after all others.
-    domains, where = np.unique(np.where(of < 0, able + len(index.domains.domains[level]), of), return_inverse=True)
-    if len(domains) == 1:
-        return _spread(index, kind, able, units, below)
-    rooms = np.bincount(where, weights=kind.room[able]).astype(np.int64)
-    ranks = index.domains.ranks(level)[domains]
-    order = np.lexsort((ranks, -rooms))
-    held = np.cumsum(rooms[order])
-    full = int(np.searchsorted(held, units))  # so many are taken whole, and one more
-    units_left = units - (int(held[full - 1]) if full else 0)
-    rest = order[full:][rooms[order[full:]] >= units_left]
-    last = rest[np.lexsort((ranks[rest], rooms[rest]))[0]]
-    whole = able[np.isin(where, order[:full])]
-    found = list(zip(whole.tolist(), kind.room[whole].tolist(), strict=True))
-    return found + _spread(index, kind, able[where == last], units_left, below)
-
-
-def _cheapest(index: Index, kind: Kind, able: Ints, units: int) -> list[tuple[int, int]]:
-    """Nodes by cost; of tasks, as few nodes as can be."""
-    rows = index.domains.rows[able]
-    order = able[np.lexsort((index.domains.names_ranked()[able], index.rows.tightness[rows], kind.cost[rows]))].tolist()
-    if not kind.ask.request.tasks:
-        return [(number, 1) for number in order[:units]]
-    found: list[tuple[int, int]] = []
-    while units and order:
-        enough = next((number for number in order if int(kind.room[number]) >= units), None)
-        number = enough if enough is not None else max(order, key=lambda each: int(kind.room[each]))
-        order.remove(number)
-        part = min(units, int(kind.room[number]))
-        found.append((number, part))
-        units -= part
-    return found
