@@ -8,6 +8,7 @@ from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
 from fairlead_placer.packing.typical import ARRIVAL, Arrivals
 from fairlead_placer.placing import Found, find
 from fairlead_placer.state import State
+from fairlead_schemas.events import Part
 from fairlead_schemas.queues import MODEL_LABEL
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
@@ -17,7 +18,10 @@ class Cluster:
 
     def __init__(self, machines: list[Machine], policy: str, typical: list[Shape]) -> None:
         """`typical`: work that the placer has seen before."""
-        self._state, self._jobs = State(), 0
+        self._state = State()
+        #: Jobs placed so far; {number of one that has not ended: its node, and what it holds}.
+        self.placed = 0
+        self._running: dict[int, tuple[Node, Part]] = {}
         for number, machine in enumerate(machines):
             self._state.add_node(Node(f"{number:04d}", "i", "b", _inventory(number, machine)))
         self._index = self._state.pools.of(Request())
@@ -41,9 +45,16 @@ class Cluster:
         found = find(self._state, request)
         if not isinstance(found, Found):
             return None
-        self._jobs += 1
-        self._state.take(found.nodes[0], str(self._jobs), 0, found.parts[0])
-        return int(found.nodes[0].name), tuple(int(uuid.rpartition("-")[2]) for uuid in found.parts[0].gpus)
+        node, part = found.nodes[0], found.parts[0]
+        self.placed += 1
+        self._running[self.placed] = node, part
+        self._state.take(node, str(self.placed), 0, part)
+        return int(node.name), tuple(int(uuid.rpartition("-")[2]) for uuid in part.gpus)
+
+    def end(self, job: int) -> None:
+        """The job of that number, which `placed` was right after it was placed, has ended: what it held is free again."""
+        node, part = self._running.pop(job)
+        self._state.give(node, str(job), part)
 
 
 def request_of(pod: Shape) -> Request:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bench import openb
 from bench import openb_trace as trace
-from fairlead_placer.packing.pool import Machine, Pool
+from bench.openb_cluster import Cluster
+from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import Shape
 
 
@@ -64,6 +65,5 @@ def test_drops_and_shares_of_a_run_that_is_known() -> None:
 
 def test_a_pod_without_gpus_can_use_none() -> None:
     """So half of what is free is a fragment where half of the pods ask for none."""
-    pool = Pool(8)
-    pool.add(Machine(100, 100, 8))
+    pool = Cluster([Machine(100, 100, 8, "A")], "fragmentation", []).pool
     assert trace.unusable_milli(pool, trace.typical([Shape(1, 1), Shape(1, 1, 1, 1000)])) == 4000

@@ -3,16 +3,17 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import openb_trace
+from bench.openb_cluster import Cluster
 from fairlead_placer.packing.figures import fragmentation, largest_job
 from fairlead_placer.packing.normal import CHANCE, LOSS, ONE, REACH, STEPS
-from fairlead_placer.packing.packer import Packer
 from fairlead_placer.packing.policies import POLICIES
-from fairlead_placer.packing.pool import Machine, Pool
+from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.remainders import remainder_values
+from fairlead_placer.packing.scarcity import heavy_shapes, largest
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.typical import ARRIVAL, SHAPES_MAX, TypicalWork
 
@@ -30,32 +31,29 @@ SHAPES = st.builds(
 )
 
 
-def pool_of(machines: list[Machine]) -> Pool:
-    pool = Pool(8)
-    for machine in machines:
-        pool.add(machine)
-    return pool
+def cluster(machines: list[Machine], seen: list[Shape] | None = None) -> Cluster:
+    return Cluster(machines, "fragmentation", seen or [])
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@given(st.lists(st.tuples(SHAPES, st.booleans()), max_size=60))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(SHAPES, st.booleans()), max_size=40))
 def test_no_policy_overfills_a_node_or_refuses_what_fits(policy: str, wanted: list[tuple[Shape, bool]]) -> None:
-    """Whatever comes and goes: a plain scan finds room exactly where the packer does."""
-    pool, scan = pool_of(MACHINES), openb_trace.Scan(MACHINES)
-    packer = Packer(POLICIES[policy](), pool)
-    free = pool.free_milli
+    """Whatever comes and goes: a plain scan finds room exactly where the placer does."""
+    played, scan = Cluster(MACHINES, policy, []), openb_trace.Scan(MACHINES)
+    free = played.pool.free_milli
     for shape, leaves in wanted:
         fits = scan.fits(shape)
-        found = packer.place(shape)
+        found = played.place(shape)
         assert fits == (found is not None)
         if found is None:
             continue
         if leaves:
-            pool.give_back(found.node, shape, found.gpus)
+            played.end(played.placed)
         else:
-            scan.take(found.node, shape, found.gpus)
+            scan.take(found[0], shape, found[1])
             free -= shape.total_milli
-        assert free == pool.free_milli
+        assert free == played.pool.free_milli
 
 
 def test_typical_work_is_bounded_and_forgets() -> None:
@@ -72,7 +70,7 @@ def test_typical_work_is_bounded_and_forgets() -> None:
 
 def test_the_rest_that_only_rare_shares_fit_is_worth_little() -> None:
     """470 pairs with 470, so half a GPU is worth half a GPU; what 810 leaves is worth nothing where nothing fits it."""
-    work, pool = TypicalWork(), pool_of(MACHINES)
+    work, pool = TypicalWork(), cluster(MACHINES).pool
     for _ in range(50):
         work.observe(Shape(1_000, 0, 1, 470))
         work.observe(Shape(1_000, 0, 1, 810))
@@ -93,21 +91,21 @@ def test_the_normal_tables() -> None:
 
 def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
     """With work of one GPU and of eight, small jobs fill a node that is in use already."""
-    packer = Packer(POLICIES["fragmentation"](), pool_of([Machine(96_000, 393_216, 8, "A")] * 4))
+    played = cluster([Machine(96_000, 393_216, 8, "A")] * 4)
     one, eight = Shape(8_000, 1_024, 1, 1000), Shape(64_000, 8_192, 8, 1000)
     for _ in range(8):
-        packer.place(one)
-    assert sum(packer.place(eight) is not None for _ in range(3)) == 3
+        played.place(one)
+    assert sum(played.place(eight) is not None for _ in range(3)) == 3
 
 
 def test_facts_about_a_pool() -> None:
     """Half of a GPU that no typical job fits is unusable; the largest job needs its GPUs on one node."""
-    pool, work = pool_of([Machine(32_000, 65_536, 4, "A")] * 2), TypicalWork()
-    assert largest_job(pool) == 4
-    assert largest_job(pool, cpu_milli=16_000) == 2
-    pool.take(0, Shape(1_000, 1_024, 1, 500), (0,))
+    played, work = cluster([Machine(32_000, 65_536, 4, "A")] * 2), TypicalWork()
+    assert largest_job(played.pool) == 4
+    assert largest_job(played.pool, cpu_milli=16_000) == 2
+    played.place(Shape(1_000, 1_024, 1, 500))
     work.observe(Shape(1_000, 1_024, 1, 1000))
-    assert fragmentation(pool, work) == (7_500, 500)
+    assert fragmentation(played.pool, work) == (7_500, 500)
 
 
 def test_the_same_stream_is_placed_alike_twice() -> None:
@@ -116,6 +114,35 @@ def test_the_same_stream_is_placed_alike_twice() -> None:
     stream = [Shape(rng.choice([1_000, 9_000]), 4_096, 1, rng.choice([330, 500, 1000])) for _ in range(40)]
     placed = []
     for _ in range(2):
-        packer = Packer(POLICIES["fragmentation"](), pool_of(MACHINES))
-        placed.append([packer.place(shape) for shape in stream])
+        played = cluster(MACHINES)
+        placed.append([played.place(shape) for shape in stream])
     assert placed[0] == placed[1]
+
+
+def test_big_nodes_are_kept_for_those_who_need_them() -> None:
+    """Where one node in five has memory for the big job, the others are taken first, as long as big jobs come."""
+    machines = [Machine(96_000, 786_432, 8, "A")] * 2 + [Machine(96_000, 393_216, 8, "A")] * 8
+    usual, big = Shape(88_000, 327_680, 8, 1000), Shape(88_000, 700_000, 8, 1000)
+    played = cluster(machines, [*[usual] * 4, big])
+    for _ in range(6):
+        played.place(usual)
+    assert [played.place(big) is not None for _ in range(2)] == [True, True]
+
+
+def test_heavy_is_what_few_nodes_could_take() -> None:
+    """Of the nodes whose GPUs would do; half of them is few, more is not."""
+    machines = [Machine(8_000, 100, 8, "A"), Machine(9_000, 100, 8, "A"), Machine(1_000, 100, 1, "B")]
+    heavy, usual, small = Shape(8_001, 1, 8, 1000), Shape(8_000, 1, 8, 1000), Shape(900, 1, 1, 1000)
+    shapes = [heavy, usual, small]
+    assert heavy_shapes(cluster(machines).pool, shapes) == {heavy}
+    assert heavy_shapes(cluster(machines[1:]).pool, shapes) == set()
+
+
+def test_the_largest_nodes_are_used_last_before_anything_is_known() -> None:
+    """A job that only they could take may come; one job of one GPU after the other keeps them free."""
+    machines = [Machine(128_000, 786_432, 8, "A")] + [Machine(96_000, 393_216, 8, "A")] * 4
+    played = cluster(machines)
+    assert largest(played.pool) == [Shape(120_000, 737_280, 8, 1000)]
+    placed = [played.place(Shape(8_000, 32_768, 1, 1000)) for _ in range(33)]
+    assert [each[0] for each in placed if each].count(0) == 1
+    assert placed[-1] is not None and placed[-1][0] == 0

@@ -102,9 +102,11 @@ def heavy_shapes(pool: Population, shapes: list[Shape]) -> set[Shape]:
 
 
 def room(kinds: list[Kind], states: States) -> Ints:
-    """Thousandths of a GPU per state and kind: all that is left for one GPU or a share, else for whole jobs only."""
+    """Thousandths of a GPU per state and kind: all that is left for one GPU or a share, else for whole jobs only. None where
+    less than nothing is left of CPU or memory."""
     columns = np.zeros((len(states.cpu), len(kinds)), np.int64)
     free, whole = states.free_milli, states.whole
+    cpu, memory = np.maximum(states.cpu, 0), np.maximum(states.memory, 0)
     for at, kind in enumerate(kinds):
         if kind.gpus == 1:
             jobs = free
@@ -113,9 +115,9 @@ def room(kinds: list[Kind], states: States) -> Ints:
         if kind.gpus > 1 or kind.heavy:
             each = kind.gpus * WHOLE_MILLI
             if kind.cpu_milli:
-                jobs = np.minimum(jobs, states.cpu // kind.cpu_milli * each)
+                jobs = np.minimum(jobs, cpu // kind.cpu_milli * each)
             if kind.memory_mib:
-                jobs = np.minimum(jobs, states.memory // kind.memory_mib * each)
+                jobs = np.minimum(jobs, memory // kind.memory_mib * each)
         columns[:, at] = np.where(states.model & kind.models, jobs, 0)
     return columns
 
@@ -130,9 +132,9 @@ def room_of(kinds: list[Kind], state: State, free: int, whole: int) -> list[int]
             jobs = free if gpus == 1 else whole // gpus * each
             if jobs and (gpus > 1 or heavy):
                 if cpu:
-                    jobs = min(jobs, state.cpu // cpu * each)
+                    jobs = min(jobs, max(state.cpu, 0) // cpu * each)
                 if memory:
-                    jobs = min(jobs, state.memory // memory * each)
+                    jobs = min(jobs, max(state.memory, 0) // memory * each)
         found.append(jobs)
     return found
 

@@ -17,6 +17,9 @@ from fairlead_placer.packing.typical import TypicalWork
 _LOSS = np.array(LOSS, np.int64)
 #: Fixed point of the needs below: GPUs per unit, and units per thousandth of a GPU.
 _FINE = 1 << 16
+#: Beyond any machine, and such that what a node of 64 GPUs needs is exact in 64 bits, as its root is: a job may ask for more
+#: than there can be.
+MEAN_MAX, DEVIATION_MAX = 1 << 46, (1 << 23) - 1
 
 
 class Need(NamedTuple):
@@ -36,7 +39,8 @@ def need(work: TypicalWork, of: str) -> Need:
     if not units:
         return Need()
     squares = sum(weight * (each - milli * units // gpus) ** 2 for milli, each, weight in shapes)
-    return Need(units * _FINE // gpus, isqrt(squares * 1000 // gpus), min(gpus * _FINE // units, 1 << 32))
+    mean, deviation = units * _FINE // gpus, isqrt(squares * 1000 // gpus)
+    return Need(min(mean, MEAN_MAX), min(deviation, DEVIATION_MAX), min(gpus * _FINE // units, 1 << 32))
 
 
 def stranded(need: Need, useful_milli: Ints, left: Ints) -> Ints:
