@@ -14,7 +14,7 @@ from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.seats import Seat, part_of, seat
 from fairlead_placer.entities import Node
 from fairlead_placer.packing import costs as costs_module
-from fairlead_placer.packing import losses, moves, rows
+from fairlead_placer.packing import losses, moves
 from fairlead_placer.packing.policies import POLICIES
 from fairlead_placer.packing.policy import POINTS, PRICE_ONE
 from fairlead_placer.packing.states import columns_of

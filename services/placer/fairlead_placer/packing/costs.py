@@ -31,8 +31,9 @@ FEW = 12
 LINES_MAX = 4096
 #: Choices that are looked for one by one, before all are put in order.
 SOUGHT = 24
-#: What has not changed when it was asked for so often is put in order.
-UNORDERED = 8
+#: What has not changed when it was asked for so often is put in order, if there are no more choices than these: the empty rows
+#: among many would have to be passed over each time.
+UNORDERED, ORDERED_MAX = 8, 96
 
 
 class Wish(Protocol):
@@ -186,7 +187,7 @@ class Costs:
         if line.stamp != stamp:
             line.stamp, line.order, line.asked = stamp, None, 0
         line.asked += 1
-        if line.asked <= UNORDERED:  # what changes often is not worth it
+        if line.asked <= UNORDERED or line.move.length > ORDERED_MAX:
             return self._sought(line)
         if line.order is None:
             line.order = _in_order(self._grown(line), self.rows.tightness, line.move)
