@@ -36,7 +36,7 @@ def first_violation() -> str:
 
 def test_shares_beyond_a_whole_gpu_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the placer's own invariants, or by a machine."""
-    monkeypatch.setattr(Left, "rest", lambda *_: 1000)
+    monkeypatch.setattr(Left, "_share", lambda *_: None)
     assert "I1" in first_violation() or "I2" in first_violation()
 
 
