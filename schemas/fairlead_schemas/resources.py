@@ -11,7 +11,9 @@ import msgspec
 from fairlead_schemas.inside import UNKNOWN, Description
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, cache_hash=True):
+class Request(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, cache_hash=True
+):
     """Resources of one attempt: `nodes` units of the same amounts, and those of `also`; all or nothing.
 
     A unit is what one node gives, or (`tasks`) one of several that may share a node.

@@ -57,6 +57,7 @@ POOL = queues.PoolSettings(
     prices={"NVIDIA-A100-SXM4-80GB": 2500},
     sharing=queues.Sharing(replicas=4, one_each=True),
     defragment=True,
+    packing="spread",
 )
 INVENTORY = Inventory(
     gpus=(
