@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from fairlead_schemas.poolpacking import PoolPacking, Room
 from fairlead_schemas.quantities import format_milli
+from fairlead_schemas.topology import DOMAIN_LABELS
 
 
 def lines(found: PoolPacking) -> Iterator[str]:
@@ -22,8 +23,10 @@ def lines(found: PoolPacking) -> Iterator[str]:
         return
     yield "could start now, by GPUs alone:"
     yield f"  on one node: {_count(one.gpus, 'GPU')} ({one.node})"
-    for level, rooms in found.largest_gangs.items():
-        yield f"  in {'the pool' if level == 'pool' else f'one {level}'}: {', '.join(_room(level, room) for room in rooms)}"
+    for level in (*DOMAIN_LABELS, "pool"):
+        rooms = found.largest_gangs.get(level)
+        if rooms:
+            yield f"  in {'the pool' if level == 'pool' else f'one {level}'}: {', '.join(_room(level, room) for room in rooms)}"
 
 
 def _fragmentation(found: PoolPacking) -> str:

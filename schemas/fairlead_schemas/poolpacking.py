@@ -31,7 +31,7 @@ class PoolPacking(msgspec.Struct, frozen=True, kw_only=True):
     requests_seen: int = 0
     #: The node with the most whole GPUs that are free; null: there is none.
     largest_on_one_node: OneNode | None = None
-    #: {level, smallest first, and "pool"}: the largest gangs that fit into one domain, GPUs per node falling and nodes
+    #: {level of topology.DOMAIN_LABELS, and "pool"}: the largest gangs that fit into one domain, GPUs per node falling and nodes
     #: rising. A level that no node's labels name is left out.
     largest_gangs: dict[str, tuple[Room, ...]] = {}
     sequence: int = 0

@@ -16,7 +16,10 @@ def room(domain: str, nodes: int, gpus: int) -> dict[str, Any]:
 FACTS: dict[str, Any] = {
     "pool": "a100", "policy": "spread", "nodes": 9, "gpus": 72, "gpu_milli_free": 20_500, "gpu_milli_aside": 8000,
     "gpu_milli_unusable": 3500, "requests_seen": 1204, "largest_on_one_node": {"node": "n7", "gpus": 8},
-    "largest_gangs": {"rack": [room("r1", 1, 8), room("r2", 3, 4)], "pool": [room("a100", 2, 8), room("a100", 5, 1)]},
+    "largest_gangs": {
+        "block": [room("b1", 2, 8)], "pool": [room("a100", 2, 8), room("a100", 5, 1)],
+        "rack": [room("r1", 1, 8), room("r2", 3, 4)],
+    },
     "sequence": 40,
 }  # fmt: skip
 NOTHING: dict[str, Any] = FACTS | {
@@ -30,7 +33,7 @@ def pool(name: str, **settings: Any) -> dict[str, Any]:
 
 
 def test_the_facts_in_words(gateway: GatewayStub, run: Run) -> None:
-    """The policy, what is free and of use, and the largest jobs by level."""
+    """The policy, what is free and of use, and the largest jobs by level, the smallest level first."""
     gateway.on("GET", "/v1/pools/a100/packing", FACTS)
     assert run("packing", "a100").out == (
         "pool a100: nodes are chosen by spread\n"
@@ -39,6 +42,7 @@ def test_the_facts_in_words(gateway: GatewayStub, run: Run) -> None:
         "could start now, by GPUs alone:\n"
         "  on one node: 8 GPUs (n7)\n"
         "  in one rack: 1 node x 8 GPUs (r1), 3 nodes x 4 GPUs (r2)\n"
+        "  in one block: 2 nodes x 8 GPUs (b1)\n"
         "  in the pool: 2 nodes x 8 GPUs, 5 nodes x 1 GPU\n"
     )
 
