@@ -25,7 +25,7 @@ class Cluster:
         for number, machine in enumerate(machines):
             self._state.add_node(Node(f"{number:04d}", "i", "b", _inventory(number, machine)))
         self._index = self._state.pools.of(Request())
-        self._index.policy = policy
+        self._index.choose_by(policy)
         if typical:
             weights = Counter(map(request_of, typical))
             self._state.arrivals[DEFAULT_POOL] = Arrivals(

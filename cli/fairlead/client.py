@@ -31,6 +31,7 @@ from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.clustermap import ClusterMap
 from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.poolpacking import PoolPacking
 
 #: A watch hears at least a comment every few seconds; longer silence is a broken connection.
 WATCH_SILENCE_S = 60.0
@@ -221,6 +222,10 @@ class Client(Wire):
     def defrag(self, pool: str) -> Defrag:
         """Which runs of the pool would be moved so that big jobs start; nothing is done."""
         return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/defrag").content, Defrag)
+
+    def packing(self, pool: str) -> PoolPacking:
+        """How the pool is packed, what of it is of use, and the largest jobs that could start now."""
+        return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/packing").content, PoolPacking)
 
     def apply_queues(
         self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""

@@ -8,7 +8,22 @@ from typing import Annotated, Any
 import typer
 
 from fairlead import render
-from fairlead.commands import audit, defrag, demo, doctor, jobs, log, nodes, plans, queues, slurm, stack, submit, top
+from fairlead.commands import (
+    audit,
+    defrag,
+    demo,
+    doctor,
+    jobs,
+    log,
+    nodes,
+    packing,
+    plans,
+    queues,
+    slurm,
+    stack,
+    submit,
+    top,
+)
 from fairlead.errors import FairleadError, Refused
 from fairlead_schemas.quantities import QuantityError
 
@@ -42,6 +57,7 @@ VERBS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     ("Cluster", "quarantine", nodes.quarantine, {}),
     ("Cluster", "unquarantine", nodes.unquarantine, {}),
     ("Cluster", "restore", nodes.restore, {}),
+    ("Cluster", "packing", packing.packing, {}),
     ("Cluster", "defrag", defrag.defrag, {}),
     ("Cluster", "top", top.top, {}),
     ("The record", "events", log.events, {}),

@@ -1,6 +1,6 @@
 """Questions to the folded state, and their answers: request and reply on the bus, never stored, never in the log.
 
-Whoever answers has folded the log with the queue's own core (of moves: the placer's), so an answer is what that would
+Whoever answers has folded the log with the queue's own core (of moves and of what pools have left: the placer's), so an answer is what that would
 decide. It is true for `sequence` and promises nothing for later.
 """
 
@@ -10,6 +10,7 @@ from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.decoding import decode
 from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.events import Victim
+from fairlead_schemas.poolpacking import PoolPacking
 
 #: A question is worked at for so long before it is answered with `busy`; whoever asks waits a little longer.
 ANSWER_S = 10.0
@@ -41,7 +42,13 @@ class AskDefrag(_Words, frozen=True, kw_only=True, tag=True):
     pool: str
 
 
-Ask = AskWhy | AskDryRun | AskDefrag
+class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
+    """How is the pool packed, how fragmented is it, and which are the largest jobs that could start now?"""
+
+    pool: str
+
+
+Ask = AskWhy | AskDryRun | AskDefrag | AskPacking
 
 
 class Change(_Words, frozen=True, kw_only=True):
@@ -113,6 +120,7 @@ class Answer(_Words, frozen=True, kw_only=True):
     why: Explanation | None = None
     outcomes: tuple[Outcome, ...] = ()
     defrag: Defrag | None = None
+    packing: PoolPacking | None = None
     #: not_found: no such job, or not any more | not_yet: the log has not come so far | busy: ask again soon
     #: | invalid: the question cannot be read | failed: whoever answers has more in its log
     error: str = ""

@@ -12,7 +12,7 @@ from fairlead_schemas.collecting import Reading, shown
 from fairlead_schemas.ids import is_token
 from fairlead_schemas.jobspec import PRIORITY_MAX, PROJECT_CHARS_MAX
 from fairlead_schemas.quantities import SECOND_NS, QuantityError, parse_duration
-from fairlead_schemas.queues import REPLICAS_MAX, Ageing, PoolSettings, Sharing
+from fairlead_schemas.queues import REPLICAS_MAX, Ageing, Packing, PoolSettings, Sharing
 from fairlead_schemas.queuewords import Quantity, duration_word, is_model, parse_price, thousandths_word
 
 #: Models with a price, and names in a pool's lists.
@@ -54,6 +54,7 @@ class PoolWords(_Strict, frozen=True, kw_only=True):
     prices: dict[str, Quantity] = {}
     sharing: SharingWords | None = None
     defragment: bool = False
+    packing: Packing = "fragmentation"
 
 
 def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
@@ -78,6 +79,7 @@ def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
         ),
         prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"), defragment=fields.get("defragment", False),
         sharing=_sharing(reading, fields.get("sharing"), f"{at}.sharing"),
+        packing=fields.get("packing", PoolSettings().packing),
     )  # fmt: skip
 
 
@@ -147,4 +149,6 @@ def pool_words(settings: PoolSettings) -> dict[str, Any]:
             words["sharing"]["oneEach"] = True
     if settings.defragment:
         words["defragment"] = True
+    if settings.packing != PoolSettings().packing:
+        words["packing"] = settings.packing
     return words

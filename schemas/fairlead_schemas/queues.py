@@ -5,7 +5,7 @@ the node label nvidia.com/gpu.product), "cpu" (milli-CPU), "memory" (MiB). A res
 not limited (a guarantee of it: nothing).
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -33,6 +33,9 @@ GPU_HOUR = 3_600_000
 
 type Period = Literal["day", "week", "month", "year"]
 type Reclaim = Literal["any", "lower_priority", "never"]
+#: How a pool chooses among nodes that could take a job, where the job does not say it.
+type Packing = Literal["fragmentation", "fgd", "most_allocated", "spread", "weights"]
+PACKINGS: tuple[Packing, ...] = get_args(Packing.__value__)
 
 
 class _Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -118,6 +121,8 @@ class PoolSettings(_Setting, frozen=True, kw_only=True):
     sharing: Sharing | None = None
     #: Runs that save and go on are moved where that makes room for a big job that waits.
     defragment: bool = False
+    #: Which of the nodes that could take a job gets it.
+    packing: Packing = "fragmentation"
 
 
 class QueueEntry(_Setting, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from fairlead_schemas.commands import (
     UnquarantineNode,
     UntaintNode,
 )
-from fairlead_schemas.queues import POOL_LABEL
+from fairlead_schemas.queues import PACKINGS, POOL_LABEL, Packing, PoolSettings
 from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.resources import Inventory
 from tests.placer.world import SECOND, World, inventory, request
@@ -137,6 +137,12 @@ class PlacerMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def offer(self, gpus: int, nodes: int, cpu: int, pool: str, limit_s: int = 0) -> None:
         self.absorb(self.world.offer(request(gpus, nodes=nodes, cpu=cpu, pool=pool), limit_s=limit_s))
+
+    @rule(pool=st.sampled_from(["default", "big"]), packing=st.sampled_from(PACKINGS), removed=st.booleans())
+    def queue_sets_a_pool(self, pool: str, packing: Packing, removed: bool) -> None:
+        """By which policy its nodes are chosen, whether it has any or not; the invariants know that it goes by that."""
+        asked: ev.Event = ev.PoolConfigured(cause="cmd:q", pool=pool, settings=PoolSettings(packing=packing))
+        self.absorb(self.world.queue(ev.PoolRemoved(cause="cmd:q", pool=pool) if removed else asked))
 
     @rule(data=st.data())
     def queue_asks(self, data: st.DataObject) -> None:

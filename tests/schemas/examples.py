@@ -6,9 +6,11 @@ The golden files hold their bytes. A new type or field gets its example here; `-
 import msgspec
 
 from fairlead_schemas import ask, commands, desired, events, queues, reports, samples
+from fairlead_schemas.clustermap import OneNode
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
 from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.poolpacking import PoolPacking, Room
 from fairlead_schemas.resources import Gpu, Inventory, MigInstance, MigPlace, Request
 
 REQUEST = Request(
@@ -57,6 +59,7 @@ POOL = queues.PoolSettings(
     prices={"NVIDIA-A100-SXM4-80GB": 2500},
     sharing=queues.Sharing(replicas=4, one_each=True),
     defragment=True,
+    packing="spread",
 )
 INVENTORY = Inventory(
     gpus=(
@@ -498,6 +501,7 @@ ASKS = [
     ask.AskWhy(job="812", at=4711),
     ask.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
     ask.AskDefrag(pool="a100"),
+    ask.AskPacking(pool="a100"),
 ]
 EXPLANATION = ask.Explanation(
     reason="maximum",
@@ -516,8 +520,15 @@ DEFRAG_PLAN = DefragPlan(
     job="812", attempt=1, gpu_milli=8000, moves=(MOVE,), nodes=("n1",), gain_gpu_s=7200, cost_gpu_s=7440,
     why_not="costs_more", message="the moves would cost more than it gains",
 )  # fmt: skip
+PACKING = PoolPacking(
+    pool="a100", policy="spread", nodes=4, gpus=32, gpu_milli_free=12_000, gpu_milli_aside=8_000,
+    gpu_milli_unusable=1_500, requests_seen=1204, largest_on_one_node=OneNode(node="n1", gpus=8),
+    largest_gangs={"pool": (Room(domain="a100", nodes=1, gpus_per_node=8), Room(domain="a100", nodes=2, gpus_per_node=4))},
+    sequence=40,
+)  # fmt: skip
 ANSWER = ask.Answer(
     defrag=Defrag(pool="a100", on=True, plans=(DEFRAG_PLAN,), sequence=40),
+    packing=PACKING,
     sequence=4711,
     why=EXPLANATION,
     outcomes=(

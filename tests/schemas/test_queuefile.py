@@ -11,6 +11,7 @@ from fairlead_schemas.collecting import decode_object
 from fairlead_schemas.queuefile import InvalidQueues, queue_file, read_queue_file, read_settings
 from fairlead_schemas.queues import (
     CHANGES_MAX,
+    PACKINGS,
     Ageing,
     Budget,
     PoolEntry,
@@ -52,7 +53,7 @@ def test_words_become_integers() -> None:
             "a100": {
                 "sequencer": "fairshare", "ageing": {"every": "1h", "most": 20}, "patience": "10m", "halfLife": "14d",
                 "pastPercent": 50, "users": ["ada"], "projects": ["llm"], "prices": {A100: 2.5, "NVIDIA-L4": "0.3"},
-                "defragment": True,
+                "defragment": True, "packing": "most_allocated",
             },
         },
         "queues": {
@@ -74,6 +75,7 @@ def test_words_become_integers() -> None:
         sequencer="fairshare", ageing=Ageing(every_ns=HOUR_NS, most=20), patience_ns=HOUR_NS // 6,
         half_life_ns=14 * 24 * HOUR_NS, past_percent=50, users=("ada",), projects=("llm",),
         prices={A100: 2500, "NVIDIA-L4": 300}, defragment=True,
+        packing="most_allocated",
     )  # fmt: skip
     research = QueueSettings(
         pool="a100", guaranteed={"gpu": 16_000, "cpu": 256_000, "memory": 2 * 2**20, f"gpu:{A100}": 8000},
@@ -179,6 +181,7 @@ POOL_MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"prices": {A100: -1}}, f"prices.{A100}", "at most three decimals"),
     ({"prices": {A100: "1.2345"}}, f"prices.{A100}", "at most three decimals"),
     ({"prices": {A100: float("inf")}}, f"prices.{A100}", "at most three decimals"),
+    ({"packing": "tight"}, "packing", f'expected one of {", ".join(PACKINGS)}, found "tight"'),
 ]
 
 
@@ -304,6 +307,7 @@ POOLS = st.builds(
     projects=st.lists(TOKENS, unique=True, max_size=3).map(tuple), patience_ns=st.just(0) | SOME_TIME,
     ageing=st.none() | st.builds(Ageing, every_ns=SOME_TIME, most=st.integers(1, 1000)),
     prices=st.dictionaries(MODELS, st.integers(0, 10**9), max_size=3), defragment=st.booleans(),
+    packing=st.sampled_from(PACKINGS),
 )  # fmt: skip
 
 

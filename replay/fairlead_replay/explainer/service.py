@@ -19,6 +19,7 @@ from fairlead_queue.answering.dry_run import dry_run
 from fairlead_queue.core import QueueCore
 from fairlead_replay.explainer.folds import Folds, Kind, NotYet
 from fairlead_replay.explainer.moves import defrag
+from fairlead_replay.explainer.pools import packing
 from fairlead_replay.explainer.questions import why
 from fairlead_schemas import subjects
 from fairlead_schemas.ask import (
@@ -28,6 +29,7 @@ from fairlead_schemas.ask import (
     Ask,
     AskDefrag,
     AskDryRun,
+    AskPacking,
     AskWhy,
     Outcome,
     decode_ask,
@@ -159,7 +161,7 @@ class Explainer:
 
     async def _answer(self, question: Question) -> bytes:
         """Whatever happens, an answer."""
-        folds = self._placers if isinstance(question.ask, AskDefrag) else self._folds
+        folds = self._placers if isinstance(question.ask, AskDefrag | AskPacking) else self._folds
         try:
             payload = encode(await self._find_out(question.ask, question.deadline))
             if len(payload) > ANSWER_BYTES_MAX:
@@ -194,6 +196,9 @@ class Explainer:
         if isinstance(ask, AskDefrag):
             placer = await self._placers.at_end(deadline)
             return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())
+        if isinstance(ask, AskPacking):
+            placer = await self._placers.at_end(deadline)
+            return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool)
         fold = await self._folds.at_end(deadline)
         state = fold.core.state
         # As for the queue's own clock: never before the newest commit.

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fairlead_gateway import nodewishes as wishes
 from fairlead_gateway.reading import Json
 from fairlead_gateway.verbs import MoveWish, NodeWish, SqlWish
-from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, queuefile, queuesettings
+from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, poolpacking, queuefile, queuesettings
 
 _TEMPLATE = "#/components/schemas/{name}"
 
@@ -23,7 +23,7 @@ _PUBLISHED = {
     "Breaker": api.Breaker, "TaintWish": wishes.TaintWish, "ReasonWish": wishes.ReasonWish, "GpuWish": wishes.GpuWish,
     "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
     "SqlWish": SqlWish, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
-    "Defrag": defrag.Defrag,
+    "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking,
 }  # fmt: skip
 
 

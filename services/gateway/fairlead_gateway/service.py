@@ -13,7 +13,7 @@ import uvicorn
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
-from fairlead_gateway import defragroute, logs, nodeverbs, queueverbs, reading, verbs, watching, whyroute
+from fairlead_gateway import logs, nodeverbs, poolroutes, queueverbs, reading, verbs, watching, whyroute
 from fairlead_gateway.app import build_app
 from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
@@ -83,7 +83,7 @@ class Gateway:
             watching.routes(self.feed),
             logs.routes(views, bus),
             whyroute.routes(whyroute.Whys(views, bus, past, explaining)),
-            defragroute.routes(views, explaining),
+            poolroutes.routes(views, explaining),
             reading.routes(views, bus, past),
         ]
         hot = {

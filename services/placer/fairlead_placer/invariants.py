@@ -10,6 +10,7 @@ from fairlead_placer.cutting.plans import keep_back
 from fairlead_placer.entities import Node, Reservation, pool_of_node
 from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
 from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
+from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import is_sound
 from fairlead_schemas.events import Part
@@ -151,6 +152,8 @@ def _check_index(state: State) -> None:
     members: list[str] = []
     for pool, index in state.pools.each().items():
         _expect(bool(index.members), f"pool {pool} has no node and is still kept")
+        policy = state.packings.get(pool, DEFAULT)
+        _expect(index.policy == policy, f"pool {pool} goes by {index.policy}, and is to go by {policy}")
         names = [*index.aside]
         for row, masks in enumerate(index.inhabitants):
             here = [name for inside in masks.values() for name in inside]

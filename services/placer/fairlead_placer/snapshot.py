@@ -25,6 +25,7 @@ from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.state import State
 from fairlead_placer.timeline.spans import Spans
 from fairlead_schemas.events import Part, Setter
+from fairlead_schemas.queues import Packing
 from fairlead_schemas.resources import Inventory, Request
 
 
@@ -131,6 +132,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     layouts: dict[str, LayoutPlan] = {}
     spoilt: dict[str, Spoilt] = {}
     defragmented: list[str] = []
+    packings: dict[str, Packing] = {}
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -165,6 +167,7 @@ def dump(state: State) -> bytes:
             reset_ns=state.reset_ns,
             windows=[state.windows[name] for name in sorted(state.windows)],
             defragmented=sorted(state.defragmented),
+            packings=state.packings,
             rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
             spans=state.spans,
             layouts=state.layouts,
@@ -221,6 +224,8 @@ def load(data: bytes) -> State:
     for name, plan in shot.layouts.items():
         state.lay_out(state.nodes[name], plan)
     state.defragmented = dict.fromkeys(shot.defragmented, True)
+    for pool, packing in shot.packings.items():
+        state.pack(pool, packing)
     for kept in shot.reservations:
         state.reserve(kept)
     for work in shot.work:

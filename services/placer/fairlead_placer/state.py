@@ -31,10 +31,12 @@ from fairlead_placer.entities import (
     pool_of_node,
 )
 from fairlead_placer.nodes.plans import Rollout, Window
+from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.timeline.spans import Spans
 from fairlead_schemas.events import Part
 from fairlead_schemas.ids import array_of
+from fairlead_schemas.queues import Packing
 from fairlead_schemas.resources import Request
 
 #: Pools whose work is remembered.
@@ -75,6 +77,8 @@ class State:
         self.rollouts: dict[str, Rollout] = {}
         #: Pools whose runs may be moved to make room.
         self.defragmented: dict[str, bool] = {}
+        #: {pool: its packing policy}, of those that do not go by the usual one.
+        self.packings: dict[str, Packing] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
         #: {pool: the work that has arrived there}: what packing takes for typical.
@@ -85,7 +89,7 @@ class State:
         #: done, not state.
         self.looked: dict[str, int] = {}
         #: What is left where (derived).
-        self.pools = Pools()
+        self.pools = Pools(self.packings)
         #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
         self.closed: set[str] = set()
         #: Names of nodes that are suspect, and of those that are not well (derived).
@@ -193,6 +197,18 @@ class State:
         (self.closed.discard if node.open else self.closed.add)(node.name)
         (self.suspects.add if node.suspect else self.suspects.discard)(node.name)
         (self.ailing.add if node.ailing else self.ailing.discard)(node.name)
+
+    def pack(self, pool: str, packing: Packing) -> None:
+        """Nodes of the pool are chosen by this policy from now on."""
+        if self.journal is not None:
+            self.journal.append((self._pack, pool, self.packings.get(pool, DEFAULT)))
+        self._pack(pool, packing)
+
+    def _pack(self, pool: str, packing: Packing) -> None:
+        self.packings.pop(pool, None)
+        if packing != DEFAULT:
+            self.packings[pool] = packing
+        self.pools.repacked(pool)
 
     def add_node(self, node: Node) -> None:
         """A node that was not known."""

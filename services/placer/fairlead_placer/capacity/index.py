@@ -38,15 +38,15 @@ STATES_PER_NODE, STATES_SPARE = 16, 1 << 16
 class Index:
     """A pool's nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: str = DEFAULT) -> None:
         self.members: dict[str, Node] = {}
         self.aside: dict[str, Node] = {}
         self._unsettled: dict[str, Node] = {}
         #: GPUs of all members.
         self.gpus = 0
         self.rows = Rows()
-        #: By name: that of jobs which ask for none.
-        self.policy = DEFAULT
+        #: By name: that of jobs which ask for none (see `choose_by`).
+        self.policy = policy
         self._moves = Moves(self.rows)
         #: [row]: {mask of free GPUs: names, rising}. Where it matters only how many are free, masks are 0.
         self.inhabitants: list[dict[int, list[str]]] = []
@@ -212,6 +212,12 @@ class Index:
         return max(self.stirred, self._gained_last) > version
 
     # -- what requests cost
+
+    def choose_by(self, policy: str) -> None:
+        """From now on by the policy of that name: what the one before had learned and worked out is void."""
+        if policy != self.policy:
+            self.policy = policy
+            self._costs.pop("", None)
 
     def wanted(self, ask: Ask) -> Wanted:
         """The ask, as costs are kept for it here."""

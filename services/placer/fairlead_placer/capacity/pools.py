@@ -1,20 +1,27 @@
 """The pools that nodes belong to, each with its index; and when what could be placed last grew.
 
-Derived from the nodes alone. A pool is there while it has a node.
+Derived from the nodes, and from how pools are to be packed. A pool is there while it has a node.
 """
+
+from collections.abc import Mapping
 
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import Builds
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.entities import Node, pool_of
+from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.typical import Arrivals
+from fairlead_schemas.queues import Packing
 from fairlead_schemas.resources import Request
 
 
 class Pools:
     """The index of every pool, under one version for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, packings: Mapping[str, Packing]) -> None:
+        """`packings`: {pool: by which policy} of those that do not go by the usual one; whoever changes it says so
+        (`repacked`)."""
+        self._packings = packings
         self._indices: dict[str, Index] = {}
         self.builds = Builds()
         #: Rises with everything that could make a placement possible that was not.
@@ -35,7 +42,7 @@ class Pools:
         """A node that stands in no pool yet: every class of its pool looks again."""
         index = self._indices.get(node.pool)
         if index is None:
-            index = self._indices[node.pool] = Index()
+            index = self._indices[node.pool] = Index(self._packings.get(node.pool, DEFAULT))
         index.add(node)
         self._stir(index)
 
@@ -53,6 +60,12 @@ class Pools:
         index = self._indices[node.pool]
         index.put(node)
         self._stir(index)
+
+    def repacked(self, pool: str) -> None:
+        """The pool goes by another policy. What can be placed is what it was: nobody needs to look again."""
+        index = self._indices.get(pool)
+        if index is not None:
+            index.choose_by(self._packings.get(pool, DEFAULT))
 
     def _stir(self, index: Index) -> None:
         self.version += 1

@@ -1,4 +1,4 @@
-"""Policies by name."""
+"""Policies by name. The names stand in the contract (`fairlead_schemas.queues.Packing`): pools are configured with them."""
 
 from collections.abc import Callable
 
@@ -6,8 +6,9 @@ from fairlead_placer.packing.fgd import Fgd
 from fairlead_placer.packing.fragmentation import Fragmentation
 from fairlead_placer.packing.policy import Policy
 from fairlead_placer.packing.simple import MOST_ALLOCATED, SPREAD, Weights
+from fairlead_schemas.queues import Packing, PoolSettings
 
-DEFAULT = "fragmentation"
+DEFAULT: Packing = PoolSettings().packing
 
 #: {name: a new one}
 POLICIES: dict[str, Callable[[], Policy]] = {

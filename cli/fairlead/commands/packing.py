@@ -1,0 +1,71 @@
+"""`packing`: by which policy a pool's nodes are chosen, what of the pool is of use, and the largest jobs that could start."""
+
+from typing import Annotated
+
+import typer
+
+from fairlead import packing_words, render
+from fairlead.client import Client
+from fairlead.commands.options import Output, connect
+from fairlead.errors import NotFound, Refused
+from fairlead.render import Format
+from fairlead_schemas.api import QueuesApplied
+from fairlead_schemas.queues import DEFAULT_POOL, PACKINGS
+
+
+def packing(
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="Name of the pool.")] = DEFAULT_POOL,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy", metavar="NAME", help=f"Choose nodes by it from now on: {', '.join(PACKINGS)}.", show_default=False,
+            autocompletion=lambda: [*PACKINGS],
+        ),
+    ] = "",
+    output: Output = Format.table,
+) -> None:  # fmt: skip
+    """Show how a pool is packed and what it has left, or choose its policy.
+
+    fairlead packing
+
+    fairlead packing a100 --policy most_allocated
+
+    Free GPUs are fragmented as far as the usual job cannot use them: by all jobs that came to the pool, the newer ones more, and what
+    they ask of GPUs, their model, CPU and memory. "Could start now" are the largest gangs by GPUs alone, on one node, and
+    within one domain of each level that node labels name (rack, block, spine), for a job that tolerates no taint; whether a job's
+    CPUs and memory fit too, submit --dry-run says.
+
+    --policy sets the key packing of the pool in the queue file, and no other; jobs that say placement: pack or spread go by
+    that. The names are explained in docs/queues.md.
+    """
+    if policy and policy not in PACKINGS:
+        raise Refused(f'--policy: expected one of {", ".join(PACKINGS)}, found "{policy}"')
+    with connect() as client:
+        if policy:
+            _choose(client, pool, policy, output)
+            return
+        found = client.packing(pool)
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(found, output))
+    elif output is Format.names:
+        render.write(f"pool/{found.pool}\n")
+    else:
+        render.write("".join(f"{line}\n" for line in packing_words.lines(found)))
+
+
+def _choose(client: Client, pool: str, policy: str, output: Format) -> None:
+    """All settings of the pool are written anew: another change of the same moment may be lost, as with a queue file."""
+    settings = {each.name: each.settings for each in client.pools().items}
+    if pool not in settings:
+        raise NotFound(f'there is no pool "{pool}"; there are {", ".join(settings)}', hint="a queue file makes pools")
+    answer = client.apply_queues({"pools": {pool: {**settings[pool], "packing": policy}}})
+    if not isinstance(answer, QueuesApplied):
+        render.note(f"kept as command {answer.command}: the queue service does not answer now and decides later")
+    elif output in (Format.json, Format.yaml):
+        render.write(render.document(answer, output))
+    elif output is Format.names:
+        render.write(f"pool/{pool}\n")
+    else:
+        render.write(
+            f"pool {pool}: nodes are chosen by {policy} {'as before' if answer.unchanged else 'from now on'}\n"
+        )

@@ -1,0 +1,108 @@
+"""Facts about a pool for people: what is free, how much of that is of no use to the usual work, and the largest jobs that
+could start now. Changes nothing.
+
+A job of n nodes with g GPUs on each, which asks for hardly any CPU and memory, for nothing else, and tolerates no taint,
+could start within one domain of a level if and only if one of the level's gangs has at least n nodes with at least g GPUs.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.builds import MILLI
+from fairlead_placer.capacity.domains import LEVELS, Domains
+from fairlead_placer.capacity.index import Index
+from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.wanted import typical
+from fairlead_placer.packing.figures import fragmentation
+from fairlead_placer.packing.states import Ints
+from fairlead_placer.packing.typical import Arrivals
+from fairlead_schemas.resources import Request
+
+#: The level whose one domain is all of the pool.
+POOL_LEVEL = "pool"
+#: What fits wherever a GPU is free for everybody. Some CPU and memory there must be.
+ONE_GPU = Request(gpu_milli=MILLI, cpu_milli=1, memory_mib=1)
+
+
+class Gang(NamedTuple):
+    """Nodes of one domain, each with so many free GPUs or more."""
+
+    domain: str
+    nodes: int
+    gpus: int
+
+
+class Facts(NamedTuple):
+    """One pool. Free is what jobs may be given now; what is free on nodes that take no work, or that of one waiting job
+    only, is `aside`. All in thousandths of a GPU but `gpus`."""
+
+    nodes: int
+    gpus: int
+    free_milli: int
+    aside_milli: int
+    #: Of what is free: what the usual request cannot use for want of GPUs, CPU or memory beside it or for the GPUs' model,
+    #: by how often each has arrived. As packing sees it: taints and other labels are not looked at.
+    unusable_milli: int
+    #: Requests that arrived so far: what is known of the usual work.
+    arrived: int
+    #: The node with the most, and how many; None: no GPU is free as a whole.
+    on_one_node: tuple[str, int] | None
+    #: {level: the gangs that no other one has in it, GPUs falling and nodes rising}; levels that no node names left out.
+    gangs: dict[str, tuple[Gang, ...]]
+
+
+def facts(pool: str, index: Index, work: Arrivals[Request]) -> Facts:
+    """Of the pool, whose nodes are all where they belong."""
+    gpus, domains = _free_gpus(index), index.domains
+    names, last = domains.names, len(domains.names)
+    best = min(np.flatnonzero(gpus == gpus.max(initial=1)).tolist(), key=names.__getitem__, default=None)
+    gangs = {
+        level: _largest(gpus, *_standing(domains, level)) for level in LEVELS if (domains.of[level][:last] >= 0).any()
+    }
+    found = fragmentation(index.rows, typical(work, index.wanted))
+    return Facts(
+        nodes=len(index.members), gpus=sum(_gpus_of(node.left) for node in index.members.values()),
+        free_milli=found.free_milli, aside_milli=sum(node.left.free_milli for node in index.aside.values()),
+        unusable_milli=found.unusable_milli, arrived=work.arrived,
+        on_one_node=None if best is None else (names[best], int(gpus[best])),
+        gangs={**gangs, POOL_LEVEL: _largest(gpus, np.zeros(last, np.int64), [pool])},
+    )  # fmt: skip
+
+
+def _gpus_of(left: Left) -> int:
+    """As jobs ask for them: where all instances are alike, each of them is one."""
+    if left.cuts is None or not left.build.single:
+        return len(left.uuids)
+    return len(left.cuts.cells) + (left.build.all_gpus & ~left.build.cut).bit_count()
+
+
+def _free_gpus(index: Index) -> Ints:
+    """[node's number]: whole GPUs that a job may have there now."""
+    wanted, rows, domains = index.wanted(asks_of(ONE_GPU)[0]), index.rows, index.domains
+    able = {
+        build for build in rows.builds if build in index.builds and not wanted.ask.verdict(index.builds[build]).cause
+    }
+    whole = np.array([key.whole if key.build in able else 0 for key in rows.keys] + [0], np.int64)
+    last = len(domains.names)
+    room = (domains.cpu[:last] >= ONE_GPU.cpu_milli) & (domains.memory[:last] >= ONE_GPU.memory_mib)
+    return np.where(room, whole[domains.rows[:last]], 0)
+
+
+def _standing(domains: Domains, level: str) -> tuple[Ints, list[str]]:
+    """[node's number]: its domain; and their names. A node that names none is in one of its own, of its own name."""
+    at, named = domains.of[level][: len(domains.names)], domains.domains[level]
+    return np.where(at >= 0, at, len(named) + np.arange(len(at))), [*named, *domains.names]
+
+
+def _largest(gpus: Ints, at: Ints, names: Sequence[str]) -> tuple[Gang, ...]:
+    found: list[Gang] = []
+    for each in sorted({*gpus[gpus > 0].tolist()}, reverse=True):
+        counts = np.bincount(at[gpus >= each])
+        most = int(counts.max())
+        if not found or most > found[-1].nodes:
+            domain = min(names[number] for number in np.flatnonzero(counts == most).tolist())
+            found.append(Gang(domain, most, each))
+    return tuple(found)

@@ -1,0 +1,61 @@
+"""GET /v1/pools/{pool}/packing, answered from the log by an explainer; and a policy that the queue file sets."""
+
+from typing import Any
+
+from fairlead_schemas.queues import PACKINGS
+from tests.gateway.world import World, gpus
+
+
+async def packing_of(world: World) -> dict[str, Any]:
+    """The answer for the default pool."""
+    answer = await world.http.get("/v1/pools/default/packing")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_what_a_pool_has_left() -> None:
+    """Two nodes of two, one job of one: a pair fits one node, and a GPU is left beside the job."""
+    async with World() as world:
+        await world.start_explainer()
+        empty = await packing_of(world)
+        assert (empty["policy"], empty["nodes"], empty["largest_on_one_node"]) == ("fragmentation", 0, None)
+        first = await world.node("n1", 2)
+        await world.run(first, resources=gpus(1))
+        await world.node("n2", 2)
+        found = await packing_of(world)
+        assert (found["nodes"], found["gpus"], found["gpu_milli_free"], found["gpu_milli_aside"]) == (2, 4, 3000, 0)
+        assert (found["requests_seen"], found["gpu_milli_unusable"]) == (1, 0)
+        assert found["largest_on_one_node"] == {"node": "n2", "gpus": 2}
+        assert found["largest_gangs"] == {
+            "pool": [
+                {"domain": "default", "nodes": 1, "gpus_per_node": 2},
+                {"domain": "default", "nodes": 2, "gpus_per_node": 1},
+            ]
+        }
+
+
+async def test_the_policy_is_a_setting_of_the_pool() -> None:
+    """It reaches the placer: the next job goes to the emptier node; another name is refused, and all names are said."""
+    async with World() as world:
+        await world.start_explainer()
+        answer = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"packing": "spread"}}})
+        assert answer.status_code == 200, answer.text
+        await world.run(await world.node("n1", 2), resources=gpus(1))
+        await world.node("n2", 2)
+        job = await world.submit(resources=gpus(1))
+        await world.in_state(job, "placed")
+        assert [part.node for part in world.gateway.views.jobs.rows[job].parts] == ["n2"]
+        assert (await packing_of(world))["policy"] == "spread"
+        [pool] = (await world.http.get("/v1/pools")).json()["items"]
+        assert pool["settings"]["packing"] == "spread"
+        wrong = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"packing": "tight"}}})
+        assert wrong.status_code == 422
+        [error] = wrong.json()["errors"]
+        assert error["field"] == "pools.default.packing"
+        assert error["message"] == f'expected one of {", ".join(PACKINGS)}, found "tight"'
+
+
+async def test_who_is_not_there() -> None:
+    """No such pool."""
+    async with World() as world:
+        assert (await world.http.get("/v1/pools/nowhere/packing")).status_code == 404
