@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bench import openb_trace
 from bench.openb_cluster import Cluster
-from fairlead_placer.packing.figures import fragmentation, largest_job
+from fairlead_placer.packing.figures import fragmentation
 from fairlead_placer.packing.normal import CHANCE, LOSS, ONE, REACH, STEPS
 from fairlead_placer.packing.policies import POLICIES
 from fairlead_placer.packing.population import Machine
@@ -98,11 +98,9 @@ def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
     assert sum(played.place(eight) is not None for _ in range(3)) == 3
 
 
-def test_facts_about_a_pool() -> None:
-    """Half of a GPU that no typical job fits is unusable; the largest job needs its GPUs on one node."""
+def test_what_a_pool_has_that_typical_work_cannot_use() -> None:
+    """Half of a GPU that no typical job fits is unusable."""
     played, work = cluster([Machine(32_000, 65_536, 4, "A")] * 2), TypicalWork()
-    assert largest_job(played.pool) == 4
-    assert largest_job(played.pool, cpu_milli=16_000) == 2
     played.place(Shape(1_000, 1_024, 1, 500))
     work.observe(Shape(1_000, 1_024, 1, 1000))
     assert fragmentation(played.pool, work) == (7_500, 500)

@@ -1,8 +1,6 @@
-"""Facts about a pool for people: how fragmented it is, and the largest job that could start now."""
+"""A fact about a pool for people: how fragmented it is (what could start now: capacity/facts.py)."""
 
 from typing import NamedTuple
-
-import numpy as np
 
 from fairlead_placer.packing.fgd import fragments
 from fairlead_placer.packing.population import Population
@@ -24,14 +22,3 @@ def fragmentation(pool: Population, work: TypicalWork) -> Fragmented:
         return Fragmented(pool.free_milli, 0)
     unusable = int(pool.counts @ fragments(pool.states, typical))
     return Fragmented(pool.free_milli, unusable // total)
-
-
-def largest_job(pool: Population, cpu_milli: int = 0, memory_mib: int = 0) -> int:
-    """Most whole GPUs that one job could have on one node now, with so much CPU and memory for each of them."""
-    states, taken = pool.states, pool.counts > 0
-    gpus = states.whole
-    if cpu_milli:
-        gpus = np.minimum(gpus, states.cpu // cpu_milli)
-    if memory_mib:
-        gpus = np.minimum(gpus, states.memory // memory_mib)
-    return int(gpus[taken].max(initial=0))
