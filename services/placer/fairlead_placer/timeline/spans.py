@@ -3,6 +3,7 @@
 A bucket is a quarter of an octave, so what is learned is right to about a quarter.
 """
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 SECOND_NS = 1_000_000_000
@@ -36,12 +37,15 @@ def longest_of(bucket: int) -> int:
 
 def with_one(spans: Spans, seconds: int, at_ns: int) -> Spans:
     """One more run."""
-    counts = dict(spans.counts)
-    bucket = bucket_of(seconds)
-    counts[bucket] = counts.get(bucket, 0) + 1
-    if sum(counts.values()) > RUNS_MAX:
-        counts = {each: count // 2 for each, count in counts.items() if count > 1}
-    return Spans(at_ns, tuple(sorted(counts.items())))
+    counts, bucket = spans.counts, bucket_of(seconds)
+    at = bisect_left(counts, (bucket, 0))
+    if at < len(counts) and counts[at][0] == bucket:
+        counts = (*counts[:at], (bucket, counts[at][1] + 1), *counts[at + 1 :])
+    else:
+        counts = (*counts[:at], (bucket, 1), *counts[at:])
+    if sum([count for _, count in counts]) > RUNS_MAX:
+        counts = tuple((each, count // 2) for each, count in counts if count > 1)
+    return Spans(at_ns, counts)
 
 
 def typical_s(spans: Spans, elapsed_s: int) -> int:
