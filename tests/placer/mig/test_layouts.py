@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.mig.layouts import Instance, Room, layouts_of, legal_fault, maximal_layouts, room_of
+from fairlead_placer.mig.layouts import Instance, Room, layouts_of, legal_fault, room_of
 from fairlead_placer.mig.models import BY_NAME
 from fairlead_placer.mig.remains import counts_in, remains, unit
 from tests.placer.mig.exhaustive import TABLES, addable, instances, is_legal, layouts, multisets, profiles
+from tests.placer.mig.maximal import maximal_layouts
 
 A100 = BY_NAME["A100-40GB"]
 

@@ -6,10 +6,11 @@ from collections import defaultdict
 import pytest
 
 from fairlead_placer.mig.finding import NoMig, find_model, read_product
-from fairlead_placer.mig.layouts import Instance, layouts_of, legal_fault, maximal_layouts
+from fairlead_placer.mig.layouts import Instance, layouts_of, legal_fault
 from fairlead_placer.mig.models import BY_NAME, MODELS, Model
 from fairlead_schemas.migprofiles import is_profile, profile_milli, profile_of, resource_of
 from tests.placer.mig.exhaustive import DATA, TABLES
+from tests.placer.mig.maximal import maximal_layouts
 
 #: Devices that the named configurations are for, beside those of the published tables.
 MORE_DEVICES = {

@@ -6,7 +6,6 @@ from weakref import WeakValueDictionary
 
 from fairlead_placer.mig.finding import find_model
 from fairlead_placer.mig.models import Model
-from fairlead_placer.mig.single import Strategy
 from fairlead_placer.packing.lattice import Grain
 from fairlead_placer.topology.inside import Inside, Insides
 from fairlead_schemas.inside import Description
@@ -24,7 +23,9 @@ SYSTEM_CPUS_MAX = 64
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
 
-STRATEGY_LABEL = "nvidia.com/mig.strategy"
+#: Label with how a node offers its MIG instances, in the words of NVIDIA's device plugin: under this strategy all are of one
+#: profile, and asked for as if they were GPUs.
+STRATEGY_LABEL, SINGLE = "nvidia.com/mig.strategy", "single"
 #: What an admin lets the placer do to GPUs that can be cut: "fixed" nothing, "recut" (the same as no label) cut GPUs in
 #: MIG mode anew, "auto" turn MIG mode on and off besides.
 MIG_LABEL = "fairlead/mig"
@@ -71,7 +72,7 @@ class Build:
         self.cut = sum(1 << place for place, gpu in enumerate(inventory.gpus) if gpu.mig)
         self.mig_models = tuple(mig_model(gpu) for gpu in inventory.gpus)
         #: All of its instances are alike, and asked for as if they were GPUs. Such a node is cut by its admin alone.
-        self.single = bool(self.cut) and inventory.labels.get(STRATEGY_LABEL) == Strategy.SINGLE
+        self.single = bool(self.cut) and inventory.labels.get(STRATEGY_LABEL) == SINGLE
         allowed = inventory.labels.get(MIG_LABEL, "recut")
         #: May GPUs in MIG mode be cut anew; may MIG mode be turned on and off?
         self.recuts = allowed in ("recut", "auto") and not self.single and not self.replicas

@@ -2,6 +2,5 @@
 
 Pure arithmetic on bit masks over a GPU's memory slices; knows neither nodes nor jobs, and changes nothing. Start at
 `shapes.py` (the geometry), then `models.py` (which GPU has which), `layouts.py` (what is legal), `remains.py` (what still
-fits), `demand.py` (what that is worth), `choice.py` (where a request goes), `plans.py` (cutting anew what is free),
-`single.py` (nodes whose instances are all alike).
+fits), `demand.py` (what that is worth), `choice.py` (where a request goes), `plans.py` (cutting anew what is free).
 """
