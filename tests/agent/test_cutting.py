@@ -4,8 +4,8 @@ from pathlib import Path
 
 from fairlead_agent.devices.none import NoDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
+from fairlead_agent.instructions import CutGpu, StartRun
 from fairlead_agent.launch import Place, Program, plan
-from fairlead_agent.reconcile import CutGpu, StartRun
 from fairlead_agent.records import Cut, Ledger
 from fairlead_agent.run import Exit, RunKey
 from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder

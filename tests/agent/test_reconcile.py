@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_agent.reconcile import SECOND_NS, KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.instructions import KillRun, StartRun, Step, TerminateRun
+from fairlead_agent.reconcile import SECOND_NS, Reconciler
 from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.run import Exit, Found, RunKey
 from fairlead_schemas.desired import Desired, RunOrder

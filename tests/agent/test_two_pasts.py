@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from fairlead_agent.build import build_agent
+from fairlead_agent.instructions import GiveUp, Step
 from fairlead_agent.journal import Journal, JournalDamaged
-from fairlead_agent.reconcile import DOUBT_NS, DOUBTS_MAX, SECOND_NS, GiveUp, Reconciler, Step
+from fairlead_agent.pasts import DOUBT_NS, DOUBTS_MAX
+from fairlead_agent.reconcile import SECOND_NS, Reconciler
 from fairlead_agent.records import Condemned, Confirmed, Ledger, Opened, Record, Reported, Took
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.settings import Settings

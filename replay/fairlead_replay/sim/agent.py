@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from fairlead_agent.reconcile import CutGpu, GiveUp, Instruction, KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.instructions import CutGpu, GiveUp, Instruction, KillRun, StartRun, Step, TerminateRun
+from fairlead_agent.reconcile import Reconciler
 from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.run import Exit, Found, RunKey, key_of

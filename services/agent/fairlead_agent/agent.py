@@ -13,24 +13,25 @@ from typing import Any
 import msgspec
 import structlog
 
-from fairlead_agent import machine
-from fairlead_agent.devices.labels import pool_labels
 from fairlead_agent.devices.port import Devices
+from fairlead_agent.instructions import CutGpu, GiveUp, KillRun, StartRun, Step, TerminateRun
+from fairlead_agent.introducing import inventory_of
 from fairlead_agent.journal import Journal
-from fairlead_agent.launch import Place, Program, Unlaunchable, plan, read_program
+from fairlead_agent.launch import Place
+from fairlead_agent.measuring import Measuring
 from fairlead_agent.output import OutputShipper, read_piece
-from fairlead_agent.reconcile import CutGpu, GiveUp, KillRun, Reconciler, StartRun, Step, TerminateRun
+from fairlead_agent.reconcile import Reconciler
 from fairlead_agent.reporting import Outbox
-from fairlead_agent.run import Exit, Found, RunKey, key_of
+from fairlead_agent.run import Exit, Found, RunKey
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
+from fairlead_agent.starting import Starting
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
-from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder, decode_desired
+from fairlead_schemas.desired import Desired, LayoutOrder, decode_desired
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.reports import Beat, OutputWanted, decode_confirm, encode
 from fairlead_schemas.resources import Inventory
-from fairlead_schemas.samples import SampleBatch, encode_samples
 
 OUTPUT_POLL_S = 0.2
 DIRTY_POLL_S = 1.0
@@ -38,7 +39,6 @@ REPORT_POLL_S = 0.25
 #: The longest wait of the tick loop, so that a new deadline is never seen late by more.
 TICK_S = 0.25
 JOURNAL_FLUSH_S = 1.0
-SPEC_TRIES = 5
 
 _log = structlog.get_logger()
 
@@ -62,9 +62,9 @@ class Agent:
             settings.node, self.ledger.incarnation, self.ledger.confirmed, held=self.ledger.reported > 0
         )
         self.output = OutputShipper(settings.node, bus.publish)
-        self._place = Place(settings.node, settings.address, environment, devices.simulated)
-        self._holders: dict[str, str] = {}
-        self._samples = 0
+        self.measuring = Measuring(bus, devices, settings.node, self.ledger.incarnation, settings.sample_s)
+        place = Place(settings.node, settings.address, environment, devices.simulated)
+        self.starting = Starting(bus, runtime, devices, place, self, self._spawn)
         self._stopped = asyncio.Event()
         #: Why the core has given up; "" while it has not.
         self._given_up = ""
@@ -87,7 +87,7 @@ class Agent:
             self._ticks,
             self._outputs,
             self._dirt,
-            self._sampling,
+            self.measuring.run,
         ):
             self._spawn(loop())
         stopped = asyncio.ensure_future(self._stopped.wait())
@@ -125,7 +125,7 @@ class Agent:
                 if what.state != "running":
                     self._spawn(self.output.ended(key))
             if what.state == "running":
-                self._hold(key, open_runs[key].devices)
+                self.measuring.hold(open_runs[key])
         for report in self.ledger.unconfirmed:
             self.outbox.add(report)
         step = self.core.begin(
@@ -216,7 +216,7 @@ class Agent:
         self.output.open(key, self.runtime.output(key))
         run = self.ledger.runs.get(key)
         if run is not None:
-            self._hold(key, run.devices)
+            self.measuring.hold(run)
         self._do(self.core.started(key, time.monotonic_ns(), time.time_ns()))
 
     def start_failed(self, key: RunKey, message: str) -> None:
@@ -238,8 +238,8 @@ class Agent:
         self._ended(key, exit, clean=not await self._busy(gpus))
 
     def _ended(self, key: RunKey, exit: Exit, clean: bool) -> None:
-        if clean:
-            self._let_go(key)
+        if clean and (run := self.ledger.runs.get(key)) is not None:
+            self.measuring.let_go(run)
         self._do(self.core.exited(key, exit, clean, time.time_ns()))
         self.runtime.release(key)
 
@@ -264,7 +264,7 @@ class Agent:
         for instruction in step.instructions:
             match instruction:
                 case StartRun(order):
-                    self._start(order)
+                    self.starting.start(order)
                 case TerminateRun(key):
                     self._tick.set()
                     self.runtime.terminate(key)
@@ -288,44 +288,12 @@ class Agent:
         _log.info("a GPU is cut anew", gpu=order.gpu, plan=order.plan, failure=failure)
         self._do(self.core.was_cut(order.plan, failure, self._inventory()))
 
-    def _start(self, order: RunOrder) -> None:
-        key = key_of(order)
-        if not self.core.may_start(key, time.monotonic_ns()):
-            self._do(self.core.not_started(key, time.time_ns()))
-            return
-        there = {each.uuid for gpu in self.devices.gpus() for each in gpu.instances} if order.instances else set[str]()
-        if missing := [uuid for uuid in order.instances if uuid not in there]:
-            self.start_failed(key, f"this node has no MIG instance {missing[0]}")
-            return
-        if order.spec_hash:
-            self._spawn(self._fetch_and_start(order))
-            return
-        try:
-            self._launch(order, read_program(order.spec))
-        except Unlaunchable as error:
-            self.start_failed(key, str(error))
-
-    async def _fetch_and_start(self, order: RunOrder) -> None:
-        for attempt in range(SPEC_TRIES):
-            with contextlib.suppress(BusError):
-                spec = await self.bus.get_object(subjects.SPEC, order.spec_hash)
-                if spec is not None:
-                    self._start(msgspec.structs.replace(order, spec=msgspec.Raw(spec), spec_hash=""))
-                    return
-            await asyncio.sleep(0.2 * 2**attempt)
-        self.start_failed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store")
-
-    def _launch(self, order: RunOrder, program: Program) -> None:
-        self.runtime.start(plan(order, program, self._place))
-
-    def _hold(self, key: RunKey, gpus: tuple[str, ...]) -> None:
-        for uuid in gpus:
-            self._holders[uuid] = f"{key.job}.{key.attempt}"
-
-    def _let_go(self, key: RunKey) -> None:
-        run = self.ledger.runs.get(key)
-        for uuid in run.devices if run is not None else ():
-            self._holders.pop(uuid, None)
+    def may_start(self, key: RunKey) -> bool:
+        """Whether it still may; one that may not has ended by this."""
+        if self.core.may_start(key, time.monotonic_ns()):
+            return True
+        self._do(self.core.not_started(key, time.time_ns()))
+        return False
 
     # ------------------------------------------------------------------ loops
 
@@ -375,21 +343,8 @@ class Agent:
             await asyncio.sleep(DIRTY_POLL_S)
             for run in self.core.dirty():
                 if not await self._busy(run.devices):
-                    self._let_go(run.key)
+                    self.measuring.let_go(run)
                     self._do(self.core.cleaned(run.key))
-
-    async def _sampling(self) -> None:
-        while self.devices.gpus():
-            await asyncio.sleep(self.settings.sample_s)
-            holders = dict(self._holders)
-            measure = self.devices.sample
-            gpus = measure(holders) if self.devices.simulated else await asyncio.to_thread(measure, holders)
-            self._samples += 1
-            batch = SampleBatch(
-                node=self.settings.node, incarnation=self.ledger.incarnation, n=self._samples, at_ns=time.time_ns(),
-                gpus=gpus, simulated=self.devices.simulated,
-            )  # fmt: skip
-            await self.bus.publish(subjects.sample(self.settings.node), encode_samples(batch))
 
     # ------------------------------------------------------------------ answers
 
@@ -407,19 +362,7 @@ class Agent:
         return encode(read_piece(path, wanted.stream, wanted.offset, wanted.bytes_max, ended))
 
     def _inventory(self) -> Inventory:
-        played = getattr(self.devices, "profile", None)  # a played machine has the profile's CPUs and memory
-        labels = {
-            **self.devices.labels(), "kubernetes.io/hostname": machine.hostname(), **self.settings.admin.labels,
-            **pool_labels(self.settings.pool), "fairlead/runtime": self.runtime.name, "fairlead/devices": self.devices.name,
-        }  # fmt: skip
-        return Inventory(
-            gpus=self.devices.gpus(),
-            cpu_milli=played.cpu_milli if played is not None else machine.cpu_milli(),
-            memory_mib=played.node_memory_mib if played is not None else machine.memory_mib(),
-            labels=labels, runtime=self.runtime.name, simulated=self.devices.simulated,
-            address=self.settings.address, hostname=machine.hostname(), inside=self.devices.inside(),
-            taints=self.settings.admin.taints,
-        )  # fmt: skip
+        return inventory_of(self.settings, self.devices, self.runtime)
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

@@ -6,8 +6,8 @@ Start at `Reconciler.desired`. Times are monotonic nanoseconds (`now`) but for `
 clock that reports carry for people.
 """
 
-from typing import NamedTuple
-
+from fairlead_agent.instructions import CutGpu, GiveUp, KillRun, StartRun, Step, TerminateRun
+from fairlead_agent.pasts import Pasts
 from fairlead_agent.records import (
     Accepted,
     Booted,
@@ -31,53 +31,6 @@ SECOND_NS = 1_000_000_000
 FENCE_GRACE_NS = 30 * SECOND_NS
 #: A kill that has not worked is tried again this often.
 KILL_AGAIN_NS = 10 * SECOND_NS
-#: A placer that knows less than its log once said is doubted; at most once in so long, since an old placer that stood
-#: still may send many such words at once,
-DOUBT_NS = 5 * SECOND_NS
-#: and after so many doubts without a good word between them it is the log that went back.
-DOUBTS_MAX = 7
-
-
-class StartRun(NamedTuple):
-    """Start it; its acceptance is in the journal."""
-
-    order: RunOrder
-
-
-class TerminateRun(NamedTuple):
-    """Ask it to end (TERM)."""
-
-    key: RunKey
-
-
-class KillRun(NamedTuple):
-    """End it (KILL): its grace is over."""
-
-    key: RunKey
-
-
-class GiveUp(NamedTuple):
-    """End the agent, loudly: journal and log belong to different pasts, and going on would hide it."""
-
-    reason: str
-
-
-class CutGpu(NamedTuple):
-    """Cut it anew, and say what came of it (`Reconciler.was_cut`); not at all where `refusal` says why not."""
-
-    order: LayoutOrder
-    refusal: str
-
-
-Instruction = StartRun | TerminateRun | KillRun | GiveUp | CutGpu
-
-
-class Step(NamedTuple):
-    """What follows from one thing that happened."""
-
-    records: list[Record]
-    instructions: list[Instruction]
-    reports: list[Report]
 
 
 class _Stopping:
@@ -104,10 +57,7 @@ class Reconciler:
         self._oldest = 0
         self._confirmed_at: int | None = None
         self._silent_since = now
-        #: Until the placer's first word: what an earlier process has numbered. Of this one's reports none was sent.
-        self._numbered_before: int | None = ledger.reported or None
-        self._doubts = 0
-        self._doubted_at = now
+        self._pasts = Pasts(ledger, now)
         self._step = Step([], [], [])
 
     # ------------------------------------------------------------------ what happens
@@ -155,7 +105,12 @@ class Reconciler:
         does neither: that placer does not know us. One that does not fit our past ends the agent."""
         if confirm.node != self.ledger.node:
             return self._take()
-        if reason := self._journal_went_back(confirm) or self._log_went_back(confirm, now):
+        if reason := self._pasts.journal_went_back(confirm):
+            if not self.ledger.condemned:
+                self._record(Condemned(reason=reason))
+            self._step.instructions.append(GiveUp(reason))
+            return self._take()
+        if reason := self._pasts.log_went_back(confirm, now):
             self._step.instructions.append(GiveUp(reason))
             return self._take()
         if confirm.incarnation != self.ledger.incarnation:
@@ -259,45 +214,6 @@ class Reconciler:
     def dirty(self) -> list[RunEntry]:
         """Ended runs whose devices are not known to be free."""
         return [run for run in self.ledger.runs.values() if run.phase == "ended"]
-
-    # ------------------------------------------------------------------ whose past is it?
-
-    def _journal_went_back(self, confirm: Confirm) -> str:
-        """Why this journal is an old copy, "" when nothing says so. Remembered: every further start numbers another
-        inventory, and would soon have made up for what is missing."""
-        made = self.ledger.reported if self._numbered_before is None else self._numbered_before
-        self._numbered_before = None
-        if confirm.incarnation != self.ledger.incarnation or confirm.through <= made:
-            return ""
-        reason = (
-            f"the journal went backwards: the placer has confirmed report {confirm.through}, and the newest here was "
-            f"{made}; put back the journal that was here last, or move its directory away, so that the node joins "
-            "under a new one"
-        )
-        if not self.ledger.condemned:
-            self._record(Condemned(reason=reason))
-        return reason
-
-    def _log_went_back(self, confirm: Confirm, now: int) -> str:
-        """Why the log must be an old copy, "" when nothing says so for long enough. A placer that has stood still and
-        does not know yet that it is replaced speaks so, too, but not for long and not alone."""
-        ledger = self.ledger
-        if confirm.incarnation == ledger.incarnation:  # a placer that knows no `desired` says 0
-            behind = confirm.through < ledger.confirmed or 0 < confirm.desired < ledger.sequence
-        else:
-            behind = confirm.incarnation == "" and ledger.confirmed > 0
-        if not behind:
-            self._doubts = 0
-        elif self._doubts == 0 or now - self._doubted_at >= DOUBT_NS:
-            self._doubts += 1
-            self._doubted_at = now
-        if self._doubts < DOUBTS_MAX:
-            return ""
-        return (
-            f"the log went backwards: the placer says report {confirm.through} and desired state {confirm.desired}, "
-            f"where it had said {ledger.confirmed} and {ledger.sequence}; put back the newer log, or, where there is "
-            "none, move this agent's directory away, so that the node joins under a new journal"
-        )
 
     # ------------------------------------------------------------------ how it follows
 
