@@ -1,0 +1,158 @@
+"""`python -m bench.openb_lists [NAME …] [--seeds A..B] [--write]`: the openb cluster under other mixes of work than its own.
+
+A setting can be tuned to one list and fail on the next, so these judge it: more or fewer jobs of several GPUs, more or fewer
+shares, models asked for, more or no pods without GPUs, no memory asked for. Drawn from the trace's default list by rule
+and a fixed seed, so everybody gets the same lists; the FGD paper has a family alike, whose files are not used here. With
+--write the table goes into docs/packing.md.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from bench import openb
+from bench import openb_trace as trace
+from bench.fairness import filled
+from fairlead_placer.packing.policies import DEFAULT
+from fairlead_placer.packing.population import Machine
+from fairlead_placer.packing.shapes import Shape
+
+PAGE = Path(__file__).parents[1] / "docs" / "packing.md"
+SEEDS = "42..44"
+#: What each list is played with: ours, which learns the mix; the published policy and a plain one, the mix given.
+PLAYERS = ((DEFAULT, False), ("fgd", True), ("most_allocated", True))
+DRAWN_BY = 1
+
+type Kind = Literal["cpu", "share", "one", "several"]
+type Pods = list[Shape]
+
+
+def kind_of(pod: Shape) -> Kind:
+    """No GPU, a part of one, one, or several."""
+    if not pod.gpu_count:
+        return "cpu"
+    return "share" if pod.is_share else "one" if pod.gpu_count == 1 else "several"
+
+
+def own_mix(pods: Pods) -> dict[Kind, float]:
+    """{kind with GPUs: its share of all GPUs asked for}."""
+    total = sum(pod.total_milli for pod in pods)
+    kinds: tuple[Kind, ...] = ("share", "one", "several")
+    return {kind: sum(pod.total_milli for pod in pods if kind_of(pod) == kind) / total for kind in kinds}
+
+
+def raised(pods: Pods, kind: Kind, share: float) -> Pods:
+    """The list with that kind asking for such a share of all GPUs; the others keep their proportions."""
+    own = own_mix(pods)
+    rest = sum(each for other, each in own.items() if other != kind)
+    return mixed(pods, {each: share if each == kind else (1 - share) * own[each] / rest for each in own})
+
+
+def mixed(pods: Pods, mix: Mapping[Kind, float], without_gpus: float = 1.0) -> Pods:
+    """As much GPU work as the list has, in this mix, drawn from its pods of each kind: all of them as often as they fit,
+    then some at random. `without_gpus`: how many of the pods that ask for no GPU, 1 for all of them."""
+    chance, total, drawn = random.Random(DRAWN_BY), sum(pod.total_milli for pod in pods), list[Shape]()
+    for kind, share in mix.items():
+        some = [pod for pod in pods if kind_of(pod) == kind]
+        whole = sum(pod.total_milli for pod in some)
+        times = int(share * total // whole)
+        drawn += some * times
+        chance.shuffle(some)
+        got = whole * times
+        for pod in some:
+            if got >= share * total:
+                break
+            drawn.append(pod)
+            got += pod.total_milli
+    plain = [pod for pod in pods if kind_of(pod) == "cpu"]
+    count = round(without_gpus * len(plain))
+    return drawn + [plain[at % len(plain)] for at in range(count)]
+
+
+def picky(pods: Pods, share: float, machines: list[Machine]) -> Pods:
+    """That share of the pods with GPUs asks for one of the cluster's models that can take it, common models more often."""
+    chance, made = random.Random(DRAWN_BY), list[Shape]()
+    kinds = sorted({(m.model, m.cpu_milli, m.memory_mib, m.gpus) for m in machines})
+    gpus = {model: sum(m.gpus for m in machines if m.model == model) for model in {m.model for m in machines}}
+    for pod in pods:
+        if pod.gpu_count and chance.random() < share:
+            able = sorted({
+                model for model, cpu, memory, count in kinds
+                if cpu >= pod.cpu_milli and memory >= pod.memory_mib and count >= pod.gpu_count
+            })  # fmt: skip
+            made.append(pod._replace(models=tuple(chance.choices(able, [gpus[model] for model in able]))))
+        else:
+            made.append(pod)
+    return made
+
+
+#: {name of a list: how it comes from the default one on these machines}.
+LISTS: dict[str, Callable[[Pods, list[Machine]], Pods]] = {
+    "default": lambda pods, _: pods,
+    **{f"several GPUs: {pct} %": partial(lambda share, pods, _: raised(pods, "several", share), pct / 100) for pct in (20, 33, 50)},
+    **{f"shares: {pct} %": partial(lambda share, pods, _: raised(pods, "share", share), pct / 100) for pct in (40, 60, 80)},
+    "shares alone": lambda pods, _: mixed(pods, {"share": 1.0}),
+    **{f"models asked for: {pct} %": partial(lambda share, pods, machines: picky(pods, share, machines), pct / 100) for pct in (10, 20, 33)},
+    **{f"pods without GPUs x {times:g}": partial(lambda times, pods, _: mixed(pods, own_mix(pods), times), times) for times in (0, 0.5, 2)},
+    "no memory asked for": lambda pods, _: [pod._replace(memory_mib=0) for pod in pods],
+}  # fmt: skip
+
+
+def play(task: tuple[str, str, bool, int]) -> openb.Played:
+    """One run: list, policy, whether the mix is given, seed."""
+    name, policy, given, seed = task
+    machines = trace.machines()
+    return openb.play(machines, LISTS[name](trace.pods(trace.PODS), machines), policy, seed, given=given)
+
+
+def table(names: list[str], seeds: list[int], found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    """Markdown: a row per list."""
+    lines = [
+        "| list | ours, learned | FGD, mix given | most_allocated | ours - FGD | 8-GPU dropped: ours, FGD |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        each = [found[name, policy] for policy, _ in PLAYERS]
+        ours, fgd = each[0], each[1]
+        gains = ", ".join(f"{ours['gpu_alloc_pct'][pct] - fgd['gpu_alloc_pct'][pct]:+.1f}" for pct in ("100", "130"))
+        shares = " | ".join(f"{one['gpu_alloc_pct']['100']:.1f}, {one['gpu_alloc_pct']['130']:.1f}" for one in each)
+        lines.append(f"| {name} | {shares} | {gains} | {ours['drop_8gpu_pct']:.1f}, {fgd['drop_8gpu_pct']:.1f} % |")
+    return "\n".join(
+        [*lines, "", f"Seeds {seeds[0]} to {seeds[-1]}; GPUs allocated in percent when 100 and 130 % are asked for."]
+    )
+
+
+def main() -> int:
+    """Play and print; 1 when a pod that fits was refused."""
+    parser = argparse.ArgumentParser(prog="python -m bench.openb_lists", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*LISTS, []], default=[], help="which lists (default: all)")
+    parser.add_argument("--seeds", default=SEEDS, help=f"FIRST..LAST (default: {SEEDS})")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/packing.md")
+    arguments = parser.parse_args()
+    names, (first, _, last) = arguments.names or list(LISTS), arguments.seeds.partition("..")
+    seeds = list(range(int(first), int(last or first) + 1))
+    tasks = [(name, policy, given, seed) for name in names for policy, given in PLAYERS for seed in seeds]
+    runs: dict[tuple[str, str], dict[int, openb.Played]] = {}
+    with ProcessPoolExecutor() as pool:
+        for (name, policy, _, seed), played in zip(tasks, pool.map(play, tasks), strict=True):
+            runs.setdefault((name, policy), {})[seed] = played
+            print(
+                f"{name}, {policy}, seed {seed}: {played.allocated[100]:.2f}, {played.allocated[130]:.2f} %",
+                file=sys.stderr,
+                flush=True,
+            )
+    found = {key: openb.summary(key[1], each) for key, each in runs.items()}
+    made = table(names, seeds, found)
+    print(made)
+    if arguments.write:
+        PAGE.write_text(filled(PAGE.read_text(), "lists", made))
+    return 1 if any(each["refused_that_fit"] for each in found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
