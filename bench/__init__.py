@@ -1,5 +1,7 @@
 """Benchmarks: `python -m bench` measures the rows of docs/performance.md, each beside a ceiling of the same run;
-`python -m bench.fairness` those of docs/fairness.md.
+`python -m bench.fairness` those of docs/fairness.md, `python -m bench.openb.lists` those of docs/packing.md.
+
+Loads of others have a room each (kai, kueue, openb, fairness), and so have published examples (vectors).
 
 Nothing here is imported by the product. Start at `__main__.py`.
 """

@@ -13,7 +13,11 @@ from pathlib import Path
 
 import uvloop
 
-from bench import ceilings, history, jobs, kai_scale, kueue_load, packing, placing, queueing, table
+from bench import ceilings, history, jobs, queueing, table
+from bench.kai import scale as kai_scale
+from bench.kueue import load as kueue_load
+from bench.openb import row as packing
+from bench.placing import rows as placing
 from bench.stack import Stack
 from fairlead_bus.main import collect_rarely
 

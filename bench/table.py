@@ -24,3 +24,13 @@ def percentile(values: list[float], share: float) -> float:
     """The value below which `share` (0..1) of the values lie."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def filled(page: str, name: str, table: str) -> str:
+    """The page with the table between the markers of that name. Raises ValueError where they are missing."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"expected {begin} and {end}")
+    return f"{before}{begin}\n{table}\n{end}{after}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_agent.devices.none import NoDevices
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.port import Devices, DevicesUnfit

@@ -2,8 +2,10 @@
 
 import pytest
 
-from bench import fairness, philly, shockwave, traces
-from bench.philly import Variant
+from bench import table
+from bench.fairness import pages as fairness
+from bench.fairness import philly, shockwave, traces
+from bench.fairness.philly import Variant
 
 
 def test_traces_are_whole() -> None:
@@ -63,8 +65,8 @@ def test_the_page_has_every_row() -> None:
 def test_tables_go_between_their_markers() -> None:
     """And nowhere else; a page without them is refused."""
     page = "before\n<!-- x -->\nold\n<!-- end of x -->\nafter\n"
-    filled = fairness.filled(page, "x", "| new |")
+    filled = table.filled(page, "x", "| new |")
     assert filled == "before\n<!-- x -->\n| new |\n<!-- end of x -->\nafter\n"
-    assert fairness.filled(filled, "x", "| new |") == filled
+    assert table.filled(filled, "x", "| new |") == filled
     with pytest.raises(ValueError, match="end of y"):
-        fairness.filled(page, "y", "")
+        table.filled(page, "y", "")

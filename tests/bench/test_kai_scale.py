@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench import kai_load, kai_scale
-from bench.kai_load import Size
+from bench.kai import load as kai_load
+from bench.kai import scale as kai_scale
+from bench.kai.load import Size
 from fairlead_schemas import jobspec, resolving
 
 SMALL = Size(nodes=5, gpus=4, gang=6, samples=2, gangs=2, pods=2)

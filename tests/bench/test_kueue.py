@@ -5,10 +5,10 @@ from collections import Counter
 import msgspec
 import pytest
 
-from bench.kueue_load import job_file, queue_file
-from bench.kueue_model import VARIANTS, Outcome, Rules, outcome
-from bench.kueue_schedule import QUEUES, SIZES, Arrival, least_ms, schedule
-from bench.kueue_tally import Tally
+from bench.kueue.load import job_file, queue_file
+from bench.kueue.model import VARIANTS, Outcome, Rules, outcome
+from bench.kueue.schedule import QUEUES, SIZES, Arrival, least_ms, schedule
+from bench.kueue.tally import Tally
 from fairlead_schemas import jobspec, resolving
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.events import EventBase, JobRequeued, JobSubmitted, RunStarted

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import openb
-from bench import openb_trace as trace
-from bench.openb_cluster import Cluster
+from bench.openb import playing as openb
+from bench.openb import trace
+from bench.openb.cluster import Cluster
 from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import Shape
 
@@ -42,7 +42,7 @@ def test_it_prints_a_line_per_seed_and_a_summary(tmp_path: Path) -> None:
         "--policy",
         "fgd",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(openb.__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(openb.__file__).parents[2])
     five, six, summary = map(json.loads, done.stdout.splitlines())
     assert (five["seed"], six["seed"], summary["seeds"]) == (5, 6, [5, 6])
     assert list(summary["gpu_alloc_pct"]) == ["95", "100", "110", "120", "130"]

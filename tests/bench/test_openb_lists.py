@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench import openb_lists
-from bench import openb_trace as trace
-from bench.openb_lists import LISTS, kind_of, own_mix
+from bench.openb import lists as openb_lists
+from bench.openb import trace
+from bench.openb.lists import LISTS, kind_of, own_mix
 
 PODS, MACHINES = trace.pods(trace.PODS), trace.machines()
 

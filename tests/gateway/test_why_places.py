@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.proposals import proposals
 from fairlead_gateway.why.reason import reason_of

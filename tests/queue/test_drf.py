@@ -10,7 +10,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.fairshare import Demand, fill
+from bench.vectors.fairshare import Demand, fill
 from fairlead_queue.fairness.ordering import Ranking
 from fairlead_queue.fairness.tree import Limits, Tree, bits
 from fairlead_queue.sequencers.drf import Drf

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench import vectors
+from bench.vectors import checking as vectors
 
 DATA = Path(__file__).parents[1] / "data" / "fairshare"
 ALLOCATION = DATA.parent / "topology" / "allocation_vectors.json"

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.reasons import CAUSES

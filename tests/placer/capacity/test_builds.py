@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL, SYSTEM_CPUS_LABEL, Builds, replicas_of
 from fairlead_placer.topology.description import TopologyError
 from tests.placer.capacity.ground import machine

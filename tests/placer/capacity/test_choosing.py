@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.capacity.index import Index, key_of

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.capacity.gangs import Shortfall

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.capacity import gangs as gangs_module
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.domains import LEVELS as COLUMNS

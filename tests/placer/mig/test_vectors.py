@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import vectors
-from bench.mig import granted
+from bench.vectors import checking as vectors
+from bench.vectors.mig import granted
 from fairlead_placer.mig.models import BY_NAME
 from tests.placer.mig.exhaustive import TABLES, is_legal, multisets, profiles
 
@@ -103,6 +103,6 @@ def test_a_gpu_that_nobody_knows_is_a_bad_case(tmp_path: Path) -> None:
 
 def model_named(gpu: str) -> str:
     """The model of a case's GPU."""
-    from bench.mig import model_of
+    from bench.vectors.mig import model_of
 
     return model_of(gpu).name

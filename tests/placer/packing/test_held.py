@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.openb_cluster import Cluster
+from bench.openb.cluster import Cluster
 from fairlead_placer.packing.lattice import Grain, Lattice
 from fairlead_placer.packing.policies import POLICIES
 from fairlead_placer.packing.policy import POINTS, Policy

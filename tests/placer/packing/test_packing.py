@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import openb_trace
-from bench.openb_cluster import Cluster
+from bench.openb import trace as openb_trace
+from bench.openb.cluster import Cluster
 from fairlead_placer.packing.figures import fragmentation
 from fairlead_placer.packing.normal import CHANCE, LOSS, ONE, REACH, STEPS
 from fairlead_placer.packing.policies import POLICIES

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.topology.inside import Inside, Insides
 from fairlead_placer.topology.shapes import Shape, shape_of
 from fairlead_schemas.inside import Description, Level, NumaNode

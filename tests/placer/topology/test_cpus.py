@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.cpus import NumaCpus, apart, beside, numa_cpus
 from fairlead_placer.topology.masks import mask_of, members_of

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.topology.nics import GpuNic, nearest
 from fairlead_schemas.inside import LEVELS, Description, Level
 

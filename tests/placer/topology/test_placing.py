@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.allocation import descriptions
+from bench.vectors.allocation import descriptions
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.domains import NUMA, NVLINK, SOCKET, SWITCH, WORDS, relaxed
 from fairlead_placer.topology.inside import Insides

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bench import openb
-from bench import openb_trace as trace
+from bench.openb import playing as openb
+from bench.openb import trace
 from bench.table import Row
 from fairlead_placer.packing.policies import DEFAULT
 

@@ -6,14 +6,14 @@ figures are those of virtual time: they are the same on every machine.
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from bench import philly, shockwave
+from bench.fairness import philly, shockwave
+from bench.table import filled
 
-PAGE = Path(__file__).parent.parent / "docs" / "fairness.md"
+PAGE = Path(__file__).parents[2] / "docs" / "fairness.md"
 PARTS = ("philly", "shockwave")
 
 
@@ -21,16 +21,6 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def filled(page: str, name: str, table: str) -> str:
-    """The page with the table between the markers of that name. Raises ValueError where they are missing."""
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, found, rest = page.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise ValueError(f"{PAGE.name}: expected {begin} and {end}")
-    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 def tables(parts: Sequence[str], each: philly.Map) -> Iterator[tuple[str, str, bool]]:
@@ -57,7 +47,3 @@ def main() -> int:
             if arguments.write:
                 PAGE.write_text(filled(PAGE.read_text(), name, table))
     return 0 if all_met else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fairlead_replay.virtual.load import Job, request_of
 from fairlead_schemas.quantities import SECOND_NS
 
-FOLDER = Path(__file__).parent.parent / "tests" / "data" / "traces"
+FOLDER = Path(__file__).parents[2] / "tests" / "data" / "traces"
 #: Microsoft's virtual clusters, each a queue of that name.
 PHILLY = ("0e4a51", "2869ce", "7f04ca", "ee9e8c")
 #: What Shockwave's jobs are played with: slices, and what each start loses.

@@ -1,4 +1,4 @@
-"""`python -m bench.openb_lists [NAME …] [--seeds A..B] [--write]`: the openb cluster under other mixes of work than its own.
+"""`python -m bench.openb.lists [NAME …] [--seeds A..B] [--write]`: the openb cluster under other mixes of work than its own.
 
 A setting can be tuned to one list and fail on the next, so these judge it: more or fewer jobs of several GPUs, more or fewer
 shares, models asked for, more or no pods without GPUs, no memory asked for. Drawn from the trace's default list by rule
@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bench import openb
-from bench import openb_trace as trace
-from bench.fairness import filled
+from bench.openb import playing as openb
+from bench.openb import trace
+from bench.table import filled
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import Shape
 
-PAGE = Path(__file__).parents[1] / "docs" / "packing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "packing.md"
 SEEDS = "42..44"
 #: What each list is played with: ours, which learns the mix; the published policy and a plain one, the mix given.
 PLAYERS = ((DEFAULT, False), ("fgd", True), ("most_allocated", True))
@@ -129,7 +129,7 @@ def table(names: list[str], seeds: list[int], found: Mapping[tuple[str, str], Ma
 
 def main() -> int:
     """Play and print; 1 when a pod that fits was refused."""
-    parser = argparse.ArgumentParser(prog="python -m bench.openb_lists", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.openb.lists", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*LISTS, []], default=[], help="which lists (default: all)")
     parser.add_argument("--seeds", default=SEEDS, help=f"FIRST..LAST (default: {SEEDS})")
     parser.add_argument("--write", action="store_true", help="write the table into docs/packing.md")

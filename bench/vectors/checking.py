@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from bench import allocation, fairshare
-from bench import mig as migstreams
-from bench.fairshare import Case
+from bench.vectors import allocation, fairshare
+from bench.vectors import mig as migstreams
+from bench.vectors.fairshare import Case
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,7 +80,3 @@ def main() -> int:
             worst |= not ok
             print(json.dumps({"name": case.name, "expect": case.expect, "got": case.got, "ok": ok}))
     return worst
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,14 +8,13 @@ and last a summary: means over the seeds. What the FGD paper's simulator got is 
 import argparse
 import json
 import random
-import sys
 import time
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from bench import openb_trace as trace
-from bench.openb_cluster import Cluster
+from bench.openb import trace
+from bench.openb.cluster import Cluster
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import Shape
@@ -144,7 +143,3 @@ def main() -> int:
     found = summary(arguments.policy, runs)
     print(json.dumps(found))
     return 1 if found["refused_that_fit"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

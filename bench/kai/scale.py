@@ -1,4 +1,4 @@
-"""KAI-Scheduler's scale tests in real time on the real bus, beside its published figures: `python -m bench.kai_scale`.
+"""KAI-Scheduler's scale tests in real time on the real bus, beside its published figures: `python -m bench.kai`.
 
 On 500 played nodes of 8 GPUs: one gang on the empty cluster, one-GPU jobs until it is full, a gang that cannot fit, and
 jobs and gangs that take back what their queue is guaranteed. Each figure is what a person sees: it counts from the moment
@@ -8,15 +8,15 @@ are told to, so no grace is in any figure.
 
 import argparse
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 
 import uvloop
 
-from bench import http, kai_load, table
-from bench.kai_listening import Cancelled, Ear, Preempting, Refused, Started
-from bench.kai_load import Figure, Size
+from bench import http, table
+from bench.kai import load as kai_load
+from bench.kai.listening import Cancelled, Ear, Preempting, Refused, Started
+from bench.kai.load import Figure, Size
 from bench.stack import Stack
 from fairlead_bus.main import collect_rarely
 
@@ -149,10 +149,6 @@ async def _print() -> bool:
 
 def main() -> int:
     """Measure and print; 1 when a goal was missed."""
-    argparse.ArgumentParser(prog="python -m bench.kai_scale", description=__doc__).parse_args()
+    argparse.ArgumentParser(prog="python -m bench.kai", description=__doc__).parse_args()
     collect_rarely()
     return 0 if uvloop.run(_print()) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

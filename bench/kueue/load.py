@@ -1,4 +1,4 @@
-"""Kueue's published baseline load in real time on the real bus: `python -m bench.kueue_load`.
+"""Kueue's published baseline load in real time on the real bus: `python -m bench.kueue`.
 
 `kueue_schedule` says who submits what and when, hollow nodes play each job for as long as its class says, and
 `kueue_tally` reads the log. The nodes hold four times the quotas, so that only the quotas limit. Measured from the
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import uvloop
 
 from bench import http, table
-from bench.kueue_model import Rules, outcome
-from bench.kueue_schedule import BORROWING, COHORTS, GUARANTEED, QUEUES, SIZES, Arrival, least_ms, schedule
-from bench.kueue_tally import Tally, read
+from bench.kueue.model import Rules, outcome
+from bench.kueue.schedule import BORROWING, COHORTS, GUARANTEED, QUEUES, SIZES, Arrival, least_ms, schedule
+from bench.kueue.tally import Tally, read
 from bench.stack import Stack
 from fairlead_bus.main import collect_rarely
 from fairlead_schemas import subjects
@@ -131,12 +131,8 @@ async def measure() -> table.Row:
 
 def main() -> int:
     """Measure and print; 1 when the goal was missed."""
-    argparse.ArgumentParser(prog="python -m bench.kueue_load", description=__doc__).parse_args()
+    argparse.ArgumentParser(prog="python -m bench.kueue", description=__doc__).parse_args()
     collect_rarely()
     row = uvloop.run(measure())
     print(table.markdown([row]))
     return 0 if row.met else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """One cohort of Kueue's baseline load as a model: the rules alone, exact in milliseconds, nothing else in the way.
 
-`python -m bench.kueue_model` prints what each rule costs. A queue may use its guarantee, and of the cohort whatever
+`python -m bench.kueue.model` prints what each rule costs. A queue may use its guarantee, and of the cohort whatever
 nobody uses. In a queue the higher priority goes first, then the earlier submit; a job that does not fit is passed by.
 Among queues the one that uses least goes first. A run that yields starts again from nothing. Pure but for the print.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bench.kueue_schedule import GUARANTEED, QUEUES, Arrival, schedule
+from bench.kueue.schedule import GUARANTEED, QUEUES, Arrival, schedule
 
 TOTAL = GUARANTEED * QUEUES
 _SUBMITTED, _ENDED, _YIELDED, _LOOK = range(4)

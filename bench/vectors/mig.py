@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bench.fairshare import Case, named
+from bench.vectors.fairshare import Case, named
 from fairlead_placer.mig.choice import MigGpu
 from fairlead_placer.mig.finding import find_model
 from fairlead_placer.mig.layouts import Layout, legal_fault

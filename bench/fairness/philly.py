@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from bench import traces
+from bench.fairness import traces
 from bench.table import percentile
 from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import Job, Setting, machines

@@ -9,7 +9,7 @@ from fairlead_placer.packing.population import Machine, Population
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.typical import ARRIVAL, TypicalWork
 
-FOLDER = Path(__file__).parent / "data" / "openb"
+FOLDER = Path(__file__).parents[1] / "data" / "openb"
 NODES = FOLDER / "openb_node_list_gpu_node.csv"
 PODS = FOLDER / "openb_pod_list_default.csv"
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bench import table
-from bench.placing_baselines import Baselines, measure_baselines
+from bench.placing.baselines import Baselines, measure_baselines
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
@@ -271,8 +271,12 @@ def _growth(what: str, rates: list[Rate]) -> table.Row:
     )  # fmt: skip
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Measure and print; 1 when a goal was missed."""
+    met = True
     for row in rows():
+        met &= row.met
         print(
             f"{'ok  ' if row.met else 'MISS'} {row.what}: {row.measured} (goal {row.goal}; {row.ceiling})", flush=True
         )
+    return 0 if met else 1

@@ -1,0 +1,1 @@
+"""Public traces by sequencer: `python -m bench.fairness`."""

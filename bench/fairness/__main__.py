@@ -1,0 +1,7 @@
+"""See pages.py."""
+
+import sys
+
+from bench.fairness.pages import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""KAI-Scheduler's scale tests: `python -m bench.kai`."""

@@ -1,0 +1,1 @@
+"""Kueue's published baseline load: `python -m bench.kueue`."""

@@ -1,0 +1,7 @@
+"""See load.py."""
+
+import sys
+
+from bench.kueue.load import main
+
+sys.exit(main())

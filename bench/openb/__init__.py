@@ -1,0 +1,1 @@
+"""Packing on a public trace: `python -m bench.openb`."""

@@ -1,0 +1,7 @@
+"""See playing.py."""
+
+import sys
+
+from bench.openb.playing import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""The placer's core alone: `python -m bench.placing`."""

@@ -1,0 +1,7 @@
+"""See rows.py."""
+
+import sys
+
+from bench.placing.rows import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Published examples: `python -m bench.vectors FILE…`."""

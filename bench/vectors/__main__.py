@@ -1,0 +1,7 @@
+"""See checking.py."""
+
+import sys
+
+from bench.vectors.checking import main
+
+sys.exit(main())
