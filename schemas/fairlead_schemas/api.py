@@ -54,6 +54,23 @@ class Job(msgspec.Struct, kw_only=True):
     #: How often it has yielded to others; to whom the last time, or is asked to now: {"job", "rule"}.
     preempted: int = 0
     preempted_for: dict[str, str] | None = None
+    #: When it said last that its work is saved, and what it said; and how much run time its attempts have lost so far: from
+    #: that, or from their start, to an end that was no success (seconds).
+    saved_at: str | None = None
+    saved_note: str = ""
+    lost_seconds: int = 0
+
+
+class Ailment(msgspec.Struct, kw_only=True):
+    """Something about a node or one of its GPUs that is not well."""
+
+    gpu: str  # its UUID; "": the node itself
+    code: str  # of health.py, or "xid" and its number
+    severity: str  # note (nothing is done) | gpu (it gets no new work) | node (the same of the node)
+    words: str  # what the code means
+    evidence: str  # what its agent saw
+    since: str
+    returns: str  # what it takes until it is well again
 
 
 class Node(msgspec.Struct, kw_only=True):
@@ -85,6 +102,9 @@ class Node(msgspec.Struct, kw_only=True):
     inside: str = ""
     #: MIG instances by GPU in one line, of those in MIG mode; "": none is.
     mig: str = ""
+    #: What is not well, the oldest first; jobs that failed fast there, where it is suspect or in quarantine for that.
+    health: list[Ailment] = []
+    blamed_by: list[str] = []
 
 
 class Maintenance(msgspec.Struct, kw_only=True):
@@ -231,6 +251,9 @@ class Why(msgspec.Struct, kw_only=True):
     changes: list[Change] = []
     #: What could not be found out, and why.
     note: str = ""
+    #: Of a job that failed: the last lines that its deciding rank has printed, 200 at most; of one that is about to
+    #: start: what its node says that it waits for. As far as the output is still there.
+    output: list[str] = []
     at: str
     changed_at: int
     sequence: int

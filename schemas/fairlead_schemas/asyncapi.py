@@ -7,7 +7,7 @@ inbox that a request names for its answer.
 
 from typing import Any, NamedTuple
 
-from fairlead_schemas import ask, commands, commit, reports, samples, subjects
+from fairlead_schemas import ask, commands, commit, gangs, reports, samples, subjects
 from fairlead_schemas.jsonschema import Desired, components
 
 _SCHEMAS = "#/components/schemas/{name}"
@@ -65,6 +65,12 @@ def channels() -> list[Channel]:
                 "Standard output and error of a rank.", {"stream": subjects.OUTPUT, **_LOSSY}),
         Channel("desired", f"$KV.{subjects.DESIRED}.{{node}}", "Desired", Desired, "placer",
                 "Everything that should be on the node now.", {"bucket": subjects.DESIRED, "durable": False}),
+        Channel("gang", subjects.gang("{speaker}", "{node}"), "GangCall", gangs.GangCall, "agent",
+                "Ranks of one run on several nodes meet before they start, and start each other's daemons.", answer="gang.answer"),
+        Channel("gang.heard", subjects.rpc_node("{node}", "gang"), "GangHeard", gangs.GangHeard, "placer",
+                "The same, passed on with the name of who spoke.", answer="gang.answer"),
+        Channel("gang.answer", None, "GangAnswer", gangs.GangAnswer, "agent",
+                "Whether it may begin, or was taken up."),
         Channel("ask", subjects.ASK, "Ask", ask.Ask, "gateway",
                 "A question to the folded state; of those who answer, one does.", answer="ask.answer"),
         Channel("ask.answer", None, "Answer", ask.Answer, "explainer",

@@ -10,8 +10,11 @@ from typing import Annotated, Any
 
 import msgspec
 
+from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.decoding import decode
 from fairlead_schemas.events import Dependency, JobKind
+from fairlead_schemas.launchers import GangRule
+from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.resources import Request
 
@@ -52,6 +55,9 @@ class SubmitJob(CommandBase, tag=True, frozen=True, kw_only=True):
     slice_ns: int = 0
     after: tuple[Dependency, ...] = ()
     array_limit: int = 0
+    on_partition: OnPartition = AS_THE_CLUSTER
+    checkpoint: Checkpoint | None = None
+    gang: GangRule = ""
     #: Idempotency key, bound to its user ("" for none), and the digest of what was sent under it.
     key: str = ""
     digest: str = ""
@@ -61,6 +67,8 @@ class CancelJob(CommandBase, tag=True, frozen=True, kw_only=True):
     """End the job, wherever it is (an array with all its elements)."""
 
     job: str
+    #: Give what runs its notice first (jobs whose file names a checkpoint signal or command).
+    save: bool = False
 
 
 class HoldJob(CommandBase, tag=True, frozen=True, kw_only=True):
@@ -144,11 +152,18 @@ class UnquarantineNode(CommandBase, tag=True, frozen=True, kw_only=True):
     node: str
 
 
-class RestoreGpu(CommandBase, tag=True, frozen=True, kw_only=True):
-    """Use a faulted GPU of the node again."""
+class DeclareNodeDead(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Somebody has seen that the lost node runs nothing any more: what it ran may be started elsewhere, strict jobs, too."""
 
     node: str
-    gpu: str
+    reason: str = ""
+
+
+class RestoreGpu(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Use a faulted GPU of the node again; without one, what is wrong with the node itself is over."""
+
+    node: str
+    gpu: str = ""
 
 
 class ResetBreaker(CommandBase, tag=True, frozen=True, kw_only=True):
@@ -220,7 +235,7 @@ QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQue
 PlacerCommand = (
     CordonNode | UncordonNode | DrainNode | TaintNode | UntaintNode | QuarantineNode | UnquarantineNode | RestoreGpu
     | ResetBreaker | ScheduleMaintenance | CancelMaintenance | StartRollout | PauseRollout | ResumeRollout
-    | CancelRollout | FinishRolloutNode
+    | CancelRollout | FinishRolloutNode | DeclareNodeDead
 )  # fmt: skip
 
 _encoder = msgspec.json.Encoder(order="deterministic")

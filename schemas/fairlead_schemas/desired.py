@@ -7,6 +7,7 @@ late message nor a journal that was lost can start an attempt a second time.
 
 import msgspec
 
+from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.decoding import decode
 from fairlead_schemas.resources import MigInstance, MigPlace
 
@@ -32,18 +33,29 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tasks: int = 1
     #: Addresses of all ranks' nodes, in rank order.
     hosts: tuple[str, ...] = ()
+    #: Of a gang: its nodes, and on each how many processes a launcher starts unless the job file says it: tasks, or GPUs, or one.
+    nodes: tuple[str, ...] = ()
+    slots: tuple[int, ...] = ()
     gpus_per_node: int = 0
     master_address: str = ""
     master_port: int = 0
     grace_ns: int = 0
+    #: Silence of the placer after which its agent stops it; 0: as the node does; -1: never (partitions.py).
+    stop_after_ns: int = 0
     user: str = ""
     queue: str = ""
     name: str = ""
     #: The job file, canonical JSON; empty (null) where `spec_hash` names it in the SPEC store.
     spec: msgspec.Raw = msgspec.Raw(b"null")
     spec_hash: str = ""
-    #: Set when the run shall end: TERM, grace, KILL.
+    #: How it saves its work (orders to start).
+    checkpoint: Checkpoint | None = None
+    #: Why the attempt before this one has ended, where there was one: the queue's word (events.RequeueReason).
+    restarted: str = ""
+    #: Set when the run shall end: notice, TERM, grace, KILL.
     stop: str = ""
+    #: Of such an order: how long before TERM it is to be told; 0: TERM at once, also where its notice runs.
+    notice_ns: int = 0
 
 
 class LayoutOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,6 +71,15 @@ class LayoutOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     create: tuple[MigPlace, ...] = ()
 
 
+class Drained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """That the node is drained: it stays empty until somebody returns it, and may be worked on."""
+
+    #: What led to the drain ("cmd:<id>"): another drain has another one.
+    cause: str
+    setter: str  # who may return it by himself (events.Setter): a person, a window, a rollout
+    reason: str = ""
+
+
 class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that should be on one node, as of a log sequence."""
 
@@ -70,6 +91,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     boot_id: str = ""
     runs: list[RunOrder] = []
     layouts: list[LayoutOrder] = []
+    drained: Drained | None = None
 
 
 class DesiredRaw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,6 +103,7 @@ class DesiredRaw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     boot_id: str = ""
     runs: list[msgspec.Raw] = []
     layouts: list[LayoutOrder] = []
+    drained: Drained | None = None
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")

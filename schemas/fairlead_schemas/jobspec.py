@@ -11,6 +11,7 @@ import msgspec
 
 from fairlead_schemas.events import DependencyState, JobKind
 from fairlead_schemas.fielderrors import FieldError, InvalidJob, field_error
+from fairlead_schemas.launchers import LAUNCHERS, ON_FAILURE
 from fairlead_schemas.requestrules import PACKINGS
 from fairlead_schemas.topology import LEVELS
 
@@ -24,11 +25,19 @@ PROJECT_CHARS_MAX = 128
 DEFAULT_GRACE = "30s"
 
 #: Set by Fairlead or by the device runtime; a job that sets them would see devices it does not hold.
-RESERVED_ENV_PREFIXES = ("NVIDIA_", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "FAIRLEAD_")
+RESERVED_ENV_PREFIXES = (
+    "FAIRLEAD_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_", "AMD_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HABANA_VISIBLE_", "ASCEND_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+    # Loaded into every program that starts, those of a device runtime's hooks included. (LD_LIBRARY_PATH stays the job's:
+    # CUDA is found by it, images set it, and it grants no device.)
+    "LD_PRELOAD", "LD_AUDIT",
+)  # fmt: skip
 
 #: Words of a closed list. Any text decodes, so that a bad one is refused together with all else that is wrong.
 type _Level = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(LEVELS)})]
 type _Packing = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *PACKINGS]})]
+type _Launcher = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *LAUNCHERS]})]
+type _OnFailure = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(ON_FAILURE)})]
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -56,10 +65,29 @@ class Times(_Strict, frozen=True, kw_only=True):
     grace: str | int = DEFAULT_GRACE
 
 
+class CheckpointWords(_Strict, frozen=True, kw_only=True):
+    """How the job saves its work. Told by `signal` (SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP) or by `command`, run beside it, it
+    has `notice` before TERM (2m unless it says otherwise); it says itself when it has saved (FAIRLEAD_CHECKPOINT_FILE).
+    `every`: how often it saves without being told."""
+
+    signal: str = ""
+    command: list[str] = []
+    notice: str | int = ""
+    every: str | int = 0
+
+
 class Retries(_Strict, frozen=True, kw_only=True):
     """How often a failed exit is tried again; losses of a node are not counted here."""
 
     max: int = 0
+
+
+class PartitionWords(_Strict, frozen=True, kw_only=True):
+    """When its node falls silent: after how long its program is stopped there ("60s" unless the cluster says otherwise), and
+    after how long it is started elsewhere ("120s"). Either may be "never"."""
+
+    stopAfter: str | int = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    replaceAfter: str | int = ""  # noqa: N815 -- as above
 
 
 class DependsOn(_Strict, frozen=True, kw_only=True):
@@ -93,6 +121,24 @@ class TopologyWords(_Strict, frozen=True, kw_only=True):
     prefer: _Level | list[_Level] = ""
 
 
+class VolumeWords(_Strict, frozen=True, kw_only=True):
+    """A directory in the job's containers. `name`: what the admin of the node has listed, or (create: true) a volume of
+    the job's project on that node, made where it is missing. Short: "name:/path" or "name:/path:ro"."""
+
+    name: str
+    mountPath: str  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    readOnly: bool = False  # noqa: N815 -- as above
+    create: bool = False
+
+
+class SecretWords(_Strict, frozen=True, kw_only=True):
+    """A secret of the job's project, which the node has: a file in memory that only the job can read."""
+
+    name: str
+    #: The file; "": /run/secrets/<name>.
+    mountPath: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+
+
 class Group(_Strict, frozen=True, kw_only=True):
     """Further nodes of another kind, placed with the others or not at all."""
 
@@ -115,6 +161,10 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     image: str = ""
     env: dict[str, str] = {}
     workdir: str = ""
+    #: Directories of its nodes; a text is short for {name, mountPath, readOnly}: "datasets:/data:ro".
+    volumes: list[str | VolumeWords] = []
+    #: Files with secrets, by name; a text is the name.
+    secrets: list[str | SecretWords] = []
     #: 4, or as many as can be had: "2-8" or {min: 2, max: 8}.
     nodes: int | str | NodesRange = 1
     #: In place of nodes: so many units that may share nodes, each with these resources.
@@ -136,7 +186,14 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     #: "pack" or "spread"; "": as its pool does.
     placement: _Packing = ""
     groups: list[Group] = []
+    #: Who starts the processes: torchrun, mpi, env, none; "": as the command's name says (torchrun, mpirun), else none.
+    launcher: _Launcher = ""
+    #: What a launcher starts on each node; without it one per task, or GPU, or one.
+    processesPerNode: int | None = None  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    #: What becomes of the other ranks when one fails: "stop" or "continue".
+    onFailure: _OnFailure = "stop"  # noqa: N815 -- as above
     time: Times = Times()
+    checkpoint: CheckpointWords | None = None
     priority: int = 50
     retries: Retries = Retries()
     #: An element count (8 is 0-7) or a range ("1-100"); "1-100%5" runs five of them at once.
@@ -148,6 +205,9 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     #: Job ids (that must have succeeded), or {job: 12, state: succeeded | failed | ended}.
     dependsOn: list[str | int | DependsOn] = []  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     labels: dict[str, str] = {}
+    onPartition: PartitionWords = PartitionWords()  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    #: Never two of it: started elsewhere only with proof that it has ended. The same as replaceAfter: never.
+    strict: bool = False
 
 
 _decoder = msgspec.json.Decoder(JobSpec)

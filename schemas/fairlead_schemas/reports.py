@@ -8,11 +8,13 @@ per message on `fairlead.report.<node>` and resends until the placer confirms on
 import msgspec
 
 from fairlead_schemas.decoding import decode
-from fairlead_schemas.events import RunOutcome
+from fairlead_schemas.events import RunOutcome, StartFault
 from fairlead_schemas.resources import Inventory
 
 REPORT_BYTES_MAX = 64 * 1024
 REPORTS_PER_MESSAGE_MAX = 200
+#: A name of at most 255 characters (Docker's own bound), "@" and a digest.
+IMAGE_CHARS_MAX = 400
 
 
 class ReportBase(
@@ -39,6 +41,8 @@ class StartSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     job: str
     attempt: int
     rank: int
+    #: What it was made of: "name@sha256:…", or the engine's id of an image from no registry; "" for a process.
+    image: str = ""
     #: Wall clock of the node, for people; never used to decide.
     at_ns: int = 0
 
@@ -53,8 +57,26 @@ class ExitSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+    #: Of one that could not be started.
+    fault: StartFault = ""
     clean: bool = False
+    #: Of a preflight that another rank's node has failed: that rank.
+    blames: int | None = None
     at_ns: int = 0
+
+
+class CheckpointSeen(ReportBase, tag=True, frozen=True, kw_only=True):
+    """A run says that its work is saved (only rank 0 is asked)."""
+
+    job: str
+    attempt: int
+    rank: int
+    #: When its file was written, by the node's clock: it tells words apart, and is never used to decide.
+    at_ns: int = 0
+    #: What it said: the file's first line.
+    note: str = ""
+    #: It was said after the notice that the run will be ended.
+    noticed: bool = False
 
 
 class CleanSeen(ReportBase, tag=True, frozen=True, kw_only=True):
@@ -66,17 +88,20 @@ class CleanSeen(ReportBase, tag=True, frozen=True, kw_only=True):
 
 
 class HealthSeen(ReportBase, tag=True, frozen=True, kw_only=True):
-    """What the agent found of a GPU's health: a fault's code ("xid79"; which codes mean what: the placer's
-    nodes/health.py), or "" when it is well again."""
+    """What the agent found of a GPU's health, or of the node's own: a code of health.py. A GPU has one at a time, the gravest; the
+    node may have several."""
 
-    gpu: str  # its UUID
+    gpu: str  # its UUID; "": the node itself
+    #: Of a GPU, "": it is well again.
     code: str = ""
+    #: Of the node: what the code says is over.
+    over: bool = False
     #: What was seen, for people.
     evidence: str = ""
     at_ns: int = 0
 
 
-Report = InventorySeen | StartSeen | ExitSeen | CleanSeen | HealthSeen
+Report = InventorySeen | StartSeen | CheckpointSeen | ExitSeen | CleanSeen | HealthSeen
 
 
 class ReportBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,6 +134,8 @@ class Confirm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: `at` of the newest beat that was heard: the lease runs from then, not from when this arrives. 0: no beat was
     #: heard yet, and no lease is renewed.
     beat: int = 0
+    #: The placer's wall clock when it said so (Unix ns; 0: it did not): a node whose own is far from it is not well.
+    wall_ns: int = 0
     #: Nothing may be started from a desired state of a lower log sequence: the placer may have ended it since.
     desired: int = 0
 

@@ -6,13 +6,15 @@ from datetime import datetime
 
 import msgspec
 
-from fairlead_schemas import jobspec, quantities, requestrules
+from fairlead_schemas import jobspec, launchers, mountrules, partitions, quantities, requestrules
+from fairlead_schemas.checkpointwords import checkpoint_of
 from fairlead_schemas.collecting import Reading
 from fairlead_schemas.commands import SubmitJob, digest_of
 from fairlead_schemas.events import Dependency
 from fairlead_schemas.fielderrors import InvalidJob
 from fairlead_schemas.ids import is_job_id, is_queue_path
 from fairlead_schemas.jobspec import DependsOn, JobSpec
+from fairlead_schemas.partitions import NEVER_NS, STOP_AFTER_NS, OnPartition, least_replace_ns
 from fairlead_schemas.requesting import amount, request_of
 from fairlead_schemas.resources import Request
 
@@ -34,9 +36,11 @@ def resolve(spec: JobSpec, *, command_id: str, user: str, key: str = "") -> Subm
     total_ns = amount(reading, "time.total", quantities.parse_duration, spec.time.total)
     grace_ns = amount(reading, "time.grace", quantities.parse_duration, spec.time.grace)
     slice_ns = amount(reading, "time.slice", quantities.parse_duration, spec.time.slice)
+    checkpoint = checkpoint_of(spec.checkpoint, total_ns, reading)
     start_at_ns = _moment("startAt", spec.startAt, reading)
     deadline_ns = _moment("deadline", spec.deadline, reading)
     after = _after(spec.dependsOn, reading)
+    on_partition = _on_partition(spec, reading)
     _check_fields(spec, reading)
     if reading.errors:  # before encoding, which cannot write integers beyond 64 bits
         raise InvalidJob(reading.errors)
@@ -47,7 +51,9 @@ def resolve(spec: JobSpec, *, command_id: str, user: str, key: str = "") -> Subm
         id=command_id, user=user, name=spec.name or spec.command[0].rpartition("/")[2][: jobspec.NAME_CHARS_MAX],
         queue=spec.queue, request=request, spec=msgspec.Raw(body), project=spec.project, kind=spec.kind,
         priority=spec.priority, array=array, retries=spec.retries.max, total_ns=total_ns, grace_ns=grace_ns,
-        start_at_ns=start_at_ns, deadline_ns=deadline_ns, slice_ns=slice_ns, after=after, array_limit=array_limit, key=key, digest=digest_of(body)[:16] if key else "",
+        start_at_ns=start_at_ns, deadline_ns=deadline_ns, slice_ns=slice_ns, after=after, array_limit=array_limit,
+        on_partition=on_partition, checkpoint=checkpoint, key=key, digest=digest_of(body)[:16] if key else "",
+        gang=launchers.gang_rule(launchers.launcher_of(spec.launcher, spec.command), spec.onFailure),
     )  # fmt: skip
 
 
@@ -64,6 +70,9 @@ def _check_fields(spec: JobSpec, reading: Reading) -> None:
             reading.wrong(field, message)
 
     _check_text(spec, expect)
+    for fault in mountrules.faults(spec.volumes, spec.secrets, spec.project):
+        reading.wrong(fault.field, fault.message)
+    _check_launch(spec, expect)
     expect(
         is_queue_path(spec.queue), "queue", f'expected names of a-z 0-9 _ - joined by "/", found "{spec.queue[:80]}"'
     )
@@ -79,6 +88,35 @@ def _check_fields(spec: JobSpec, reading: Reading) -> None:
             f"env.{name}",
             'expected a name without "=" and no NUL characters',
         )
+
+
+def _check_launch(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None:
+    """Words about the ranks of a job."""
+    words = ", ".join(launchers.LAUNCHERS)
+    known = spec.launcher in ("", *launchers.LAUNCHERS)
+    expect(known, "launcher", f'expected one of {words}, found "{spec.launcher[:40]}"')
+    words = " or ".join(launchers.ON_FAILURE)
+    expect(spec.onFailure in launchers.ON_FAILURE, "onFailure", f'expected {words}, found "{spec.onFailure[:40]}"')
+    launcher = launchers.launcher_of(spec.launcher, spec.command)
+    expect(
+        launcher != "mpi" or spec.onFailure != "continue",
+        "onFailure",
+        "mpirun ends all ranks when one fails; leave it out with the launcher mpi",
+    )
+    if spec.processesPerNode is None:
+        return
+    most = launchers.PROCESSES_MAX
+    expect(
+        1 <= spec.processesPerNode <= most, "processesPerNode", f"expected 1 to {most}, found {spec.processesPerNode}"
+    )
+    expect(
+        spec.tasks is None, "processesPerNode", "leave it out where tasks are asked for: each of them is one process"
+    )
+    expect(
+        launcher != "none",
+        "processesPerNode",
+        "the command is run once on each node; name a launcher (env, torchrun or mpi) to start more",
+    )
 
 
 def _check_text(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None:
@@ -132,6 +170,34 @@ def _after(wanted: list[str | int | DependsOn], reading: Reading) -> tuple[Depen
     if len(wanted) > jobspec.DEPENDENCIES_MAX:
         reading.wrong("dependsOn", f"expected at most {jobspec.DEPENDENCIES_MAX} jobs, found {len(wanted)}")
     return tuple(found.values())
+
+
+def _on_partition(spec: JobSpec, reading: Reading) -> OnPartition:
+    words, known = spec.onPartition, len(reading.errors)
+    stop_ns = _silence(reading, partitions.STOP, words.stopAfter)
+    replace_ns = _silence(reading, partitions.REPLACE, words.replaceAfter)
+    if spec.strict and replace_ns not in (0, NEVER_NS):
+        message = f'expected no onPartition.replaceAfter but "never" beside it, found "{words.replaceAfter}"'
+        reading.wrong(partitions.STRICT, message)
+    if spec.strict:
+        replace_ns = NEVER_NS
+    elif stop_ns > STOP_AFTER_NS and not replace_ns:  # the usual time would be too short for it
+        replace_ns = least_replace_ns(stop_ns)
+    policy = OnPartition(stop_after_ns=stop_ns, replace_after_ns=replace_ns)
+    fault = partitions.fault_of(policy) if len(reading.errors) == known else None
+    if fault is not None:
+        reading.wrong(fault.field, fault.message)
+    return partitions.AS_THE_CLUSTER if policy == partitions.AS_THE_CLUSTER else policy
+
+
+def _silence(reading: Reading, field: str, value: str | int) -> int:
+    """Nanoseconds; 0 where nothing is said, NEVER_NS for "never"."""
+    if value in ("", partitions.NEVER):
+        return 0 if value == "" else NEVER_NS
+    found = amount(reading, field, quantities.parse_duration, value)
+    if found == 0 and all(error.field != field for error in reading.errors):
+        reading.wrong(field, f'expected a duration above 0, or "never", found "{value}"')
+    return found
 
 
 def _moment(field: str, text: str, reading: Reading) -> int:

@@ -6,7 +6,7 @@ from fairlead_schemas.decoding import decode
 
 
 class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One GPU at one moment."""
+    """One GPU at one moment. None stands for "not known": the GPU, its driver or the adapter does not say."""
 
     uuid: str
     utilization_pct: int
@@ -14,8 +14,61 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     power_mw: int = 0
     temperature_c: int = 0
     sm_clock_mhz: int = 0
-    #: The run that holds the GPU, "" if none: "<job>.<attempt>".
+    #: The run that holds the GPU, "" if none: "<job>.<attempt>"; of several that share it, the one that has it longest.
     run: str = ""
+    #: Free, and kept by the driver for itself: with what is used, all there is.
+    memory_free_mib: int | None = None
+    memory_reserved_mib: int | None = None
+    #: Part of the time in which its memory was read or written.
+    memory_busy_pct: int | None = None
+    memory_clock_mhz: int | None = None
+    memory_temperature_c: int | None = None
+    encoder_pct: int | None = None
+    decoder_pct: int | None = None
+    #: Since the driver was loaded.
+    energy_mj: int | None = None
+    #: To the host and from it, bytes per second.
+    pcie_tx_bytes_s: int | None = None
+    pcie_rx_bytes_s: int | None = None
+    #: Over all links, since the driver was loaded.
+    nvlink_tx_kib: int | None = None
+    nvlink_rx_kib: int | None = None
+    #: Thousandths of the time, or of what there is, since the sample before: engines busy; SMs with work, warps on them;
+    #: the tensor, FP64, FP32 and FP16 pipes and the memory's interface at work.
+    engine_permille: int | None = None
+    sm_permille: int | None = None
+    sm_occupancy_permille: int | None = None
+    tensor_permille: int | None = None
+    dram_permille: int | None = None
+    fp64_permille: int | None = None
+    fp32_permille: int | None = None
+    fp16_permille: int | None = None
+
+
+class RunUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What the processes of one run use of a GPU or MIG instance, as the driver counts it."""
+
+    uuid: str
+    run: str  # "<job>.<attempt>"
+    rank: int = 0
+    memory_mib: int = 0
+    #: Its part of the GPU's time; 0 also where the driver does not say.
+    utilization_pct: int = 0
+
+
+class RunResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What one rank of a run uses of its node besides GPUs. Counters rise from its start; None: not known."""
+
+    run: str  # "<job>.<attempt>"
+    rank: int = 0
+    cpu_ms: int = 0
+    #: Without what the kernel merely caches.
+    memory_mib: int = 0
+    disk_read_bytes: int | None = None
+    disk_written_bytes: int | None = None
+    #: Of a run with a network of its own.
+    network_rx_bytes: int | None = None
+    network_tx_bytes: int | None = None
 
 
 class SampleBatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,6 +79,9 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     n: int
     at_ns: int
     gpus: list[GpuSample] = []
+    #: Only of runs whose processes the driver names.
+    uses: list[RunUse] = []
+    resources: list[RunResources] = []
     simulated: bool = False
 
 

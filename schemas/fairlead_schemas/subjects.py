@@ -17,6 +17,7 @@ SAMPLE_ALL = "fairlead.sample.>"
 OUTPUT_ALL = "fairlead.output.>"
 BEATS = "fairlead.beat.*"
 REPORTS = "fairlead.report.*"
+GANGS = "fairlead.gang.*.*"
 #: Where questions to the folded state are asked (core request/reply; nothing stored).
 ASK = "fairlead.ask"
 
@@ -46,6 +47,11 @@ def output(node: str, job: str, attempt: int, rank: int) -> str:
     return f"fairlead.output.{node}.{job}.{attempt}.{rank}"
 
 
+def outputs_of_node(node: str) -> str:
+    """Where all output of a node goes."""
+    return f"fairlead.output.{node}.*.*.*"
+
+
 def output_of_job(job: str, attempt: int | None = None) -> str:
     """Filter for a job's output from all nodes (of one attempt)."""
     return f"fairlead.output.*.{job}.{attempt if attempt is not None else '*'}.*"
@@ -72,9 +78,25 @@ def confirm(node: str) -> str:
     return f"fairlead.confirm.{node}"
 
 
+def spec_key(node: str, digest: str) -> str:
+    """A job file's key in the SPEC bucket: each node has its own, so that it may read these and no others."""
+    return f"{node}.{digest}"
+
+
 def node_of(subject: str) -> str:
     """The node named by a report, beat, confirm or sample subject."""
     return subject.rpartition(".")[2]
+
+
+def gang(speaker: str, node: str) -> str:
+    """Where one node's agent asks another's about a run of both."""
+    return f"fairlead.gang.{speaker}.{node}"
+
+
+def parse_gang(subject: str) -> tuple[str, str]:
+    """(the node that speaks, the node that is spoken to)."""
+    _, _, speaker, node = subject.split(".")
+    return speaker, node
 
 
 def rpc(service: str, verb: str) -> str:

@@ -5,14 +5,17 @@ The golden files hold their bytes. A new type or field gets its example here; `-
 
 import msgspec
 
-from fairlead_schemas import ask, commands, desired, events, queues, reports, samples
+from fairlead_schemas import ask, commands, desired, events, gangs, queues, reports, samples
+from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.clustermap import OneNode
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
 from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.partitions import OnPartition
 from fairlead_schemas.poolpacking import PoolPacking, Room
 from fairlead_schemas.resources import Gpu, Inventory, MigInstance, MigPlace, Request
 
+CHECKPOINT = Checkpoint(signal="SIGUSR1", command=("/save", "now"), notice_ns=120 * 10**9, every_ns=1800 * 10**9)
 REQUEST = Request(
     nodes=2,
     gpu_milli=8000,
@@ -106,6 +109,7 @@ PART = events.Part(
 )
 SPEC = msgspec.Raw(b'{"command":["torchrun","train.py"],"name":"train-llm"}')
 DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+IMAGE = f"registry.example/pytorch@sha256:{DIGEST}"
 AT_NS = 1_800_000_000_000_000_000
 SUBMIT = "cmd:c1"
 
@@ -135,6 +139,9 @@ EVENTS: list[events.EventBase] = [
         slice_ns=3600 * 10**9,
         after=(events.Dependency(job="811", state="ended"),),
         array_limit=2,
+        on_partition=OnPartition(stop_after_ns=30 * 10**9, replace_after_ns=-1),
+        checkpoint=CHECKPOINT,
+        gang="leader",
         key="5d41402abc4b2a76",
         digest="7d793037a0760186",
     ),
@@ -171,7 +178,7 @@ EVENTS: list[events.EventBase] = [
     events.JobRecalled(cause="cmd:c2", job="812", attempt=1, reason="hold", by="ada"),
     events.JobHeld(cause="cmd:c2", job="812", by="ada"),
     events.JobReleased(cause="cmd:c3", job="812", by="ada"),
-    events.JobStopRequested(cause="cmd:c4", job="812", attempt=2, reason="cancelled", by="ada"),
+    events.JobStopRequested(cause="cmd:c4", job="812", attempt=2, reason="cancelled", by="ada", save=True),
     events.JobRequeued(cause="97.0", job="812", attempt=2, reason="retry", not_before_ns=AT_NS),
     events.JobSucceeded(cause="98.1", job="812", attempt=2),
     events.JobFailed(
@@ -185,6 +192,7 @@ EVENTS: list[events.EventBase] = [
     events.NodeChanged(cause="report:sim-1:9", node="sim-1", boot_id="b2", inventory=INVENTORY),
     events.NodeLost(cause="clock", node="sim-1", silent_ns=120 * 10**9),
     events.NodeReturned(cause="clock", node="sim-1"),
+    events.NodeDeclaredDead(cause="cmd:c7", node="sim-1", by="ada", reason="its plug is pulled"),
     events.NodeCordoned(cause="cmd:c7", node="sim-1", by="ada", reason="new fan", setter="maintenance"),
     events.NodeUncordoned(cause="cmd:c8", node="sim-1", by="ada", setter="rollout"),
     events.NodeDraining(
@@ -205,6 +213,8 @@ EVENTS: list[events.EventBase] = [
         cause="report:sim-1:7", node="sim-1", gpu="GPU-sim-1-0", code="xid79", reason="off the bus", stop=True
     ),
     events.GpuRestored(cause="cmd:c13", node="sim-1", gpu="GPU-sim-1-0", by="ada"),
+    events.NodeAiled(cause="report:sim-1:8", node="sim-1", code="disk_full", reason="3 % left", closes=True),
+    events.NodeRecovered(cause="cmd:c13", node="sim-1", code="disk_full", by="ada"),
     events.MigLayoutPlanned(
         cause="812.4",
         node="sim-1",
@@ -287,8 +297,9 @@ EVENTS: list[events.EventBase] = [
         cause="95.0", job="812", attempt=1, nodes=("sim-1",), start_ns=10, basis="limits", waits_for=("700",)
     ),
     events.ReservationEnded(cause="96.0", job="812", attempt=1),
-    events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1),
-    events.RunStarted(cause="report:sim-1:3", job="812", attempt=1),
+    events.RankStarted(cause="report:sim-1:2", job="812", attempt=1, rank=1, image=IMAGE),
+    events.RunStarted(cause="report:sim-1:3", job="812", attempt=1, image=IMAGE),
+    events.CheckpointSaved(cause="report:sim-1:4", job="812", attempt=1, note="step=1200", noticed=True),
     events.RankEnded(
         cause="report:sim-1:4",
         job="812",
@@ -298,6 +309,8 @@ EVENTS: list[events.EventBase] = [
         exit_code=1,
         signal=15,
         message="rank 1 failed",
+        fault="node",
+        blames=0,
         released=True,
     ),
     events.RunEnded(
@@ -309,8 +322,12 @@ EVENTS: list[events.EventBase] = [
         signal=15,
         rank=1,
         message="terminated",
+        fault="job",
+        blames=0,
         drained=True,
         preempted=True,
+        noticed_ns=AT_NS,
+        saved_ns=AT_NS + 10**9,
         released=("sim-1",),
         alike=("sim-1", "sim-2"),
     ),
@@ -339,10 +356,13 @@ COMMANDS: list[commands.CommandBase] = [
         slice_ns=3600 * 10**9,
         after=(events.Dependency(job="811", state="ended"),),
         array_limit=2,
+        on_partition=OnPartition(stop_after_ns=30 * 10**9, replace_after_ns=-1),
+        checkpoint=CHECKPOINT,
+        gang="leader",
         key="5d41402abc4b2a76",
         digest="7d793037a0760186",
     ),
-    commands.CancelJob(id="c2", user="ada", job="812"),
+    commands.CancelJob(id="c2", user="ada", job="812", save=True),
     commands.HoldJob(id="c3", user="ada", job="812"),
     commands.ReleaseJob(id="c4", user="ada", job="812"),
     commands.MoveJob(id="c4", user="ada", job="812", queue="research/speech"),
@@ -363,6 +383,7 @@ COMMANDS: list[commands.CommandBase] = [
     commands.QuarantineNode(id="c11", user="ada", node="sim-1", reason="smells"),
     commands.UnquarantineNode(id="c12", user="ada", node="sim-1"),
     commands.RestoreGpu(id="c13", user="ada", node="sim-1", gpu="GPU-sim-1-0"),
+    commands.DeclareNodeDead(id="c13", user="ada", node="sim-1", reason="its plug is pulled"),
     commands.ResetBreaker(id="c14", user="ada"),
     commands.ScheduleMaintenance(
         id="c15",
@@ -400,7 +421,8 @@ REPORTS: list[reports.ReportBase] = [
     reports.InventorySeen(
         n=1, boot_id="b1", inventory=INVENTORY, plan=815, failure="3g.40gb at 0: Insufficient Resources"
     ),
-    reports.StartSeen(n=2, job="812", attempt=1, rank=1, at_ns=AT_NS),
+    reports.StartSeen(n=2, job="812", attempt=1, rank=1, image=IMAGE, at_ns=AT_NS),
+    reports.CheckpointSeen(n=3, job="812", attempt=1, rank=1, at_ns=AT_NS, note="step=1200", noticed=True),
     reports.ExitSeen(
         n=3,
         job="812",
@@ -410,15 +432,20 @@ REPORTS: list[reports.ReportBase] = [
         exit_code=1,
         signal=9,
         message="killed",
+        fault="job",
+        blames=0,
         clean=True,
         at_ns=AT_NS,
     ),
     reports.CleanSeen(n=4, job="812", attempt=1, rank=1),
-    reports.HealthSeen(n=5, gpu="GPU-sim-1-0", code="xid79", evidence="GPU has fallen off the bus", at_ns=AT_NS),
+    reports.HealthSeen(
+        n=5, gpu="GPU-sim-1-0", code="xid79", evidence="GPU has fallen off the bus", over=True, at_ns=AT_NS
+    ),
+    reports.HealthSeen(n=6, gpu="", code="disk_full", over=True, evidence="41 % left", at_ns=AT_NS),
 ]
 
 BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99)
-CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, desired=7)
+CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7)
 PIECE = reports.OutputPiece(stream="stderr", offset=4096, data=b"\x00\xffloss 0.1\n", at_ns=AT_NS, last=True)
 WANTED = reports.OutputWanted(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)
 
@@ -436,6 +463,39 @@ SAMPLES = samples.SampleBatch(
             temperature_c=61,
             sm_clock_mhz=1410,
             run="812.1",
+            memory_free_mib=10920,
+            memory_reserved_mib=639,
+            memory_busy_pct=41,
+            memory_clock_mhz=1593,
+            memory_temperature_c=66,
+            encoder_pct=0,
+            decoder_pct=0,
+            energy_mj=88_000_000,
+            pcie_tx_bytes_s=1 << 20,
+            pcie_rx_bytes_s=3 << 20,
+            nvlink_tx_kib=5 << 30,
+            nvlink_rx_kib=6 << 30,
+            engine_permille=985,
+            sm_permille=903,
+            sm_occupancy_permille=412,
+            tensor_permille=377,
+            dram_permille=301,
+            fp64_permille=0,
+            fp32_permille=55,
+            fp16_permille=12,
+        )
+    ],
+    uses=[samples.RunUse(uuid="GPU-sim-1-0", run="812.1", rank=1, memory_mib=69000, utilization_pct=96)],
+    resources=[
+        samples.RunResources(
+            run="812.1",
+            rank=1,
+            cpu_ms=91_250,
+            memory_mib=3400,
+            disk_read_bytes=1 << 32,
+            disk_written_bytes=4096,
+            network_rx_bytes=77,
+            network_tx_bytes=88,
         )
     ],
     simulated=True,
@@ -459,6 +519,8 @@ DESIRED = desired.Desired(
             gpu_milli=429,
             gpu_memory_mib=20480,
             instances=("MIG-sim-1-0-3",),
+            nodes=("n6", "n7"),
+            slots=(8, 8),
             cpus="0-15,32-47",
             nics=("mlx5_0",),
             tasks=2,
@@ -467,14 +529,19 @@ DESIRED = desired.Desired(
             master_address="10.0.0.7",
             master_port=29500,
             grace_ns=120 * 10**9,
+            stop_after_ns=30 * 10**9,
             user="ada",
             queue="research/vision",
             name="train-llm",
             spec=SPEC,
             spec_hash=DIGEST,
+            checkpoint=CHECKPOINT,
+            restarted="preempted",
             stop="cancelled",
+            notice_ns=120 * 10**9,
         )
     ],
+    drained=desired.Drained(cause="cmd:c1", setter="rollout", reason="rollout driver-580"),
     layouts=[
         desired.LayoutOrder(
             gpu="GPU-sim-1-0",
@@ -485,6 +552,15 @@ DESIRED = desired.Desired(
         )
     ],
 )
+
+GANG_CALLS = [
+    gangs.RankReady(job="812", attempt=1, epoch=811, rank=3),
+    gangs.DaemonWanted(job="812", attempt=1, epoch=811, rank=2, id=4711, command="orted -mca ess env"),
+    gangs.DaemonEnded(job="812", attempt=1, epoch=811, rank=3, id=4711, code=1),
+]
+
+GANG_HEARD = gangs.GangHeard(speaker="n6", call=msgspec.Raw(gangs.encode_gang(GANG_CALLS[0])))
+GANG_ANSWER = gangs.GangAnswer(go=True, refusal="it has ended")
 
 COMMIT = Commit(
     v=VERSION,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from fairlead_schemas import ask, commands, commit, desired, events, reports, samples
+from fairlead_schemas import ask, commands, commit, desired, events, gangs, reports, samples
 from tests.schemas import examples
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,6 +41,9 @@ FAMILIES = [
     Family("output_wanted", [examples.WANTED], reports.encode, reader(reports.OutputWanted)),
     Family("samples", [examples.SAMPLES], samples.encode_samples, samples.decode_samples),
     Family("desired", [examples.DESIRED], desired.encode_desired, desired.decode_desired),
+    Family("gang_calls", examples.GANG_CALLS, gangs.encode_gang, gangs.decode_call),
+    Family("gang_heard", [examples.GANG_HEARD], gangs.encode_gang, reader(gangs.GangHeard)),
+    Family("gang_answer", [examples.GANG_ANSWER], gangs.encode_gang, gangs.decode_answer),
     Family("ask", examples.ASKS, ask.encode, ask.decode_ask),
     Family("answer", [examples.ANSWER], ask.encode, ask.decode_answer),
     Family("commit", [examples.COMMIT], commit.encode_commit, commit.decode_commit),
@@ -74,9 +77,10 @@ def test_the_bytes_are_those_of_the_golden_file(family: Family, request: pytest.
         (commands.QueueCommand, examples.COMMANDS),
         (commands.PlacerCommand, examples.COMMANDS),
         (reports.Report, examples.REPORTS),
+        (gangs.GangCall, examples.GANG_CALLS),
         (ask.Ask, examples.ASKS),
     ],
-    ids=["events", "queue commands", "placer commands", "reports", "questions"],
+    ids=["events", "queue commands", "placer commands", "reports", "gang calls", "questions"],
 )
 def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) -> None:
     """A type without an example has no promise; add one to examples.py."""
@@ -86,7 +90,7 @@ def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) ->
 STRUCTS = [
     *examples.EVENTS, *examples.COMMANDS, *examples.REPORTS, examples.BEAT, examples.CONFIRM, examples.PIECE,
     examples.WANTED, examples.SAMPLES, examples.SAMPLES.gpus[0], examples.DESIRED, examples.DESIRED.runs[0],
-    examples.DESIRED.layouts[0], examples.DESIRED.layouts[0].create[0],
+    *examples.GANG_CALLS, examples.GANG_HEARD, examples.GANG_ANSWER, examples.DESIRED.layouts[0], examples.DESIRED.layouts[0].create[0],
     examples.REQUEST, examples.PART, examples.INVENTORY, examples.INVENTORY.gpus[0], examples.INVENTORY.gpus[0].instances[0],
     examples.INVENTORY.inside, examples.INVENTORY.inside.numa_nodes[0], *examples.ASKS, examples.ANSWER,
     examples.ANSWER.outcomes[0], examples.ANSWER.outcomes[0].quota[0], examples.EXPLANATION, examples.EXPLANATION.changes[0],

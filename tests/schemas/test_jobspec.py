@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fairlead_schemas.commands import ID_CHARS_MAX, MESSAGE_BYTES_MAX, USER_CHARS_MAX, SubmitJob, encode_commands
 from fairlead_schemas.fielderrors import InvalidJob
 from fairlead_schemas.jobspec import SPEC_BYTES_MAX, canonical, decode_job, decode_jobs, job_from
+from fairlead_schemas.launchers import launcher_of
 from fairlead_schemas.quantities import SECOND_NS
 from fairlead_schemas.requestrules import SELECTOR_BYTES_MAX
 from fairlead_schemas.resolving import resolve
@@ -124,6 +125,9 @@ def test_no_bytes_crash_the_decoder(payload: bytes) -> None:
             "nodeSelector",
             "placement",
             "exclusive",
+            "launcher",
+            "processesPerNode",
+            "onFailure",
         ]
     ),
 )
@@ -277,3 +281,50 @@ def test_a_memory_that_cannot_be_read_is_one_error() -> None:
     with pytest.raises(InvalidJob) as caught:
         resolve(job_from({"command": ["x"], "resources": {"memory": "256Gb", "shm": "64Gi"}}), command_id="c", user="u")
     assert [error.field for error in caught.value.errors] == ["resources.memory"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"command": ["python", "train.py"]}, "none"),
+        ({"command": ["/opt/bin/torchrun", "train.py"]}, "torchrun"),
+        ({"command": ["mpirun", "./solve"]}, "mpi"),
+        ({"command": ["mpirun", "./solve"], "launcher": "none"}, "none"),
+        ({"command": ["bash", "run.sh"], "launcher": "mpi"}, "mpi"),
+    ],
+)
+def test_the_command_says_its_launcher_unless_the_file_does(spec: dict[str, Any], expected: str) -> None:
+    """mpirun and torchrun are known by their names."""
+    assert launcher_of(spec.get("launcher", ""), spec["command"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "gang"),
+    [
+        ({}, ""),
+        ({"onFailure": "continue"}, "continue"),
+        ({"launcher": "mpi"}, "leader"),
+        ({"launcher": "env", "onFailure": "stop"}, ""),
+    ],
+)
+def test_what_one_ranks_end_means_for_the_others_is_in_the_command(words: dict[str, Any], gang: str) -> None:
+    """The placer goes by it, and never looks into the job file."""
+    assert submit(**words).gang == gang
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ({"launcher": "slurm"}, "launcher"),
+        ({"onFailure": "ignore"}, "onFailure"),
+        ({"launcher": "mpi", "onFailure": "continue"}, "onFailure"),
+        ({"launcher": "env", "processesPerNode": 0}, "processesPerNode"),
+        ({"launcher": "env", "processesPerNode": 2, "tasks": 4}, "processesPerNode"),
+        ({"processesPerNode": 2}, "processesPerNode"),
+    ],
+)
+def test_words_about_ranks_that_say_nothing_are_refused(words: dict[str, Any], field: str) -> None:
+    """With the field, and what to do instead."""
+    with pytest.raises(InvalidJob) as error:
+        submit(**words)
+    assert [each.field for each in error.value.errors] == [field]

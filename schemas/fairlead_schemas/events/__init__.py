@@ -1,0 +1,142 @@
+"""Every event of the log: what happened, said once, by the one writer that owns the fact.
+
+Event types are closed: each has exactly one writer, one meaning and somebody who emits it.
+Names are past tense, aggregate first. Fields may be added with defaults; a field's meaning never
+changes under the same name. Integers only. `cause` says what led to the event:
+"cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
+
+`base.py` and `words.py` first; then a file per matter: `queue.py` (written by the queue), `nodes.py` and `placing.py` (by the placer).
+"""
+
+# One door to all of them.
+# pyright: reportUnusedImport=false
+from fairlead_schemas.events.base import FIELDS, EventBase
+from fairlead_schemas.events.nodes import (
+    BreakerReset,
+    BreakerTripped,
+    GpuFaulted,
+    GpuRestored,
+    MaintenanceEnded,
+    MaintenanceScheduled,
+    MaintenanceStarted,
+    MigLayoutChanged,
+    MigLayoutDropped,
+    MigLayoutFailed,
+    MigLayoutPlanned,
+    NodeAiled,
+    NodeChanged,
+    NodeCleared,
+    NodeCordoned,
+    NodeDeclaredDead,
+    NodeDrained,
+    NodeDraining,
+    NodeJoined,
+    NodeLost,
+    NodeQuarantined,
+    NodeRecovered,
+    NodeReleased,
+    NodeReturned,
+    NodeSuspected,
+    NodeTainted,
+    NodeUncordoned,
+    NodeUntainted,
+    RolloutAdvanced,
+    RolloutEnded,
+    RolloutPaused,
+    RolloutResumed,
+    RolloutStarted,
+)
+from fairlead_schemas.events.placing import (
+    AllocationReleased,
+    CheckpointSaved,
+    JobPlaced,
+    JobUnplaceable,
+    NearMiss,
+    NodeCommandRejected,
+    OfferReturned,
+    Part,
+    PreemptionDeclined,
+    PreemptionStarted,
+    RankEnded,
+    RankStarted,
+    ReportRejected,
+    ReservationEnded,
+    ReservationMade,
+    RunEnded,
+    RunStarted,
+)
+from fairlead_schemas.events.queue import (
+    BudgetReached,
+    CommandRejected,
+    CommandRepeated,
+    DeadlineMissed,
+    Dependency,
+    JobCancelled,
+    JobDeferred,
+    JobFailed,
+    JobHeld,
+    JobMoved,
+    JobOffered,
+    JobQueued,
+    JobRecalled,
+    JobRejected,
+    JobReleased,
+    JobRequeued,
+    JobsAged,
+    JobsRetired,
+    JobStopRequested,
+    JobSubmitted,
+    JobSucceeded,
+    PoolConfigured,
+    PoolRemoved,
+    PreemptionRequested,
+    QueueConfigured,
+    QueueRemoved,
+    QueuesApplied,
+    ReservationRequested,
+    Victim,
+)
+from fairlead_schemas.events.words import (
+    Basis,
+    BreakerKind,
+    DeferReason,
+    DependencyState,
+    FailReason,
+    JobKind,
+    MigDropReason,
+    MigMode,
+    RecallReason,
+    RequeueReason,
+    RolloutStep,
+    RunOutcome,
+    Setter,
+    StartFault,
+    StopReason,
+    YieldRule,
+)
+
+QueueEvent = (
+    QueuesApplied | PoolConfigured | PoolRemoved | QueueConfigured | QueueRemoved | BudgetReached
+    | JobSubmitted | JobRejected | JobQueued | JobMoved | JobsAged | JobDeferred | DeadlineMissed | JobOffered
+    | JobRecalled | JobHeld | JobReleased | ReservationRequested | PreemptionRequested
+    | JobStopRequested | JobRequeued | JobSucceeded | JobFailed | JobCancelled | JobsRetired | CommandRejected
+    | CommandRepeated
+)  # fmt: skip
+PlacerEvent = (
+    NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeDeclaredDead | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
+    | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeReleased
+    | GpuFaulted | GpuRestored | NodeAiled | NodeRecovered | MigLayoutPlanned | MigLayoutChanged | MigLayoutFailed | MigLayoutDropped
+    | BreakerTripped | BreakerReset
+    | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
+    | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
+    | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted
+    | PreemptionDeclined | RankStarted | RunStarted | CheckpointSaved | RankEnded | RunEnded
+    | AllocationReleased | ReportRejected | NodeCommandRejected
+)  # fmt: skip
+Event = QueueEvent | PlacerEvent
+
+#: Which writer emits which types; a commit holding another's type is out of contract.
+EVENTS_OF: dict[str, tuple[type[EventBase], ...]] = {
+    "queue": QueueEvent.__args__,
+    "placer": PlacerEvent.__args__,
+}

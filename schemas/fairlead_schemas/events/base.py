@@ -1,0 +1,63 @@
+"""What every event carries, and what its fields mean."""
+
+import msgspec
+
+#: What a field means in every event that has it and says nothing else.
+FIELDS: dict[str, str] = {
+    "job": 'Id of a job ("12"), an array ("12") or an array\'s element ("12_3").',
+    "attempt": "The attempt it speaks of, from 1.",
+    "rank": "Position of the node's part in the placement, from 0.",
+    "node": "Id of the node.",
+    "by": 'Who asked for it; "" when nobody did.',
+    "user": "Who asked for it.",
+    "command": "Id of the command that it answers.",
+    "code": "A word for programs.",
+    "message": "A sentence for people.",
+    "reason": "Why.",
+    "digest": "SHA-256 (hex) that names the bytes.",
+    "outcome": "How it ended.",
+    "exit_code": "What the process returned; none where a signal ended it or nobody saw.",
+    "signal": "The signal that ended the process.",
+    "inventory": "What the node has.",
+    "boot_id": "Names the boot of the machine; another one means that it was restarted.",
+    "queue": "Path of the queue.",
+    "path": "Path of the queue.",
+    "jobs": "Ids of jobs.",
+    "deadline_ns": "The Unix time by which it was to have ended.",
+    "pool": "Name of the pool.",
+    "settings": "The whole setting, in integers.",
+    "configured": "How many were made or changed.",
+    "removed": "How many were removed.",
+    "unchanged": "How many were as they are wanted already.",
+    "move_to": "The queue that its waiting jobs are in from here on.",
+    "resource": 'What of: "gpu", "gpu:<model>", "cpu" or "memory".',
+    "held": "What is held under the limit.",
+    "needed": "What the job needs.",
+    "ceiling": "The limit.",
+    "waited_ns": "How long it has waited.",
+    "victims": "Who may yield, in order.",
+    "amounts": "{resource: amount}.",
+    "budget": "The whole budget, in the unit of `spent`.",
+    "beneficiary": "Whom it yields to.",
+    "rule": "By which rule.",
+    "nodes": "Ids of nodes.",
+    "state": "How the other must have ended.",
+    "released": "Whether what it held is free again, on evidence.",
+    "gpu": "UUID of the GPU.",
+    "taint": 'As Kubernetes writes it: "key=value:Effect".',
+    "setter": "Which class set it.",
+    "name": "Its name.",
+    "budget_gpus": "Most GPUs of its nodes that may take no work at once.",
+    "starts_ns": "The Unix time at which the nodes must be empty.",
+    "ends_ns": "The Unix time at which they take work again.",
+    "plan": "Sequence of the commit whose MigLayoutPlanned it answers.",
+    "mode": "What is done to the GPU's MIG mode.",
+}
+
+
+class EventBase(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
+    """What every event carries."""
+
+    cause: str

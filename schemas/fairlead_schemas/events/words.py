@@ -1,0 +1,94 @@
+"""Closed sets of words that events use."""
+
+from typing import Literal
+
+JobKind = Literal["batch", "session", "service"]
+
+#: Why an attempt's run came to its end.
+RunOutcome = Literal[
+    "exited",  # the process ended by itself; exit_code and signal say how
+    "stopped",  # it was asked to stop (cancel, time limit, drain, preemption) and has ended
+    "start_failed",  # the runtime could not start it; message says why
+    "preflight",  # its node did not pass the check before it, and started nothing; message says why
+    "node_lost",  # a node of the run was lost and has fenced itself
+    "node_rebooted",  # a node of the run booted anew under it
+    "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
+    "gpu_memory",  # it used more GPU memory than its share and was stopped for it; message says how much, of what
+]
+#: Whose fault it is that a rank could not be started, as far as its agent can tell.
+StartFault = Literal[
+    "",  # nobody's, or it is not known
+    "job",  # no node could start it: an image that does not exist, or that nobody may read
+    "node",  # another node could: a full disk
+]
+StopReason = Literal[
+    "cancelled",  # a person wants it to end
+    "time_limit",  # its time is up
+    "reclaimed",  # its queue holds more than it may since a change that asked for it back; it waits again afterwards
+]
+RecallReason = Literal[
+    "hold",  # a person holds the job
+    "quota",  # others could use what it is charged for, and the placer has refused it
+    "order",  # others go before it now, and the placer has as many offers as it looks ahead over
+]
+RequeueReason = Literal[
+    "retry", "node_lost", "node_rebooted", "drained", "preempted", "start_failed", "preflight", "exit_unknown"
+]  # fmt: skip
+FailReason = Literal[
+    "exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency", "gpu_memory"
+]  # fmt: skip
+
+#: Why the queue does not offer a job now.
+DeferReason = Literal[
+    "maximum",  # a queue above it (or its own) would hold more than its maximum
+    "user_limit",  # its user would hold more than the queue grants one user
+    "reserved",  # the rest of the capacity is kept for the guarantee of a queue that does not lend it
+    "claimed",  # what is free is kept for a job that has waited longer
+    "budget",  # a budget above it is spent
+    "array_limit",  # as many elements of the array run as may at once
+    "turn",  # others go first, and the placer has as many offers as it looks ahead over
+]
+#: By which rule a run may be asked to yield.
+YieldRule = Literal[
+    "lower_priority",  # of the same queue, of lower priority
+    "over_slice",  # it has had its slice, and somebody goes before it
+    "over_guarantee",  # its queue uses what another queue is guaranteed
+    "over_share",  # its queue is above its fair share, the other below
+    "defragmentation",  # it fits elsewhere, the other nowhere else (where the pool asks for it)
+]
+#: Which class set a node's state. People may undo all; nobody else undoes what another class has set.
+Setter = Literal[
+    "person",  # a command
+    "maintenance",  # a maintenance window
+    "rollout",  # a rolling upgrade
+    "health",  # a report of a device's health, or how runs ended on the node
+]
+#: What made automatic action stop.
+BreakerKind = Literal[
+    "nodes",  # too many nodes were about to be taken out of work in a short time
+    "loss",  # too many nodes fell silent at once: perhaps it is the placer that cannot hear
+]
+#: What became of one node of a rollout.
+RolloutStep = Literal[
+    "draining",  # its turn has come
+    "returned",  # it is done and takes work again
+    "skipped",  # its turn came and it was as wanted already
+    "left",  # another has it in hand: a person has cordoned, drained or returned it meanwhile, or it is gone
+]
+#: What is done to a GPU's MIG mode beside cutting it.
+MigMode = Literal[
+    "",  # nothing: it is on, and stays so
+    "on",  # turned on before the first instance is made
+    "off",  # turned off after the last instance is gone
+]
+#: Why a plan to cut a GPU anew came to nothing before its agent had answered.
+MigDropReason = Literal[
+    "node",  # its node takes no work any more, or runs under another boot or journal
+    "gpu",  # the GPU is faulted, or has left the node
+    "late",  # no answer came in time
+]
+#: When a job that waits for another may go on.
+DependencyState = Literal["succeeded", "failed", "ended"]
+
+#: What a time is reckoned by: limits of jobs, or, where some have none, what such runs took before ("": it is not known).
+Basis = Literal["limits", "evidence", ""]

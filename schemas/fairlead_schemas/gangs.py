@@ -1,0 +1,86 @@
+"""What agents whose nodes hold ranks of one run say to each other: request and answer, nothing stored.
+
+The subject names who speaks and who is spoken to (`subjects.gang`), and the server lets each node speak under its own name only.
+The placer's process passes it on with that name (`GangHeard`); whether the node holds the rank that it speaks for, the one
+spoken to sees from its own order. Start at `GangCall`.
+"""
+
+import msgspec
+
+from fairlead_schemas.decoding import decode
+
+#: A launcher's command line for another node; longer ones are refused.
+COMMAND_BYTES_MAX = 128 * 1024
+
+
+class GangCallBase(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
+    """Which run of which placement it is about, and which rank speaks."""
+
+    job: str
+    attempt: int
+    epoch: int
+    rank: int
+
+
+class RankReady(GangCallBase, tag=True, frozen=True, kw_only=True):
+    """To rank 0: everything that this rank's start needs is there. Asked again until the answer is `go`."""
+
+
+class DaemonWanted(GangCallBase, tag=True, frozen=True, kw_only=True):
+    """From rank 0, whose mpirun wants this command to run beside the rank spoken to. The same `id` again changes nothing."""
+
+    id: int
+    command: str
+
+
+class DaemonEnded(GangCallBase, tag=True, frozen=True, kw_only=True):
+    """To rank 0: the command of that id has ended on this rank's node."""
+
+    id: int
+    code: int
+
+
+GangCall = RankReady | DaemonWanted | DaemonEnded
+
+
+class GangHeard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call as it is passed on: who spoke, as the server knows."""
+
+    speaker: str
+    call: msgspec.Raw
+
+
+class GangAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`go`: every rank is ready (to RankReady), or it was taken up. Else `refusal` says why never, or nothing: not yet."""
+
+    go: bool = False
+    refusal: str = ""
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_call = msgspec.json.Decoder(GangCall)
+_heard = msgspec.json.Decoder(GangHeard)
+_answer = msgspec.json.Decoder(GangAnswer)
+
+
+def encode_gang(message: GangCall | GangHeard | GangAnswer) -> bytes:
+    """Canonical bytes of any of them."""
+    return _encoder.encode(message)
+
+
+def decode_call(payload: bytes) -> GangCall:
+    """Raises msgspec.MsgspecError."""
+    return decode(_call, payload)
+
+
+def decode_heard(payload: bytes) -> tuple[str, GangCall]:
+    """(the node that spoke, what it said). Raises msgspec.MsgspecError."""
+    heard = decode(_heard, payload)
+    return heard.speaker, decode_call(bytes(heard.call))
+
+
+def decode_answer(payload: bytes) -> GangAnswer:
+    """Raises msgspec.MsgspecError."""
+    return decode(_answer, payload)

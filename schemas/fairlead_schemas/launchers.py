@@ -1,0 +1,31 @@
+"""How the ranks of a job are started, and how their ends bear on each other: the words, and what follows from them.
+
+The queue and the placer know only the second (`GangRule`); the first is the agent's (fairlead_agent/launching/).
+"""
+
+from typing import Literal
+
+#: torchrun, mpi: the command is run once on each node (mpi: on the first) and starts the processes itself; env: Fairlead
+#: starts one process per GPU or task, with RANK set; none: the command is run once on each node.
+LAUNCHERS = ("torchrun", "mpi", "env", "none")
+#: What a failing rank does to the others.
+ON_FAILURE = ("stop", "continue")
+#: Programs that say by their name how they are to be launched.
+_BY_PROGRAM = {"torchrun": "torchrun", "mpirun": "mpi", "mpiexec": "mpi", "mpirun.openmpi": "mpi"}
+PROCESSES_MAX = 1024
+
+#: "": the first rank that fails ends the others; continue: each goes on to its own end; leader: as the first, and when rank 0
+#: has ended well, so has the whole run: the others only wait for its word.
+GangRule = Literal["", "continue", "leader"]
+
+
+def launcher_of(launcher: str, command: list[str]) -> str:
+    """One of LAUNCHERS: as the job file says, else as the command's first word does."""
+    return launcher or _BY_PROGRAM.get(command[0].rpartition("/")[2] if command else "", "none")
+
+
+def gang_rule(launcher: str, on_failure: str) -> GangRule:
+    """What the placer has to know of a launcher (of LAUNCHERS) and of what a failure does."""
+    if launcher == "mpi":
+        return "leader"
+    return "continue" if on_failure == "continue" else ""

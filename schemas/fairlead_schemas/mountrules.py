@@ -1,0 +1,120 @@
+"""What volumes and secrets of a job file mean, and which are refused. Pure.
+
+The gateway refuses by these rules at submit, and a node's agent asks them again before it starts anything: what it
+mounts is its own affair, whoever sent the order.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fairlead_schemas.fielderrors import FieldError
+from fairlead_schemas.ids import is_token
+from fairlead_schemas.jobspec import SecretWords, VolumeWords
+
+VOLUMES_MAX = 32
+SECRETS_MAX = 32
+PATH_CHARS_MAX = 255
+SECRETS_DIRECTORY = "/run/secrets"
+#: Jobs that name no project have their volumes and secrets here.
+DEFAULT_PROJECT = "default"
+#: Neither these nor anything below them: the kernel's and the engine's, Fairlead's own, and paths by which NVIDIA's
+#: container toolkit can be asked for devices.
+CLOSED_PATHS = (
+    "/proc", "/sys", "/dev", "/etc/fairlead", "/run/nvidia-container-devices", "/var/run/nvidia-container-devices",
+)  # fmt: skip
+#: Not these, but below them: scratch space of every container.
+TAKEN_PATHS = ("/", "/tmp", "/run", "/var/run", SECRETS_DIRECTORY, "/etc")  # noqa: S108 -- mount points in a container
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9._@+-]+)+\Z", re.ASCII)
+
+
+class Volume(NamedTuple):
+    """A volume as it is to be mounted."""
+
+    name: str
+    path: str
+    read_only: bool
+    create: bool
+
+
+class Secret(NamedTuple):
+    """A secret, and the file that will hold it."""
+
+    name: str
+    path: str
+
+
+def volume_of(words: str | VolumeWords) -> Volume:
+    """Any text is understood; whether it may be so is for `faults`."""
+    if isinstance(words, VolumeWords):
+        return Volume(words.name, words.mountPath, words.readOnly, words.create)
+    name, _, path = words.partition(":")
+    path, colon, mode = path.partition(":")
+    # What is neither "ro" nor "rw" is left in the path, which is then refused by its colon.
+    return Volume(name, path if mode in ("", "ro", "rw") else path + colon + mode, mode == "ro", create=False)
+
+
+def secret_of(words: str | SecretWords) -> Secret:
+    """The same of a secret."""
+    name, path = (words, "") if isinstance(words, str) else (words.name, words.mountPath)
+    return Secret(name, path or f"{SECRETS_DIRECTORY}/{name}")
+
+
+def project_directory(project: str) -> str:
+    """What a project's volumes and secrets are filed under. Meaningless for a project that `faults` refuses."""
+    return project or DEFAULT_PROJECT
+
+
+def faults(
+    volumes: Sequence[str | VolumeWords], secrets: Sequence[str | SecretWords], project: str
+) -> Iterator[FieldError]:
+    """Everything wrong with them, by field."""
+    if (volumes or secrets) and not is_token(project_directory(project)):
+        message = f'expected 1 to 63 of a-z 0-9 _ - for a job with volumes or secrets, found "{project[:80]}"'
+        yield FieldError(field="project", message=message)
+    yield from _too_many("volumes", len(volumes), VOLUMES_MAX)
+    yield from _too_many("secrets", len(secrets), SECRETS_MAX)
+    given = [(f"volumes[{at}]", volume_of(each)) for at, each in enumerate(volumes[:VOLUMES_MAX])]
+    asked = [(f"secrets[{at}]", secret_of(each)) for at, each in enumerate(secrets[:SECRETS_MAX])]
+    named = [(field, each.name, each.path) for field, each in (*given, *asked)]
+    for field, name, path in named:
+        yield from _of_one(field, name, path)
+    yield from _of_all(named)
+
+
+def _too_many(field: str, found: int, most: int) -> Iterator[FieldError]:
+    if found > most:
+        yield FieldError(field=field, message=f"expected at most {most}, found {found}")
+
+
+def _of_one(field: str, name: str, path: str) -> Iterator[FieldError]:
+    if not is_token(name):
+        message = f"expected 1 to 63 of a-z 0-9 _ -, found {name[:80]!r}"
+        yield FieldError(field=f"{field}.name", message=message)
+    if fault := path_fault(path):
+        yield FieldError(field=f"{field}.mountPath", message=f"{fault}, found {path[:80]!r}")
+
+
+def path_fault(path: str) -> str:
+    """Why nothing may be mounted there; "" where it may."""
+    if len(path) > PATH_CHARS_MAX or not _PATH.match(path) or posixpath.normpath(path) != path:
+        return 'expected an absolute path such as "/data" of letters, digits and . _ @ + -, without "." and ".." parts'
+    for closed in CLOSED_PATHS:
+        if _within(path, closed):
+            return f"expected a path outside of {closed}"
+    return f"expected a path below {path}, which is taken" if path in TAKEN_PATHS else ""
+
+
+def _of_all(named: Sequence[tuple[str, str, str]]) -> Iterator[FieldError]:
+    """No two in one place, and none inside another: what is mounted there would be written to by the engine."""
+    for at, (field, _, path) in enumerate(named):
+        for other, _, above in named[:at]:
+            if _within(path, above) or _within(above, path):
+                message = f"expected paths apart from each other, found {path[:80]!r} and {above[:80]!r} ({other})"
+                yield FieldError(field=f"{field}.mountPath", message=message)
+
+
+def _within(path: str, other: str) -> bool:
+    return path == other or path.startswith(other + "/")

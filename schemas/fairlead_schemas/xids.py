@@ -1,0 +1,143 @@
+"""What Fairlead does about each XID, the numbers by which NVIDIA's driver reports errors of a GPU. One table for the agent that
+sees them, the placer that acts on them, and docs/health.md that explains them.
+
+The catalogue (xid_catalog.csv) holds names and resolutions of NVIDIA's XID catalogue of October 2025 and what gpud makes of
+them, both as leptonai/gpud holds them (Apache-2.0), and which XIDs NVIDIA/k8s-device-plugin ignores (Apache-2.0); unchanged. What
+we decide follows from NVIDIA's immediate resolution by `RULES`, but for the codes in `OURS`, each with its reason.
+"""
+
+import csv
+from functools import cache
+from importlib import resources
+from typing import Literal, NamedTuple
+
+#: Each does what those before it do, and more.
+Decision = Literal[
+    "nothing",  # not reported
+    "note",  # told to the user whose run held the GPU
+    "gpu",  # the GPU gets no new work; the run that holds it goes on
+    "stop",  # the run that holds it is stopped and waits again
+    "node",  # the whole node gets no new work before a person has looked
+    "reboot",  # the whole node gets no new work before it has booted anew
+]
+DECISIONS: tuple[Decision, ...] = ("nothing", "note", "gpu", "stop", "node", "reboot")
+#: Of a number that no catalogue lists.
+UNKNOWN: Decision = "gpu"
+
+#: {NVIDIA's immediate resolution: what we do}; the workflows, which are papers to read, and codes without one are in `OURS`.
+RULES: dict[str, Decision] = {
+    "IGNORE": "nothing", "RESTART_APP": "note", "RESET_GPU": "stop", "CONTACT_SUPPORT": "gpu", "CHECK_MECHANICALS": "node",
+    "UPDATE_SWFW": "node", "RESTART_VM": "reboot", "RESTART_BM": "reboot",
+}  # fmt: skip
+
+_DISPLAY = "Of the display engine, which no compute work uses."
+_LINK = (
+    "NVIDIA's paper on NVLink errors ends in a reset for most of its branches, and work over the link has lost data."
+)
+_GSP = "The GPU's own processor no longer answers; a reset needs every GPU of the machine idle, so the node is emptied first."
+_ENGINE = "gpud reboots for it; NVIDIA and we take it for the program's error: the engine is reset by the driver."
+_SMOOTHING = "About power smoothing: no error of work. gpud notes it, too."
+_CRYPTO = "No resolution is published. Work on the GPU was cut off; the test that follows says whether it is fit again."
+
+#: {XID: (what we do, why)}: where NVIDIA says nothing definite, where the sources disagree, or where we differ.
+OURS: dict[int, tuple[Decision, str]] = {
+    **dict.fromkeys((16, 19, 56, *range(112, 119)), ("nothing", _DISPLAY)),
+    13: ("note", "A program's error by NVIDIA and the device plugin; gpud also looks at the GPU. Its next test does that for us."),
+    31: ("note", "A program's error by NVIDIA and the device plugin; gpud inspects the hardware when it repeats. We count it per user."),
+    32: ("note", "gpud reboots; NVIDIA says that the program sent rubbish. A fault of the bus shows as other codes besides."),
+    38: ("stop", "NVIDIA ignores it, gpud reboots. Firmware that timed out has lost the work: the run ends, and a test decides."),
+    43: ("note", "NVIDIA and the device plugin ignore it: the program was ended by its own error. Its user should know."),
+    44: ("stop", "NVIDIA ignores it, gpud reboots. The context is lost, so the run ends; a test decides about the GPU."),
+    45: ("nothing", "It only says that work was removed because of another error, which is reported by itself."),
+    48: ("reboot", "Memory has lost data. The node is emptied, since the rows are remapped by a reset only."),
+    54: ("node", "The auxiliary power is not plugged in: somebody has to go there. gpud warns and does nothing."),
+    60: ("note", _ENGINE),
+    63: ("nothing", "A row was remapped as it should be; gpud reboots for it. What is still pending is a check of its own (remap_pending)."),
+    64: ("reboot", "A row could not be remapped: the next error there loses data. Reset, then look at remap_failed."),
+    65: ("gpu", "Unused by NVIDIA, a reboot for gpud: not enough is known to stop a run for it."),
+    66: ("note", "An illegal access that NVIDIA asks to have looked at; a driver's or a program's bug, no broken GPU."),
+    68: ("note", _ENGINE),
+    69: ("note", _ENGINE),
+    74: ("stop", _LINK),
+    79: ("reboot", "The GPU has fallen off the bus; a second time is a matter for whoever repairs it."),
+    94: ("note", "Contained: the driver has ended the program that was hit, and it waits for nobody. gpud reboots; NVIDIA restarts the program."),
+    95: ("reboot", "Uncontained: other programs may be hit, so everything on the GPU ends and the node is emptied for a reset."),
+    108: ("nothing", "NVIDIA ignores it; what follows from it is 137."),
+    109: ("stop", "NVIDIA resets the GPU, the device plugin ignores it, gpud warns. Often the program's doing; the run cannot go on, and a test decides."),
+    119: ("reboot", _GSP),
+    120: ("reboot", _GSP),
+    121: ("note", "NVIDIA ignores it, gpud reboots. A link to the CPU has repeated something; data is whole."),
+    136: ("stop", "A link was not trained. NVIDIA resets; gpud only warns. Without the link, work would be slow, or wrong of its place."),
+    137: ("note", "NVIDIA ignores it, gpud has the program looked at: a program reached where it may not."),
+    140: ("reboot", "Memory has lost data and nobody knows whose: as 95."),
+    142: ("note", "An encoder's error like 65 and 73; NVIDIA asks for a call, gpud warns. No compute work uses it."),
+    143: ("reboot", "The GPU did not come up: there is nothing to test before a reset."),
+    **dict.fromkeys(range(144, 151), ("stop", _LINK)),
+    154: ("nothing", "It says that the recovery action has changed: the action is read by itself (recovery)."),
+    155: ("stop", _LINK),
+    156: ("gpu", "Part of the GPU was retired. NVIDIA resets, gpud reboots; what runs there is not hit, so it ends in peace first."),
+    157: ("gpu", "Retiring has failed. NVIDIA ignores it; we would not start new work on what should have been retired."),
+    158: ("reboot", "The GPU has timed out for good."),
+    159: ("note", "NVIDIA's resolution looks at other errors; alone it is a note."),
+    160: ("note", "A channel was retired; the program on it has ended. NVIDIA ignores it, but asks to have it looked at."),
+    161: ("gpu", "A channel could not be retired. NVIDIA ignores it; the next program could get it."),
+    162: ("nothing", _SMOOTHING),
+    163: ("nothing", "About power smoothing: no error of work. gpud would reboot; work goes on as well without it."),
+    164: ("nothing", _SMOOTHING),
+    165: ("node", "The power smoothing's hardware is worn out: somebody has to plan its repair."),
+    166: ("stop", _CRYPTO),
+    167: ("reboot", "PCI Express has timed out for good: as 79."),
+    168: ("gpu", "Part of the memory is lost to errors; a job may not fit any more."),
+    169: ("stop", "A controller of the GPU has halted; no resolution is published. As 62."),
+    170: ("stop", _CRYPTO),
+    171: ("nothing", "Only adds to 48."),
+    172: ("nothing", "Only adds to 48."),
+}  # fmt: skip
+
+
+class Xid(NamedTuple):
+    """One row of the catalogue."""
+
+    number: int
+    mnemonic: str
+    name: str
+    immediate: str
+    investigatory: str
+    gpud_level: str
+    gpud_actions: str
+    plugin_ignores: bool
+
+
+@cache
+def catalogue() -> dict[int, Xid]:
+    """{number: its row}, by rising number."""
+    text = resources.files("fairlead_schemas").joinpath("xid_catalog.csv").read_text("utf-8")
+    rows = list(csv.reader(text.splitlines()))[1:]
+    return {
+        int(number): Xid(int(number), mnemonic, name, at_once, then, level, actions, ignored == "yes")
+        for number, mnemonic, name, at_once, then, level, actions, ignored in rows
+    }
+
+
+def decision(number: int) -> Decision:
+    """What we do about it."""
+    if number in OURS:
+        return OURS[number][0]
+    row = catalogue().get(number)
+    return UNKNOWN if row is None else RULES[row.immediate]
+
+
+def disputed(row: Xid) -> bool:
+    """Whether the sources say different things: NVIDIA takes it for light and gpud for fatal, or NVIDIA for grave and another
+    for light. What NVIDIA calls unused is nobody's to dispute."""
+    if row.name == "Unused":
+        return False
+    rule = RULES.get(row.immediate)
+    light, reboots = rule in ("nothing", "note"), "RebootSystem" in row.gpud_actions
+    return rule is None or (light and reboots) or (not light and (row.plugin_ignores or not row.gpud_actions))
+
+
+def words(number: int) -> str:
+    """ "XID 79, GPU has fallen off the bus"."""
+    row = catalogue().get(number)
+    return f"XID {number}" if row is None or row.name == "Unused" else f"XID {number}, {row.name}"
