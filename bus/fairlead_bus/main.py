@@ -1,6 +1,7 @@
 """A service process: settings from the environment, logging, the event loop, signals, the exit code.
 
 FAIRLEAD_NATS       nats://[token@]host:port of the bus (default nats://127.0.0.1:4222)
+FAIRLEAD_NATS_NKEY_FILE  file (mode 0600) with the seed of this process's bus key, instead of a token (default none)
 FAIRLEAD_INSTANCE   name of this replica for its lease (default: host and process id)
 FAIRLEAD_LOG_LEVEL  debug | info | warning | error (default info)
 """
@@ -14,11 +15,13 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
-from fairlead_bus.nats_bus import connect
+from fairlead_bus import nkey
+from fairlead_bus.nats_bus import NatsBus, connect
 from fairlead_bus.port import Bus, BusError
 from fairlead_bus.settings import BadSetting, one_of
 
@@ -40,6 +43,17 @@ class Runnable(Protocol):
 def nats_url() -> str:
     """The bus's address from the environment."""
     return os.environ.get("FAIRLEAD_NATS", DEFAULT_NATS)
+
+
+def bus_key() -> nkey.KeyPair | None:
+    """The key of FAIRLEAD_NATS_NKEY_FILE, where that is set. Raises BadSetting."""
+    path = os.environ.get(nkey.SETTING)
+    if not path:
+        return None
+    try:
+        return nkey.read_file(Path(path))
+    except nkey.BadKey as error:
+        raise BadSetting(f"{nkey.SETTING}: {error}") from error
 
 
 def instance() -> str:
@@ -69,8 +83,11 @@ def configure_logging(level: str = "info") -> None:
     )
 
 
-def run(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> None:
-    """Run one service until it ends or a signal asks it to; exits the process with its code."""
+def run(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_node: bool = False) -> None:
+    """Run one service until it ends or a signal asks it to; exits the process with its code.
+
+    `on_node`: it is no service but a node's agent. With a key of its own it may not look at streams and the server.
+    """
     structlog.contextvars.bind_contextvars(service=name)
     try:
         configure_logging(log_level())
@@ -78,15 +95,15 @@ def run(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> None:
         configure_logging()
         structlog.get_logger().critical(BAD_SETTING, reason=str(error))
         sys.exit(1)
-    sys.exit(_in_loop(_serve(name, build)))
+    sys.exit(_in_loop(_serve(name, build, on_node=on_node)))
 
 
-def with_bus[T](url: str, name: str, work: Callable[[Bus], Awaitable[T]]) -> T:
-    """One piece of work over the bus, in a loop like a service's, for callers who have none. Raises what
-    `connect` and the work raise."""
+def with_bus[T](url: str, name: str, work: Callable[[Bus], Awaitable[T]], *, key: nkey.KeyPair | None = None) -> T:
+    """One piece of work over the bus, in a loop like a service's, for callers who have none; with this key, or that of
+    the environment. Raises what `connect` and the work raise, and BadSetting."""
 
     async def connected() -> T:
-        bus = await connect(url, name=name)
+        bus = await connect(url, name=name, key=key or bus_key())
         try:
             return await work(bus)
         finally:
@@ -110,10 +127,10 @@ def _in_loop[T](main: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(main)
 
 
-async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:
+async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_node: bool) -> int:
     try:
-        bus = await connect(nats_url(), name=name)
-        await bus.ensure()
+        bus = await connect(nats_url(), name=name, key=bus_key())
+        await _prepare(bus, on_node=on_node)
         service = await build(bus)
     except BusError as error:
         structlog.get_logger().critical("cannot use the bus", reason=str(error))
@@ -121,7 +138,7 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:
     except BadSetting as error:
         structlog.get_logger().critical(BAD_SETTING, reason=str(error))
         return 1
-    task = asyncio.ensure_future(service.run())
+    task = asyncio.ensure_future(_until_sent_away(bus, service))
     stops: list[asyncio.Future[None]] = []  # the loop itself holds tasks weakly
 
     def ask_to_stop() -> None:
@@ -138,3 +155,29 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]]) -> int:
     finally:
         with contextlib.suppress(BusError):
             await asyncio.wait_for(bus.close(), STOP_S)
+
+
+async def _prepare(bus: NatsBus, *, on_node: bool) -> None:
+    """With a token everybody makes the streams; with keys one does (`python -m fairlead_bus`), and services look."""
+    if bus.link.key is None:
+        await bus.ensure()
+    elif not on_node:
+        await bus.check()
+
+
+async def _until_sent_away(bus: NatsBus, service: Runnable) -> int:
+    """Run the service. When the server closes the connection for good (the key was revoked) it is stopped: exit code 1.
+    A process manager starts it again, perhaps with another key; runs on a node go on meanwhile, until its fence."""
+    work = asyncio.ensure_future(service.run())
+    away = asyncio.ensure_future(bus.link.closed.wait())
+    try:
+        await asyncio.wait({work, away}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return await work
+        await service.stop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(work, STOP_S)
+        return 1
+    finally:
+        away.cancel()
+        work.cancel()

@@ -152,6 +152,13 @@ class MemoryBus:
         first = held.messages[0].sequence if held.messages else held.last + 1
         return StreamState(first, held.last, held.bytes, held.spec.bytes_max, held.created)
 
+    async def advance(self, stream: str, after: int) -> None:
+        held = self._reach().streams[stream]
+        if held.messages:
+            first = held.messages[0].sequence
+            raise StaleWriter(f"stream {stream}: holds sequences {first} to {held.last}, expected an empty one")
+        held.last = max(held.last, after)
+
     async def tail(self, stream: str, *, after: int, subject: str = "") -> MemoryTail:
         return MemoryTail(self, self.hub.streams[stream], after, subject)
 
@@ -223,6 +230,10 @@ class MemoryBus:
         await asyncio.sleep(0)
         self._reach()
         return self._current(bucket, key)
+
+    async def peek(self, bucket: str, key: str) -> bytes | None:
+        found = await self.get(bucket, key)
+        return found.value if found is not None else None
 
     async def delete(self, bucket: str, key: str) -> None:
         self._reach().buckets[bucket].pop(key, None)

@@ -12,9 +12,10 @@ from nats.js.api import ObjectStoreConfig, StorageType
 from nats.js.object_store import ObjectStore
 
 from fairlead_bus import nats_setup, streams
-from fairlead_bus.nats_link import ANSWER_S, ApiError, Link
+from fairlead_bus.nats_link import ANSWER_S, ApiError, Link, NoSuchMessage
 from fairlead_bus.nats_objects import read_object
 from fairlead_bus.nats_tail import NatsTail
+from fairlead_bus.nkey import KeyPair
 from fairlead_bus.port import (
     Bus,
     BusError,
@@ -53,6 +54,10 @@ class _Got(msgspec.Struct):
     error: ApiError | None = None
 
 
+class _Purged(msgspec.Struct):
+    error: ApiError | None = None
+
+
 class _State(msgspec.Struct):
     first_seq: int = 0
     last_seq: int = 0
@@ -74,9 +79,9 @@ _ack = msgspec.json.Decoder(_Ack)
 _got = msgspec.json.Decoder(_Got)
 
 
-async def connect(url: str, *, name: str = "fairlead") -> "NatsBus":
-    """Connect to a server and check its version. Raises Unavailable or ServerUnfit."""
-    link = Link(url, name)
+async def connect(url: str, *, name: str = "fairlead", key: KeyPair | None = None) -> "NatsBus":
+    """Connect to a server and check its version. Raises Unavailable (also where it does not know the key) or ServerUnfit."""
+    link = Link(url, name, key)
     await link.open()
     nats_setup.check_version(link)
     return NatsBus(link)
@@ -111,6 +116,11 @@ class NatsBus:
             await nats_setup.ensure_stream(self.link, nats_setup.bucket_config(bucket))
         for store in streams.STORES:
             await self._store(store)
+
+    async def check(self) -> None:
+        """For a service that may not make streams: the server fsyncs, and somebody has made them. Waits for that."""
+        await nats_setup.check_sync(self.link)
+        await nats_setup.wait_for_streams(self.link)
 
     # -- streams
 
@@ -153,6 +163,17 @@ class NatsBus:
             raise Unavailable(f"stream {stream}: {info.error.description}")
         state = info.state
         return StreamState(state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created)
+
+    async def advance(self, stream: str, after: int) -> None:
+        state = await self.state(stream)
+        if state.first <= state.last and state.last > 0:
+            raise StaleWriter(f"stream {stream}: holds sequences {state.first} to {state.last}, expected an empty one")
+        if after > state.last:
+            # A purge up to a sequence that was never there sets the next one (docs/facts.md).
+            request = msgspec.json.encode({"seq": after + 1})
+            purged = msgspec.json.decode(await self.link.read(f"$JS.API.STREAM.PURGE.{stream}", request), type=_Purged)
+            if purged.error is not None:
+                raise Unavailable(f"stream {stream}: {purged.error.description}")
 
     async def tail(self, stream: str, *, after: int, subject: str = "") -> NatsTail:
         return NatsTail(self.link, stream, after, subject)
@@ -212,6 +233,13 @@ class NatsBus:
     async def get(self, bucket: str, key: str) -> Entry | None:
         found = await self.last(f"KV_{bucket}", f"$KV.{bucket}.{key}")
         return Entry(found.payload, found.sequence) if found is not None else None
+
+    async def peek(self, bucket: str, key: str) -> bytes | None:
+        subject = f"$KV.{bucket}.{key}"
+        try:
+            return await self.link.read(f"$JS.API.DIRECT.GET.KV_{bucket}.{subject}")
+        except NoSuchMessage:
+            return None
 
     async def delete(self, bucket: str, key: str) -> None:
         request = msgspec.json.encode({"filter": f"$KV.{bucket}.{key}"})

@@ -11,12 +11,15 @@ tests/bus holds what they promise.
 # -- this file is the one place that reaches into the library, and says so above
 
 import asyncio
+import base64
 from collections.abc import Callable
 
 import structlog
 from nats.aio.client import PING_PROTO, Client
 from nats.aio.subscription import Subscription
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
+
+from fairlead_bus.nkey import KeyPair
 
 #: Headers without an inline status begin so; nobody here reads ordinary headers.
 _PLAIN_HEADERS = b"NATS/1.0\r\n"
@@ -33,8 +36,9 @@ log = structlog.get_logger()
 class DirectClient(Client):
     """`nats.aio.client.Client` plus `subscribe_direct`, and a `flush` after which everything before it has arrived."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: KeyPair | None = None) -> None:
         super().__init__()
+        self._key = key
         self._direct: dict[int, Handler] = {}
         self._ps = BurstParser(self._direct, self)
 
@@ -46,6 +50,13 @@ class DirectClient(Client):
             message = subscription._pending_queue.get_nowait()
             _call(handler, message.subject, message.data, message.reply, (message.headers or {}).get("Status", ""))
         return subscription
+
+    def _setup_nkeys_seed_connect(self) -> None:
+        # As the library's, without the package that it would take for it (why: nkey.py).
+        assert self._key is not None, "a seed is only named to the library where there is a key"
+        key = self._key
+        self._public_nkey = key.public
+        self._signature_cb = lambda nonce: base64.b64encode(key.sign(nonce.encode()))
 
     async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
         # The library writes PING past the commands that still wait to be written, so that the answer to a flush

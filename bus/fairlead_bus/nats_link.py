@@ -14,13 +14,20 @@ import nats.errors
 import structlog
 from nats.aio.subscription import Subscription
 
+from fairlead_bus import permissions
 from fairlead_bus.nats_client import DirectClient, Handler
-from fairlead_bus.port import OutcomeUnknown, TooLarge, Unavailable
+from fairlead_bus.nkey import KeyPair
+from fairlead_bus.port import BusError, NotAllowed, OutcomeUnknown, TooLarge, Unavailable
 
 #: How long a server may take to answer before an outcome counts as unknown.
 ANSWER_S = 5.0
 CONNECT_S = 20.0
+#: One alone may be a server that is only just reading its list of users.
+DENIALS_MAX = 5
+#: Refused subjects that are told.
+REFUSALS_MAX = 100
 NOBODY_LISTENS = "503"
+NO_SUCH_MESSAGE = "404"
 SEND_ERRORS = (
     nats.errors.OutboundBufferLimitError,
     nats.errors.ConnectionClosedError,
@@ -33,23 +40,37 @@ SEND_ERRORS = (
 log = structlog.get_logger()
 
 
-class Link:
-    """A connection that never gives up, refuses to buffer while it is down, and tells when it is back."""
+class NoSuchMessage(BusError):
+    """The stream has no message under the subject that was asked for."""
 
-    def __init__(self, url: str, name: str) -> None:
-        self.url, self.name = url, name
-        self.client = DirectClient()
+
+class Link:
+    """A connection that never gives up, refuses to buffer while it is down, and tells when it is back.
+
+    `key`: whose permissions it has; without one, those of the address's token.
+    """
+
+    def __init__(self, url: str, name: str, key: KeyPair | None = None) -> None:
+        self.url, self.name, self.key = url, name, key
+        self.client = DirectClient(key)
+        #: The connection is over for good: closed by us, or after so many denials of a server that has known us.
         self.closed = asyncio.Event()
+        self._closing = False
+        self._refusals: set[str] = set()
+        self._denied = asyncio.Event()
+        self._denials = 0
         self.on_back: list[Callable[[], None]] = []
         self.on_drop: list[Callable[[], None]] = []
         self._inbox = ""
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        #: {token of a question that waits: its subject}, where there is a key that may not allow it.
+        self._asked: dict[str, str] = {}
 
     async def open(self) -> None:
         """Connect. Raises Unavailable when no server answers."""
         try:
-            await asyncio.wait_for(self._connect(), CONNECT_S)
+            await asyncio.wait_for(self._connected_or_denied(), CONNECT_S)
         except (TimeoutError, nats.errors.Error, OSError) as error:
             raise Unavailable(
                 f"no NATS server answers at {self._shown()}: {str(error) or type(error).__name__}"
@@ -57,6 +78,19 @@ class Link:
         self._inbox = self.client.new_inbox()
         await self.subscribe(f"{self._inbox}.*", self._answered)
         await self.client.flush()
+
+    async def _connected_or_denied(self) -> None:
+        """The library would try for ever with credentials that the server does not know."""
+        connecting, denied = asyncio.ensure_future(self._connect()), asyncio.ensure_future(self._denied.wait())
+        try:
+            await asyncio.wait({connecting, denied}, return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                await self.close()
+                raise Unavailable(f"{self._shown()} does not know {self._credentials()}")
+            await connecting
+        finally:
+            for task in (connecting, denied):
+                task.cancel()
 
     async def _connect(self) -> None:
         await self.client.connect(
@@ -68,6 +102,8 @@ class Link:
             ping_interval=5,
             max_outstanding_pings=2,
             pending_size=0,  # a writer's message must not be sent later, behind our back
+            nkeys_seed_str=self.key.seed if self.key else None,
+            inbox_prefix=permissions.inbox(self.key.public) if self.key else "_INBOX",
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnect,
             reconnected_cb=self._on_reconnect,
@@ -77,10 +113,22 @@ class Link:
     def _shown(self) -> str:
         return self.url.rpartition("@")[2]
 
+    def _credentials(self) -> str:
+        return f"the key {self.key.public}: was it revoked, or never added?" if self.key else "the token of the address"
+
     async def _on_error(self, error: Exception) -> None:
         text = str(error).lower()
-        if "permissions violation" in text:
-            log.error("the bus refuses this client a subject", reason=str(error))
+        if "authorization violation" in text:
+            self._denied.set()
+            self._denials += 1
+            if self._denials == DENIALS_MAX and not self._closing:
+                log.error("the bus has sent us away", reason=f"it does not know {self._credentials()}")
+                await self.client.close()
+        elif "permissions violation" in text:
+            if text not in self._refusals and len(self._refusals) < REFUSALS_MAX:  # what is tried for ever is said once
+                self._refusals.add(text)
+                log.error("the bus refuses this client a subject", reason=str(error))
+            self._refused(text)
         elif not isinstance(error, OSError):
             log.debug("bus error", reason=str(error) or type(error).__name__)
 
@@ -93,11 +141,19 @@ class Link:
             handler()
 
     async def _on_reconnect(self) -> None:
+        self._denials = 0
         for handler in self.on_back:
             handler()
 
     async def _on_closed(self) -> None:
         self.closed.set()
+
+    def _refused(self, text: str) -> None:
+        """The server names the subject, the library in lower case: no need to wait for an answer on it."""
+        for token, asked in list(self._asked.items()):
+            answer = self._waiting.get(token)
+            if f'"{asked.lower()}"' in text and answer is not None and not answer.done():
+                answer.set_exception(NotAllowed(f"this client's bus key does not allow {asked}"))
 
     def _answered(self, subject: str, payload: bytes, reply: str, status: str) -> None:
         answer = self._waiting.pop(subject.rpartition(".")[2], None)
@@ -105,6 +161,10 @@ class Link:
             return
         if status == NOBODY_LISTENS:
             answer.set_exception(Unavailable("nobody listens on that subject"))
+        elif status == NO_SUCH_MESSAGE:
+            answer.set_exception(NoSuchMessage("there is no message"))
+        elif status:
+            answer.set_exception(Unavailable(f"the server refuses the question with status {status}"))
         else:
             answer.set_result(payload)
 
@@ -130,6 +190,8 @@ class Link:
         token = str(next(self._numbers))
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
+        if self.key is not None:
+            self._asked[token] = subject
         try:
             await self.send(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
             async with asyncio.timeout(timeout_s):
@@ -138,6 +200,7 @@ class Link:
             raise OutcomeUnknown(f"no answer on {subject} within {timeout_s:g} s") from None
         finally:
             self._waiting.pop(token, None)
+            self._asked.pop(token, None)
 
     async def read(self, subject: str, payload: bytes = b"") -> bytes:
         """As `ask`, for calls that change nothing: an unknown outcome is as good as unavailable."""
@@ -148,6 +211,7 @@ class Link:
 
     async def close(self) -> None:
         """Close for good."""
+        self._closing = True
         if not self.client.is_closed:
             await self.client.close()
 

@@ -13,17 +13,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
 from fairlead_bus import streams
 from fairlead_bus.nats_link import ApiError, Link
 from fairlead_bus.port import OutcomeUnknown, ServerUnfit, Unavailable
 from fairlead_bus.settings import whole
+from fairlead_schemas import subjects
 
 VERSION_FLOOR = (2, 14, 3)
 DEFAULT_MONITOR_PORT = 8222
 MONITOR_S = 3.0
+STREAMS_POLL_S = 0.5
 #: The server takes no more.
 REPLICAS_MAX = 5
+
+log = structlog.get_logger()
 
 
 class _State(msgspec.Struct):
@@ -113,7 +118,8 @@ def bucket_config(spec: streams.BucketSpec) -> dict[str, Any]:
         "discard": "new",
         "max_msgs_per_subject": 1,
         "max_msg_size": streams.MESSAGE_BYTES_MAX,
-        "allow_direct": False,
+        "max_age": spec.age_max_s * 10**9,
+        "allow_direct": spec.peekable,
         "allow_rollup_hdrs": True,
     }
     if not spec.durable:
@@ -130,7 +136,8 @@ UNSET = (None, False, -1, "", "default")
 
 
 async def ensure_stream(link: Link, config: dict[str, Any], *, resize: bool = True) -> None:
-    """Create the stream if it is missing, bring its size limit up to date (unless not `resize`), check the rest.
+    """Create the stream if it is missing, bring its size limit (unless not `resize`) and who may peek up to date, check
+    the rest.
 
     Raises ServerUnfit; also for a limit below what a stream holds that drops nothing: it would refuse every append.
     """
@@ -142,6 +149,9 @@ async def ensure_stream(link: Link, config: dict[str, Any], *, resize: bool = Tr
             info = await _api(link, f"$JS.API.STREAM.INFO.{name}")  # another process was quicker
     elif info.error is None and resize and info.config.get("max_bytes") != config.get("max_bytes", -1):
         info = await _resized(link, info, config.get("max_bytes", -1))
+    if info.error is None and bool(info.config.get("allow_direct")) != config["allow_direct"]:
+        # Made by a version of which agents asked in another way.
+        info = await _api(link, f"$JS.API.STREAM.UPDATE.{name}", info.config | {"allow_direct": config["allow_direct"]})
     if info.error is not None:
         raise ServerUnfit(f"stream {name}: {_advice(info.error.description)}")
     for setting in CHECKED:
@@ -150,6 +160,18 @@ async def ensure_stream(link: Link, config: dict[str, Any], *, resize: bool = Tr
         wanted, found = (None if value in UNSET else value for value in (wanted, found))
         if wanted != found:
             raise ServerUnfit(f"stream {name} has {setting} {found!r}, expected {wanted!r}: another version made it?")
+
+
+async def wait_for_streams(link: Link) -> None:
+    """Until somebody has made the log. Raises ServerUnfit for an answer that is no reason to wait, and Unavailable."""
+    told = False
+    while (info := await _api(link, f"$JS.API.STREAM.INFO.{subjects.LOG}")).error is not None:
+        if info.error.code != 404:
+            raise ServerUnfit(f"stream {subjects.LOG}: {info.error.description}")
+        if not told:
+            log.warning("there are no streams yet: waiting for `python -m fairlead_bus` with the key of `streams`")
+            told = True
+        await asyncio.sleep(STREAMS_POLL_S)
 
 
 async def _resized(link: Link, info: _Info, limit: int) -> _Info:

@@ -18,6 +18,10 @@ class Unavailable(BusError):
     """The bus cannot be reached now; nothing was stored. Retry."""
 
 
+class NotAllowed(Unavailable):
+    """This process's bus key does not allow the subject (permissions.py): a wrong key file, or a wrong list."""
+
+
 class OutcomeUnknown(BusError):
     """The bus did not answer in time: the message may be stored or not. Read back before doing anything else."""
 
@@ -127,6 +131,11 @@ class Bus(Protocol):
         """What the stream holds now. Raises Unavailable."""
         ...
 
+    async def advance(self, stream: str, after: int) -> None:
+        """The next message of an empty stream gets a sequence above `after`: for who makes a cluster from an archive, whose
+        cursors speak of messages that are gone. Raises StaleWriter where the stream holds something, Unavailable."""
+        ...
+
     async def tail(self, stream: str, *, after: int, subject: str = "") -> Tail:
         """Read the stream (or one subject of it, wildcards allowed) from the sequence after `after`."""
         ...
@@ -164,6 +173,11 @@ class Bus(Protocol):
 
     async def get(self, bucket: str, key: str) -> Entry | None:
         """The last value, read from the leader, or None. Raises Unavailable."""
+        ...
+
+    async def peek(self, bucket: str, key: str) -> bytes | None:
+        """The last value as some copy of the bucket has it, which may be behind: for values that say themselves how new
+        they are, or never change. Only of buckets that are `peekable` (streams.py). Raises Unavailable."""
         ...
 
     async def delete(self, bucket: str, key: str) -> None:

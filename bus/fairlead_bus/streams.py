@@ -43,6 +43,11 @@ class BucketSpec(NamedTuple):
     name: str
     durable: bool
     ttl: bool = False
+    #: May be read by subject alone, from any copy (`Bus.peek`): the only question that a node's permissions can bind
+    #: to one key, since a subject can be allowed and a request's body cannot.
+    peekable: bool = False
+    #: 0: values stay until they are replaced.
+    age_max_s: int = 0
 
 
 def log_cap(env: Mapping[str, str]) -> int:
@@ -72,7 +77,9 @@ def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
 
 BUCKETS = (
     # Derived from the log and written again whenever in doubt: no fsync per put (docs/adr).
-    BucketSpec(subjects.DESIRED, durable=False),
+    BucketSpec(subjects.DESIRED, durable=False, peekable=True),
+    # Job files that are too large for desired state, by node and hash. Stored once, wanted when a run starts.
+    BucketSpec(subjects.SPEC, durable=True, peekable=True, age_max_s=WEEK_S),
     BucketSpec(subjects.LEASE, durable=True, ttl=True),
 )
-STORES = (subjects.SPEC, subjects.SNAPSHOT)
+STORES = (subjects.SNAPSHOT,)

@@ -86,6 +86,21 @@ async def test_last_and_read_go_by_subject_and_sequence(world: World):
     assert absent is None
 
 
+async def test_an_empty_stream_goes_on_behind_a_sequence(world: World):
+    """What comes next is numbered behind it, for the stream and for who tails it from there; one that holds something stays."""
+    bus = await world.connect()
+    command = subjects.cmd("queue")
+    await bus.advance(subjects.CMD, 812)
+    assert (await bus.state(subjects.CMD)).last == 812
+    tail = await bus.tail(subjects.CMD, after=812, subject=command)
+    assert await bus.append(subjects.CMD, command, b"one") == 813
+    assert [(one.sequence, one.payload) for one in await soon(tail.next())] == [(813, b"one")]
+    await tail.close()
+    with pytest.raises(StaleWriter, match="expected an empty one"):
+        await bus.advance(subjects.CMD, 900)
+    assert await bus.append(subjects.CMD, command, b"two") == 814
+
+
 async def test_tail_filters_by_subject(world: World):
     """A filtered tail sees its subject only, with the stream's own sequences."""
     bus = await world.connect()

@@ -1,0 +1,152 @@
+"""Who may say and hear what on the bus: one table, allow-lists only, for nodes and for services.
+
+One account of the server has the streams and the services; each node has an account of its own, and of the services'
+only what `crossings` lists: a server does not check a request's reply subject, so that a node within the services'
+account could have an acknowledgement sent into the log, and in one with other nodes to those, whatever it may publish
+itself (docs/facts.md). Between accounts a reply leads back to where the request came from.
+
+Pure: subjects in, subjects out. What becomes of it for the server: `nats_accounts.py`.
+"""
+
+from typing import Literal, NamedTuple
+
+from fairlead_schemas import subjects
+
+#: A program that plays many nodes is one user under this name.
+EVERY_NODE = "*"
+
+
+class Crossing(NamedTuple):
+    """What a node reaches of the services' account. service: it may ask or tell; stream: it may hear."""
+
+    kind: Literal["service", "stream"]
+    subject: str
+
+
+def crossings(node: str) -> tuple[Crossing, ...]:
+    """All that leads from a node to the services and back."""
+    desired, specs = f"$KV.{subjects.DESIRED}.{node}", f"$KV.{subjects.SPEC}.{node}.*"
+    return (
+        Crossing("service", subjects.report(node)),
+        Crossing("service", subjects.beat(node)),
+        Crossing("service", subjects.sample(node)),
+        Crossing("service", subjects.outputs_of_node(node)),
+        # By subject, without a wildcard for the node: a question with a body, or for another key, is one of another subject.
+        Crossing("service", f"$JS.API.DIRECT.GET.KV_{subjects.DESIRED}.{desired}"),
+        Crossing("service", f"$JS.API.DIRECT.GET.KV_{subjects.SPEC}.{specs}"),
+        # The placer's process passes it on, as this speaker's: a rank of a gang asks another's node.
+        Crossing("service", subjects.gang(node, "*")),
+        Crossing("stream", subjects.confirm(node)),
+        Crossing("stream", desired),
+    )
+
+
+def asked_of(node: str) -> str:
+    """What services may ask of a node."""
+    return subjects.rpc_node(node, "*")
+
+
+class Grant(NamedTuple):
+    """What one user may publish and subscribe to, besides the inbox of its own key."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...] = ()
+    #: May answer what it was asked (each request once).
+    answers: bool = False
+
+
+def of_node(node: str) -> Grant:
+    """An agent's: what crosses for its own node, and answers to what it is asked."""
+    told = tuple(each.subject for each in crossings(node) if each.kind == "service")
+    heard = tuple(each.subject for each in crossings(node) if each.kind == "stream")
+    return Grant(told, (*heard, asked_of(node)), answers=True)
+
+
+def _info(*streams: str) -> tuple[str, ...]:
+    return tuple(f"$JS.API.STREAM.INFO.{stream}" for stream in streams)
+
+
+def _read(stream: str) -> tuple[str, ...]:
+    """Read a stream in order, from consumers of one's own (tail-…)."""
+    return (
+        *_info(stream),
+        f"$JS.API.STREAM.MSG.GET.{stream}",
+        f"$JS.API.CONSUMER.CREATE.{stream}.*",
+        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*",
+        f"$JS.API.CONSUMER.DELETE.{stream}.*",
+    )
+
+
+def _lease(service: str) -> tuple[str, ...]:
+    """Hold a lease and give it back. (Purging takes a filter in its body, so that it is not bound to one key; a lease is
+    never the fence.)"""
+    bucket = f"KV_{subjects.LEASE}"
+    return (f"$KV.{subjects.LEASE}.{service}", f"$JS.API.STREAM.MSG.GET.{bucket}", f"$JS.API.STREAM.PURGE.{bucket}")
+
+
+def _load() -> tuple[str, ...]:
+    return (f"$JS.API.STREAM.MSG.GET.OBJ_{subjects.SNAPSHOT}",)
+
+
+def _save() -> tuple[str, ...]:
+    store = f"OBJ_{subjects.SNAPSHOT}"
+    return (*_load(), *_info(store), f"$O.{subjects.SNAPSHOT}.C.*", f"$O.{subjects.SNAPSHOT}.M.*", f"$JS.API.STREAM.PURGE.{store}",
+            f"$JS.API.DIRECT.GET.{store}.$O.{subjects.SNAPSHOT}.M.*")  # fmt: skip
+
+
+def _writes(service: str) -> tuple[str, ...]:
+    """What a service that leads needs: its part of the log, its commands, its lease, its snapshots."""
+    return (subjects.log(service), *_read(subjects.LOG), *_read(subjects.CMD), *_lease(service), *_save())
+
+
+def _streams() -> Grant:
+    """Makes the streams, and nothing else: the only one who may."""
+    names = (
+        subjects.LOG, subjects.CMD, subjects.SAMPLE, subjects.OUTPUT,
+        *(f"KV_{bucket}" for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE)), f"OBJ_{subjects.SNAPSHOT}",
+    )  # fmt: skip
+    return Grant(tuple(f"$JS.API.STREAM.{verb}.{name}" for name in names for verb in ("INFO", "CREATE", "UPDATE")))
+
+
+#: {service: what it may}. Each writes its own part of the log and nothing else of it.
+SERVICES: dict[str, Grant] = {
+    "streams": _streams(),
+    "queue": Grant(_writes("queue"), (subjects.rpc("queue", "state"),), answers=True),
+    "placer": Grant(
+        (
+            *_writes("placer"),
+            subjects.confirm("*"),
+            f"$KV.{subjects.DESIRED}.*",
+            f"$KV.{subjects.SPEC}.*.*",
+            subjects.rpc_node("*", "gang"),
+        ),
+        (subjects.rpc("placer", "state"), subjects.REPORTS, subjects.BEATS, subjects.GANGS),
+        answers=True,
+    ),
+    "telemetry": Grant(
+        (*_read(subjects.LOG), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"),), answers=True
+    ),
+    "explainer": Grant(
+        (*_read(subjects.LOG), *_load()), (subjects.ASK, subjects.rpc("explainer", "*")), answers=True
+    ),
+    "gateway": Grant(
+        (
+            *_read(subjects.LOG),
+            *_read(subjects.OUTPUT),
+            *_save(),  # its views
+            subjects.cmd("*"),
+            subjects.ASK,
+            subjects.rpc("telemetry", "*"),
+            asked_of(EVERY_NODE),
+        )
+    ),
+    # Carries the log out of the server's reach (docs/archive.md): reads it, says nothing.
+    "archiver": Grant(_read(subjects.LOG)),
+    # Whoever verifies and replays by hand: reads everything, says nothing.
+    "auditor": Grant((*_read(subjects.LOG), *_load(), subjects.rpc("*", "state"))),
+}  # fmt: skip
+
+
+def inbox(public_key: str) -> str:
+    """Where the holder of a key receives answers; no other key may listen there."""
+    return f"_INBOX_{public_key}"

@@ -1,0 +1,58 @@
+"""A real nats-server with an account and a key for each user, as an installation has it."""
+
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+from fairlead_bus import bus_users, nkey
+from fairlead_bus.nats_accounts import Kind
+from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.permissions import SERVICES
+from tests.nats_server import NatsServer
+
+
+class Keyed:
+    """The server, its users' directory, and each user's key. `close` removes all of it."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="fairlead-keys-"))
+        self.keys: dict[str, nkey.KeyPair] = {}
+        for name in SERVICES:
+            self.add("service", name)
+        for name in nodes:
+            self.add("node", name)
+        self.server = NatsServer(extra=f'include "../{self.directory.name}/{bus_users.ACCOUNTS}"')
+        self.server.start()
+        os.environ["FAIRLEAD_NATS_MONITOR"] = self.server.monitor
+
+    def add(self, kind: Kind, name: str) -> nkey.KeyPair:
+        """A (further) key of a user; the server hears of it by `reload`."""
+        pair = self.keys[name] = nkey.generate()
+        bus_users.change(self.directory, lambda users: bus_users.with_key(users, kind, name, pair.public))
+        nkey.write_file(self.seed_file(name), pair, name)
+        return pair
+
+    def seed_file(self, name: str) -> Path:
+        """Where a user's seed stands."""
+        return self.directory / f"{name.replace('*', 'all')}.nk"
+
+    def reload(self) -> None:
+        """What `nats-server --signal reload` does."""
+        os.kill(self.server.pid, signal.SIGHUP)
+
+    async def connect(self, name: str) -> NatsBus:
+        """A connection of this user."""
+        return await connect(self.server.url, name=name, key=self.keys[name])
+
+    async def make_streams(self) -> None:
+        """As `python -m fairlead_bus` does."""
+        bus = await self.connect("streams")
+        await bus.ensure()
+        await bus.close()
+
+    def close(self) -> None:
+        """End the server and remove everything."""
+        self.server.close()
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,262 @@
+"""What somebody can do who has stolen one node's key: that node's own words, and nothing else. Against a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from fairlead_bus import nkey, permissions
+from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats_client import DirectClient
+from fairlead_schemas import subjects
+from tests.bus.keyed import Keyed
+
+pytestmark = pytest.mark.nats
+NODES = ("n1", "n2")
+#: Everything a node might like to say. The server must refuse to take it.
+NOT_TO_BE_SAID = (
+    *(subject("n2") for subject in (subjects.report, subjects.beat, subjects.sample, subjects.confirm)),
+    subjects.confirm("n1"), subjects.output("n2", "7", 1, 0), subjects.report("*"), "fairlead.report.>", "fairlead.report",
+    subjects.log("queue"), subjects.log("placer"), subjects.log("telemetry"), subjects.log("n1"),
+    subjects.cmd("queue"), subjects.cmd("placer"), subjects.ASK, subjects.rpc("queue", "state"), subjects.rpc("telemetry", "sql"),
+    subjects.rpc_node("n1", "output"), subjects.rpc_node("n2", "output"),
+    "$KV.DESIRED.n1", "$KV.DESIRED.n2", "$KV.SPEC.n1.abc", "$KV.LEASE.queue", "$O.SNAPSHOT.M.cXVldWU=", "$O.SNAPSHOT.C.x",
+    "$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+    *(f"$JS.API.STREAM.{verb}.{stream}" for stream in ("LOG", "CMD", "KV_DESIRED", "SAMPLE")
+      for verb in ("INFO", "PURGE", "DELETE", "UPDATE", "CREATE", "RESTORE", "SNAPSHOT", "MSG.GET", "MSG.DELETE", "PEER.REMOVE")),
+    "$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.RESTORE.MINE", "$JS.API.STREAM.TEMPLATE.CREATE.MINE",
+    "$JS.API.CONSUMER.CREATE.LOG", "$JS.API.CONSUMER.CREATE.LOG.mine", "$JS.API.CONSUMER.CREATE.LOG.mine.fairlead.log.queue",
+    "$JS.API.CONSUMER.DURABLE.CREATE.LOG.mine", "$JS.API.CONSUMER.CREATE.KV_DESIRED.mine", "$JS.API.CONSUMER.CREATE.OUTPUT.mine",
+    "$JS.API.CONSUMER.LIST.LOG", "$JS.API.CONSUMER.NAMES.LOG", "$JS.API.CONSUMER.INFO.LOG.mine", "$JS.API.CONSUMER.DELETE.LOG.mine",
+    "$JS.API.CONSUMER.MSG.NEXT.LOG.mine", "$JS.API.CONSUMER.PAUSE.LOG.mine",
+    "$JS.API.DIRECT.GET.LOG", "$JS.API.DIRECT.GET.LOG.fairlead.log.queue", "$JS.API.DIRECT.GET.KV_DESIRED", "$JS.API.DIRECT.GET.KV_SPEC",
+    "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n2", "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.*", "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.>",
+    "$JS.API.DIRECT.GET.KV_DESIRED.>", "$JS.API.DIRECT.GET.KV_DESIRED.$KV.>", "$JS.API.DIRECT.GET.KV_LEASE.$KV.LEASE.queue",
+    "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n2.abc", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.*.*", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.>",
+    "$JS.API.META.LEADER.STEPDOWN", "$JS.API.ACCOUNT.PURGE.FAIRLEAD", "$JS.ACK.LOG.mine.1.1.1.1.1",
+    "$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.FAIRLEAD.CONNZ", "$SYS.REQ.USER.INFO", "_INBOX.x", "_R_.x.y", ">", "*",
+)  # fmt: skip
+#: Everything a node might like to hear. The server must refuse the subscription.
+NOT_TO_BE_HEARD = (
+    ">", "*", "fairlead.>", "*.>", "fairlead.*.*", subjects.confirm("n2"), subjects.confirm("*"), "fairlead.confirm.>",
+    subjects.REPORTS, subjects.BEATS, subjects.report("n1"), subjects.report("n2"), subjects.LOG_ALL, subjects.CMD_ALL,
+    subjects.OUTPUT_ALL, subjects.SAMPLE_ALL, "$KV.DESIRED.n2", "$KV.DESIRED.*", "$KV.DESIRED.>", "$KV.>", "$KV.SPEC.n1.*", "$KV.LEASE.*",
+    subjects.rpc_node("n2", "output"), subjects.rpc_node("*", "output"), "fairlead.rpc.>", subjects.ASK,
+    "_INBOX.>", "_INBOX*", "_R_.>", "$SYS.>", "$SYS.ACCOUNT.>", "$JS.>", "$JS.API.>", "$JS.EVENT.>", "$O.>",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def keyed() -> Any:
+    made = Keyed(*NODES)
+    asyncio.run(made.make_streams())
+    yield made
+    made.close()
+
+
+class Rogue:
+    """A client with a node's key that keeps to no rules, and hears what the server says of that."""
+
+    def __init__(self, key: nkey.KeyPair) -> None:
+        self.key = key
+        self.client = DirectClient(key)
+        self.refusals: list[str] = []
+        self.heard: list[Msg] = []
+
+    async def connect(self, url: str) -> "Rogue":
+        async def refused(error: Exception) -> None:
+            self.refusals.append(str(error))
+
+        inbox = permissions.inbox(self.key.public)
+        await self.client.connect(
+            servers=[url], nkeys_seed_str=self.key.seed, inbox_prefix=inbox, error_cb=refused, allow_reconnect=False,
+            skip_subject_validation=True,
+        )  # fmt: skip
+        return self
+
+    async def says(self, subject: str, payload: bytes = b"x", reply: str = "", **headers: str) -> bool:
+        """Whether the server took it."""
+        before = len(self.refusals)
+        await self.client.publish(
+            subject, payload, reply, headers={name.replace("_", "-"): text for name, text in headers.items()} or None
+        )
+        await self.client.flush()
+        return len(self.refusals) == before
+
+    async def listens(self, subject: str, queue: str = "") -> bool:
+        """Whether the server allowed the subscription; what comes is in `heard`."""
+
+        async def hear(message: Msg) -> None:
+            self.heard.append(message)
+
+        before = len(self.refusals)
+        await self.client.subscribe(subject, queue=queue, cb=hear)
+        await self.client.flush()
+        return len(self.refusals) == before
+
+
+@pytest.fixture
+async def rogue(keyed: Keyed) -> AsyncIterator[Rogue]:
+    made = await Rogue(keyed.keys["n1"]).connect(keyed.server.url)
+    yield made
+    await made.client.close()
+
+
+@pytest.fixture
+async def bus(keyed: Keyed) -> AsyncIterator[NatsBus]:
+    """The placer's connection, which may look and has what the rogue wants."""
+    made = await keyed.connect("placer")
+    yield made
+    await made.close()
+
+
+async def test_a_node_says_nothing_but_its_own(rogue: Rogue, bus: NatsBus) -> None:
+    """Others' subjects, commands, the log, desired state, streams and consumers of any kind, the server itself."""
+    taken = [subject for subject in NOT_TO_BE_SAID if await rogue.says(subject)]
+    assert taken == []
+    assert ((await bus.state(subjects.LOG)).last, (await bus.state(subjects.CMD)).last) == (0, 0)
+
+
+async def test_a_node_hears_nothing_but_its_own(rogue: Rogue, keyed: Keyed) -> None:
+    """Others' confirmations, questions and desired state, reports, inboxes, the server's advisories; alone or in a group."""
+    others = [f"{permissions.inbox(keyed.keys[name].public)}.>" for name in ("n2", "gateway", "placer")]
+    allowed = [subject for subject in (*NOT_TO_BE_HEARD, *others) if await rogue.listens(subject)]
+    allowed += [subject for subject in NOT_TO_BE_HEARD if await rogue.listens(subject, "group")]
+    assert allowed == []
+
+
+@pytest.mark.parametrize(
+    "where", [subjects.log("queue"), subjects.cmd("queue"), "$KV.DESIRED.n2", subjects.confirm("n2")]
+)
+async def test_no_answer_can_be_sent_where_the_node_may_not_speak(
+    rogue: Rogue, bus: NatsBus, keyed: Keyed, where: str
+) -> None:
+    """The server does not check reply subjects: within one account, an acknowledgement would land in the log."""
+    heard: list[bytes] = []
+    other, looking = await keyed.connect("n2"), await keyed.connect("streams")
+    for subject in (subjects.confirm("n2"), "$KV.DESIRED.n2"):
+        await other.subscribe(subject, lambda message: heard.append(message.payload))
+    await bus.put(subjects.DESIRED, "n1", b"mine")
+    await other.flush()
+    heard.clear()
+    before = [(await looking.state(stream)).last for stream in (subjects.LOG, subjects.CMD, "KV_DESIRED")]
+    own = (subjects.sample("n1"), subjects.output("n1", "7", 1, 0), subjects.report("n1"), subjects.beat("n1"))
+    for subject in (*own, "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"):
+        await rogue.says(subject, b"", where)
+        await rogue.says(subject, b"", where, Nats_Trace_Dest=where, Nats_Trace_Only="true")
+    await asyncio.sleep(0.3)  # what the server might still send
+    await other.flush()
+    assert [(await looking.state(stream)).last for stream in (subjects.LOG, subjects.CMD, "KV_DESIRED")] == before
+    assert heard == []
+    for each in (other, looking):
+        await each.close()
+
+
+async def test_a_nodes_own_question_shows_only_its_own_state(rogue: Rogue, bus: NatsBus) -> None:
+    """By subject; a body that asks for more is refused by the server, and its own specs are all it finds by wildcard."""
+    await bus.put(subjects.DESIRED, "n1", b"mine")
+    await bus.put(subjects.DESIRED, "n2", b"others")
+    await bus.put(subjects.SPEC, subjects.spec_key("n1", "abc"), b"my job")
+    await bus.put(subjects.SPEC, subjects.spec_key("n2", "def"), b"their job")
+    desired, specs = "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"
+    assert (await rogue.client.request(desired, b"", timeout=2)).data == b"mine"
+    assert (await rogue.client.request(specs, b"", timeout=2)).data == b"my job"
+    for question in (
+        b'{"seq":1}',
+        b'{"last_by_subj":"$KV.DESIRED.n2"}',
+        b'{"multi_last":["$KV.>"]}',
+        b'{"next_by_subj":"$KV.>","batch":9}',
+    ):
+        for subject in (desired, specs):
+            assert (await rogue.client.request(subject, question, timeout=2)).data == b""
+
+
+async def test_headers_that_the_server_obeys_remove_nothing(rogue: Rogue, keyed: Keyed) -> None:
+    """A roll-up in a sample would delete everybody's samples."""
+    looking = await keyed.connect("streams")
+    other = await keyed.connect("n2")
+    await other.publish(subjects.sample("n2"), b"another's")
+    await other.flush()
+    first = (await looking.state(subjects.SAMPLE)).first
+    for header in ({"Nats_Rollup": "all"}, {"Nats_Rollup": "sub"}, {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1"}):
+        await rogue.says(subjects.sample("n1"), b"mine", **header)
+    assert await rogue.says(subjects.sample("n1"), b"mine")
+    await asyncio.sleep(0.2)
+    stored = await looking.state(subjects.SAMPLE)
+    assert (stored.first, stored.last > first) == (first, True)
+    for each in (looking, other):
+        await each.close()
+
+
+async def test_what_a_node_needs_works(keyed: Keyed, bus: NatsBus) -> None:
+    """Reports and beats arrive, confirmations and desired state come, samples and output are stored, questions answered."""
+    heard: list[tuple[str, bytes]] = []
+    for subject in (subjects.REPORTS, subjects.BEATS):
+        await bus.subscribe(subject, lambda message: heard.append((message.subject, message.payload)))
+    await bus.flush()
+    agent, gateway, telemetry = [await keyed.connect(name) for name in ("n1", "gateway", "telemetry")]
+    to_agent: list[bytes] = []
+    await agent.subscribe(subjects.confirm("n1"), lambda message: to_agent.append(message.payload))
+    await agent.on_put(subjects.DESIRED, "n1", lambda _, value: to_agent.append(value))
+
+    async def answer(message: Any) -> bytes:
+        return b"piece of " + message.payload
+
+    await agent.serve(subjects.rpc_node("n1", "output"), answer)
+    await agent.flush()
+    await agent.publish(subjects.report("n1"), b"report")
+    await agent.publish(subjects.beat("n1"), b"beat")
+    samples, outputs = (await telemetry.state(subjects.SAMPLE)).last, (await gateway.state(subjects.OUTPUT)).last
+    await agent.publish(subjects.sample("n1"), b"sample")
+    await agent.publish(subjects.output("n1", "7", 1, 0), b"printed")
+    await agent.flush()
+    await bus.publish(subjects.confirm("n1"), b"confirm")
+    await bus.put(subjects.DESIRED, "n1", b"desired")
+    await bus.put(subjects.DESIRED, "n2", b"not for n1")
+    assert await gateway.request(subjects.rpc_node("n1", "output"), b"it", timeout_s=3) == b"piece of it"
+    for each in (bus, agent):
+        await each.flush()
+    assert sorted(to_agent) == [b"confirm", b"desired"]
+    assert sorted(heard) == [(subjects.beat("n1"), b"beat"), (subjects.report("n1"), b"report")]
+    assert await agent.peek(subjects.DESIRED, "n1") == b"desired"
+    assert await agent.peek(subjects.SPEC, subjects.spec_key("n1", "nothing")) is None
+    assert (await telemetry.state(subjects.SAMPLE)).last == samples + 1
+    assert (await gateway.state(subjects.OUTPUT)).last == outputs + 1
+    for each in (agent, gateway, telemetry):
+        await each.close()
+
+
+#: What each service must not say, besides what no list names.
+NOT_FOR_SERVICES = {
+    "queue": (subjects.log("placer"), subjects.cmd("queue"), subjects.confirm("n1"), "$KV.DESIRED.n1", "$KV.LEASE.placer"),
+    "placer": (subjects.log("queue"), subjects.cmd("placer"), subjects.report("n1"), "$KV.LEASE.queue"),
+    "telemetry": (subjects.log("queue"), subjects.log("telemetry"), subjects.cmd("queue"), "$KV.DESIRED.n1"),
+    "gateway": (subjects.log("queue"), subjects.log("placer"), subjects.confirm("n1"), "$KV.DESIRED.n1", subjects.report("n1")),
+    "explainer": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x"),
+    "archiver": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc("queue", "state")),
+    "auditor": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc_node("n1", "output")),
+    "streams": (subjects.log("queue"), subjects.cmd("queue"), "$KV.DESIRED.n1"),
+}  # fmt: skip
+NOT_FOR_ANYBODY = (
+    "$JS.API.STREAM.PURGE.LOG", "$JS.API.STREAM.DELETE.LOG", "$JS.API.STREAM.RESTORE.LOG", "$JS.API.STREAM.SNAPSHOT.LOG",
+    "$JS.API.STREAM.MSG.DELETE.LOG", "$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.PURGE.CMD", "$SYS.REQ.SERVER.PING",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("service", permissions.SERVICES)
+async def test_a_service_writes_its_own_part_and_no_other(keyed: Keyed, service: str) -> None:
+    """And nobody purges, deletes or restores the log; only `streams` makes and changes streams."""
+    one = await Rogue(keyed.keys[service]).connect(keyed.server.url)
+    made = () if service == "streams" else ("$JS.API.STREAM.CREATE.LOG", "$JS.API.STREAM.UPDATE.LOG")
+    refused = (*NOT_FOR_SERVICES[service], *NOT_FOR_ANYBODY, *made)
+    assert [subject for subject in refused if await one.says(subject)] == []
+    assert [subject for subject in (">", "_INBOX.>", "$SYS.>", "$JS.>") if await one.listens(subject)] == []
+    await one.client.close()
+
+
+def test_the_client_is_the_librarys() -> None:
+    """So what the library does with keys elsewhere holds here."""
+    assert issubclass(DirectClient, Client)
