@@ -10,6 +10,7 @@ from typing import Any
 from fairlead_agent.launch import Launch, Place, Program, plan
 from fairlead_agent.run import Exit, RunKey
 from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.events import StartFault
 
 PLACE = Place("n1", "127.0.0.1", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, gpus_simulated=True)
 
@@ -25,16 +26,25 @@ class Watch:
 
     def __init__(self) -> None:
         self.starts: list[RunKey] = []
+        self.images: dict[RunKey, str] = {}
         self.failures: dict[RunKey, str] = {}
+        self.faults: dict[RunKey, StartFault] = {}
+        self.prepared: list[RunKey] = []
         self.exits: dict[RunKey, Exit] = {}
         self._heard = asyncio.Event()
 
-    def started(self, key: RunKey) -> None:
-        self.starts.append(key)
+    def preparing(self, key: RunKey) -> None:
+        self.prepared.append(key)
         self._heard.set()
 
-    def start_failed(self, key: RunKey, message: str) -> None:
+    def started(self, key: RunKey, image: str = "") -> None:
+        self.starts.append(key)
+        self.images[key] = image
+        self._heard.set()
+
+    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
         self.failures[key] = message
+        self.faults[key] = fault
         self._heard.set()
 
     def exited(self, key: RunKey, exit: Exit) -> None:

@@ -242,5 +242,7 @@ def test_bad_settings_are_named() -> None:
     """The variable, what was expected, what was found."""
     with pytest.raises(BadSetting, match='FAIRLEAD_RUNTIME: expected one of process, docker, found "vm"'):
         from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_RUNTIME": "vm"})
+    with pytest.raises(BadSetting, match=r'DOCKER_HOST: expected unix:///PATH .*, found "tcp://1.2.3.4:2375"'):
+        from_environment({"FAIRLEAD_NODE": "n1", "DOCKER_HOST": "tcp://1.2.3.4:2375"})
     with pytest.raises(BadSetting, match="FAIRLEAD_NODE"):
         from_environment({"FAIRLEAD_NODE": "host.domain"})

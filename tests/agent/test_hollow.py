@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.devices.simulated import played_inside
+from fairlead_agent.devices.profiles import played_inside
 from fairlead_agent.hollow.__main__ import arguments
 from fairlead_agent.hollow.__main__ import shapes as hollow_shapes
 from fairlead_agent.hollow.commands import played
@@ -100,7 +100,8 @@ async def test_job_files_are_read_from_the_spec_store(
     def named(job: str, spec_hash: str) -> RunOrder:
         return msgspec.structs.replace(order(job), spec=msgspec.Raw(b"null"), spec_hash=spec_hash)
 
-    await placer.bus.put_object(subjects.SPEC, digest, spec)
+    for each in (node, other):
+        await placer.bus.put(subjects.SPEC, subjects.spec_key(each, digest), spec)
     await placer.desire(node, named("7", digest), order("8", "true"))
     await placer.desire(node, named("7", digest), order("8", "true"), order("9", "false"))
     await placer.desire(other, named("10", digest), named("11", "0" * 64))

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_agent.instructions import KillRun, StartRun, Step, TerminateRun
-from fairlead_agent.reconcile import SECOND_NS, Reconciler
+from fairlead_agent.reconcile import SECOND_NS, SHARE_GRACE_NS, Reconciler
 from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.run import Exit, Found, RunKey
 from fairlead_schemas.desired import Desired, RunOrder
@@ -63,6 +63,21 @@ def test_reports_follow_the_life_of_a_run() -> None:
     assert [ExitSeen(n=3, job="7", attempt=1, rank=0, outcome="exited", exit_code=3, clean=False, at_ns=12)] == ended
     assert [CleanSeen(n=4, job="7", attempt=1, rank=0)] == cleaned
     assert node.do(node.core.exited(KEY, Exit(code=0), True, 13)).reports == []
+
+
+def test_a_start_says_what_runs_and_a_failed_one_whose_fault_it_is() -> None:
+    """The image by its digest; the fault is of starts alone: one that was told to stop first has been stopped."""
+    node = Node()
+    node.desire(5, order("7", "true"), order("8", "true"), order("9", "true"))
+    (start,) = node.do(node.core.started(KEY, 0, 11, "x@sha256:12")).reports
+    assert StartSeen(n=2, job="7", attempt=1, rank=0, image="x@sha256:12", at_ns=11) == start
+    (end,) = node.do(node.core.start_failed(RunKey("8", 1, 0), "no such image", 12, "job")).reports
+    assert isinstance(end, ExitSeen)
+    assert (end.outcome, end.fault, end.clean) == ("start_failed", "job", True)
+    assert node.desire(6, order("7", "true")).instructions == [TerminateRun(RunKey("9", 1, 0))]
+    (end,) = node.do(node.core.start_failed(RunKey("9", 1, 0), "was asked to stop", 13)).reports
+    assert isinstance(end, ExitSeen)
+    assert (end.outcome, end.fault) == ("stopped", "")
 
 
 def test_strangers_and_the_past_change_nothing() -> None:
@@ -300,3 +315,76 @@ def _ledger() -> Ledger:
     ledger = Ledger()
     ledger.apply(Opened(incarnation="inc", node="n1"))
     return ledger
+
+
+def test_a_run_above_its_share_ends_alone_and_says_so() -> None:
+    """As its own failure, with the guard's words; its grace is short; another wish to stop it changes nothing."""
+    node = Node()
+    node.desire(5, order("7", "sleep", "9", grace_s=600), order("8", "sleep", "9"))
+    for job in ("7", "8"):
+        node.core.started(RunKey(job, 1, 0), 0, 0)
+    assert [TerminateRun(KEY)] == node.core.over_share(KEY, "used too much", SECOND_NS).instructions
+    assert node.core.wake_at() == SECOND_NS + SHARE_GRACE_NS
+    assert node.desire(6, order("8", "sleep", "9"), now=SECOND_NS).instructions == []
+    (report,) = node.core.exited(KEY, Exit(signal=15), True, 0).reports
+    assert isinstance(report, ExitSeen)
+    assert (report.outcome, report.signal, report.message) == ("gpu_memory", 15, "used too much")
+    assert node.core.over_share(KEY, "again", SECOND_NS).instructions == []
+
+
+def test_an_agent_that_slept_gives_no_more_time() -> None:
+    """Its fence is over when it wakes: what is left of the grace is less, or nothing."""
+    for woke_s, killed_s in ((62, 65), (64, 65), (65, 65), (500, 500)):
+        node = Node()
+        node.desire(5, order("7", "sleep", "9", grace_s=5))
+        node.core.started(KEY, 0, 0)
+        step = node.core.tick(woke_s * SECOND_NS + 1)
+        kills = [KillRun(KEY)] if killed_s == woke_s else []
+        assert step.instructions == [TerminateRun(KEY), *kills]
+        if not kills:
+            assert node.core.wake_at() == killed_s * SECOND_NS + 1
+
+
+def test_a_job_says_how_long_it_may_go_on() -> None:
+    """Shorter or longer than the node, or for ever; nothing is started meanwhile, and a restart knows it."""
+    node = Node()
+    short, usual, later = (
+        order(name, "x", stop_after_ns=s * SECOND_NS) for name, s in (("1", 10), ("2", 0), ("3", 300))
+    )
+    node.desire(5, short, usual, later, order("4", "x", stop_after_ns=-1))
+    for name in "1234":
+        node.core.started(RunKey(name, 1, 0), 0, 0)
+    found = {RunKey(name, 1, 0): Found("running") for name in "1234"}
+    node.boot("boot-1", found)
+    ends: list[tuple[int, str]] = []
+    for second in range(0, 1000, 10):
+        for instruction in node.core.tick(second * SECOND_NS + 1).instructions:
+            if isinstance(instruction, TerminateRun):
+                ends.append((second, instruction.key.job))
+    assert ends == [(10, "1"), (60, "2"), (300, "3")]
+    assert not node.core.has_lease(60 * SECOND_NS + 1)
+
+
+def test_silence_goes_on_over_a_restart() -> None:
+    """Whoever starts again under a silent placer has as much time as was left, and a lease of the future counts from now."""
+    for renewed, fenced_s in ((-20, 40), (-1000, 0), (5000, 60)):
+        core = Reconciler(Ledger(), fence_ns=FENCE, now=0, renewed=renewed * SECOND_NS)
+        core.tick(fenced_s * SECOND_NS - 1)
+        assert not core.fenced or fenced_s == 0
+        core.tick(fenced_s * SECOND_NS)
+        assert core.fenced
+
+
+def test_what_the_guard_ended_is_lost_with_its_node() -> None:
+    """Not the program's own end, whatever its exit code was; found at a restart, too."""
+    node = Node()
+    node.desire(5, order("7", "true"), order("8", "true"))
+    for name in "78":
+        node.core.started(RunKey(name, 1, 0), 0, 0)
+    words = Exit(code=0, message="the guard ended it", fenced=True)
+    (report,) = node.core.exited(KEY, words, True, 0).reports
+    assert isinstance(report, ExitSeen) and (report.outcome, report.message) == ("node_lost", "the guard ended it")
+    other = RunKey("8", 1, 0)
+    reports = node.boot("boot-1", {other: Found("lost", words)}).reports
+    (ended,) = [each for each in reports if isinstance(each, ExitSeen) and each.job == "8"]
+    assert (ended.outcome, ended.message) == ("node_lost", "the guard ended it")

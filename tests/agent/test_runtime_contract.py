@@ -1,15 +1,23 @@
 """The contract of runtimes, held by every adapter: processes here, containers where an engine answers."""
 
 import asyncio
+import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairlead_agent.launch import Launch
 from fairlead_agent.run import Exit, Found, RunKey
+from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION
+from fairlead_agent.runtimes.metering import Metering
+from fairlead_agent.runtimes.notes import write_note
 from fairlead_agent.runtimes.port import Runtime
-from fairlead_agent.runtimes.process import ProcessRuntime
+from fairlead_agent.runtimes.process.runtime import ProcessRuntime
+from fairlead_agent.saving import read_word
+from fairlead_schemas.checkpoints import Checkpoint
 from tests.agent.runtime_watch import Watch, launch, until_file
 
 DEAF = "trap '' TERM; echo ready; while true; do sleep 0.05; done"
@@ -29,25 +37,39 @@ class World:
         watch = Watch()
         runtime: Runtime
         if self.kind == "docker":
-            from fairlead_agent.runtimes.docker import DockerRuntime
+            from fairlead_agent.runtimes.docker.engine import Patience
+            from fairlead_agent.runtimes.docker.runtime import DockerRuntime
+            from tests.agent.containers.image import SOCKET
 
-            runtime = DockerRuntime(self.base, "n1", self.incarnation, simulated=True)
+            soon = Patience(orphan_grace_s=0.5)
+            runtime = DockerRuntime(self.base, "n1", self.incarnation, simulated=True, socket=SOCKET, patience=soon)
         else:
             runtime = ProcessRuntime(self.base, "n1", self.incarnation)
         await runtime.open(watch)
         self._open.append(runtime)
         return runtime, watch
 
-    def sh(self, job: str, script: str) -> Launch:
-        return self.run(job, "sh", "-c", script)
+    def sh(self, job: str, script: str, **order: Any) -> Launch:
+        return self.run(job, "sh", "-c", script, **order)
 
-    def run(self, job: str, *words: str) -> Launch:
+    def run(self, job: str, *words: str, **order: Any) -> Launch:
         image = ""
         if self.kind == "docker":
-            from tests.agent.docker_image import ensure_image
+            from tests.agent.containers.image import ensure_image
 
             image = ensure_image()
-        return launch(job, *words, image=image)
+        return launch(job, *words, image=image, **order)
+
+    async def empty(self) -> None:
+        """Nothing of it runs any more; nobody of ours looked on."""
+        await asyncio.sleep(1.0)  # processes are gone by then
+        if self.kind == "docker":
+            import docker
+
+            client, mine = docker.APIClient(version="auto"), {"label": f"{LABEL_INCARNATION}={self.incarnation}"}
+            async with asyncio.timeout(20):
+                while await asyncio.to_thread(client.containers, filters=mine):  # noqa: ASYNC110 -- the engine's matter
+                    await asyncio.sleep(0.1)
 
     async def close(self) -> None:
         last, _ = await self.runtime()
@@ -63,6 +85,16 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     world = World(tmp_path, request.param)
     yield world
     await world.close()
+
+
+def running(*words: str) -> list[int]:
+    """Processes of the machine with this command line."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == b"".join(word.encode() + b"\0" for word in words):
+                found.append(int(path.parent.name))
+    return found
 
 
 def key(job: str) -> RunKey:
@@ -120,7 +152,8 @@ async def test_a_second_runtime_adopts_what_runs(world: World) -> None:
     await first_watch.until(lambda: key("741") in first_watch.starts)
     await first.close()
     second, watch = await world.runtime()
-    assert {key("741"): Found("running")} == await second.adopt([key("741")])
+    found = await second.adopt([key("741")])
+    assert {key("741"): Found("running", image=first_watch.images[key("741")])} == found
     assert Exit(code=5) == await watch.exit_of(key("741"))
     assert second.output(key("741"))[0].read_bytes() == b"ready\n"
 
@@ -131,7 +164,7 @@ async def test_an_end_while_the_agent_was_away_is_known(world: World) -> None:
     first.start(world.sh("751", "sleep 0.3; echo late; exit 6"))
     await first_watch.until(lambda: key("751") in first_watch.starts)
     await first.close()
-    await asyncio.sleep(1.0)
+    await world.empty()
     second, watch = await world.runtime()
     found = (await second.adopt([key("751")]))[key("751")]
     assert ("ended", Exit(code=6)) == (found.state, found.exit)
@@ -143,6 +176,69 @@ async def test_a_run_that_was_never_started_is_known_as_such(world: World) -> No
     """Accepted in the journal but not started: certain, so it may be said."""
     runtime, _ = await world.runtime()
     assert {key("761"): Found("never")} == await runtime.adopt([key("761")])
+
+
+async def test_processes_have_owners(world: World) -> None:
+    """A run's program and its children are the run's; others of the machine are nobody's; also after a restart."""
+    runtime, watch = await world.runtime()
+    for job in ("791", "792"):
+        runtime.start(world.sh(job, f"FAIRLEAD_RUN= sleep 30.{job} & echo ready; wait"))
+    for job in ("791", "792"):
+        await until_file(runtime.output(key(job))[0], b"ready")
+    sleepers = {job: running("sleep", f"30.{job}") for job in ("791", "792")}
+    pids = [os.getpid(), 1, 2**22 + 1, *sleepers["791"], *sleepers["792"]]
+    expected = {pid: key(job) for job, found in sleepers.items() for pid in found}
+    assert (len(expected), expected) == (2, await runtime.owners(pids))
+    await runtime.close()
+    second, watch = await world.runtime()
+    await second.adopt([key("791"), key("792")])
+    assert expected == await second.owners(pids)
+    for job in ("791", "792"):
+        second.kill(key(job))
+    await watch.until(lambda: len(watch.exits) == 2)
+
+
+async def test_what_runs_use_is_read_off_the_kernel(world: World) -> None:
+    """CPU of the one that computed, children that have ended included; memory of the one that holds some; also after a
+    restart, and never less than before. Traffic only of a network of one's own."""
+    runtime, watch = await world.runtime()
+    burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    runtime.start(world.sh("793", f"sh -c '{burn}'; echo ready; sleep 60; true"))
+    runtime.start(world.sh("794", "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo ready; sleep 60; echo $x"))
+    for job in ("793", "794"):
+        await until_file(runtime.output(key(job))[0], b"ready")
+    contained = runtime.name == "docker"
+    meter = Metering()
+    found = {each.run: each for each in meter.read(runtime.programs(), contained=contained)}
+    assert set(found) == {"793.1", "794.1"}
+    assert found["793.1"].cpu_ms >= 50
+    assert found["794.1"].memory_mib >= 25 > found["793.1"].memory_mib
+    assert all((each.network_rx_bytes is not None) == contained for each in found.values())
+    assert all((each.disk_written_bytes or 0) >= 0 for each in found.values())
+    await runtime.close()
+    second, watch = await world.runtime()
+    await second.adopt([key("793"), key("794")])
+    assert set(second.programs()) == {key("793"), key("794")}
+    later = {each.run: each for each in Metering().read(second.programs(), contained=contained)}
+    assert later["793.1"].cpu_ms >= found["793.1"].cpu_ms
+    for job in ("793", "794"):
+        second.kill(key(job))
+    await watch.until(lambda: len(watch.exits) == 2)
+    assert second.programs() == {}
+
+
+async def test_a_line_of_the_agents_costs_no_line_of_the_program(world: World) -> None:
+    """Written between two of the program's; whoever copies output resumes behind what is the program's."""
+    first, watch = await world.runtime()
+    first.start(world.sh("796", "echo one >&2; sleep 2; echo two >&2; sleep 0.2; echo three >&2"))
+    stderr = first.output(key("796"))[1]
+    await until_file(stderr, b"one\n")
+    write_note(stderr, "warning: too much")
+    await first.close()
+    second, watch = await world.runtime()
+    await second.adopt([key("796")])
+    await watch.exit_of(key("796"))
+    assert stderr.read_text() == "one\nfairlead: warning: too much\ntwo\nthree\n"
 
 
 async def test_what_no_journal_knows_is_killed(world: World) -> None:
@@ -164,3 +260,127 @@ async def test_the_same_run_does_not_start_twice(world: World) -> None:
     again()
     await watch.until(lambda: key("781") in watch.failures)
     assert [key("781")] == watch.starts
+
+
+MANY = 64
+
+
+@pytest.mark.slow
+async def test_many_runs_are_adopted_and_none_is_disturbed(world: World) -> None:
+    """64 of them under another agent process: each is the same program as before, is told of once, and ends as it would."""
+    first, before = await world.runtime()
+    jobs = [str(8000 + at) for at in range(MANY)]
+    for job in jobs:
+        first.start(world.sh(job, "echo started; trap 'exit 3' TERM; while true; do sleep 0.2; done"))
+    await before.until(lambda: len(before.starts) == MANY, 240)
+    for job in jobs:
+        await until_file(first.output(key(job))[0], b"started")
+    await first.close()
+    second, watch = await world.runtime()
+    found = await second.adopt([key(job) for job in jobs])
+    assert {what.state for what in found.values()} == {"running"} and len(found) == MANY
+    assert (watch.starts, watch.exits) == ([], {})
+    for job in jobs:
+        second.terminate(key(job))
+        await asyncio.sleep(0.05)  # all in one instant: Docker 20.10 may lock itself up (docs/facts.md)
+    await watch.until(lambda: len(watch.exits) == MANY, 240)
+    assert set(watch.exits.values()) == {Exit(code=3)}
+    for job in jobs:  # it was started once, and what it has printed is there once
+        assert second.output(key(job))[0].read_bytes() == b"started\n"
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("world", ["docker"], indirect=True)
+async def test_a_container_over_its_memory_is_told_so(world: World) -> None:
+    """Signal 9 and the reason, not a bare exit code."""
+    runtime, watch = await world.runtime()
+    runtime.start(world.sh("796", "x=a; while true; do x=$x$x; done"))
+    exit = await watch.exit_of(key("796"))
+    assert (exit.signal, exit.message) == (9, "killed: over its memory limit")
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("world", ["docker"], indirect=True)
+async def test_a_container_of_another_epoch_or_name_is_no_run_of_ours(world: World) -> None:
+    """What carries a run's labels, but not the journal's epoch, is ended; the run is not taken for it."""
+    first, first_watch = await world.runtime()
+    first.start(world.sh("797", "trap 'exit 4' TERM; echo ready; while true; do sleep 0.05; done"))
+    await until_file(first.output(key("797"))[0], b"ready")
+    await first.close()
+    second, watch = await world.runtime()
+    found = await second.adopt([key("797")], {key("797"): 2})
+    assert found[key("797")].state == "lost" and watch.exits == {}
+    assert first_watch.exits == {}
+
+
+#: Says "told" where USR1 reached it, and goes on; a shell runs its trap when what it waits for has ended.
+LISTENER = "trap 'echo told' USR1; echo ready; n=0; while [ $n -lt 400 ]; do sleep 0.05; n=$((n+1)); done"
+
+
+async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -> None:
+    """A child that would die of it lives, the program's own trap runs, and the run goes on."""
+    runtime, watch = await world.runtime()
+    runtime.start(
+        world.sh("791", f"sleep 20 & child=$!; trap 'kill -0 $child && echo told' USR1; {LISTENER.partition('; ')[2]}")
+    )
+    out = runtime.output(key("791"))[0]
+    await until_file(out, b"ready")
+    runtime.signal(key("791"), "SIGUSR1")
+    await until_file(out, b"ready\ntold")
+    assert watch.exits == {}
+    runtime.kill(key("791"))
+    assert (await watch.exit_of(key("791"))).signal == 9
+
+
+async def test_an_adopted_run_is_told_like_any_other(world: World) -> None:
+    """Signals and commands need nothing that only the agent process that started it knew."""
+    first, _ = await world.runtime()
+    first.start(world.sh("792", LISTENER))
+    out = first.output(key("792"))[0]
+    await until_file(out, b"ready")
+    await first.close()
+    runtime, _ = await world.runtime()
+    await runtime.adopt([key("792")])
+    runtime.signal(key("792"), "SIGUSR1")
+    await until_file(out, b"ready\ntold")
+    assert (await runtime.exec(key("792"), ["sh", "-c", "exit 4"], 20, {})).code == 4
+
+
+async def test_a_command_runs_beside_the_program(world: World) -> None:
+    """With its environment, in its directory, seeing what it wrote; its exit code and what it said come back."""
+    runtime, watch = await world.runtime()
+    runtime.start(world.sh("793", f"cd /tmp; echo 41 > /tmp/fairlead-test-793; {LISTENER}"))
+    await until_file(runtime.output(key("793"))[0], b"ready")
+    script = 'echo "$FAIRLEAD_JOB $WHY"; cat /tmp/fairlead-test-793; rm /tmp/fairlead-test-793; exit 3'
+    done = await runtime.exec(key("793"), ["sh", "-c", script], 20, {"WHY": "preempted"})
+    assert (done.code, done.said) == (3, "793 preempted\n41")
+    assert watch.exits == {}
+
+
+async def test_a_command_that_fails_is_told_as_that(world: World) -> None:
+    """One that is not there, one that takes too long, and one beside nothing: no code, and a word why."""
+    runtime, watch = await world.runtime()
+    runtime.start(world.sh("794", LISTENER))
+    await until_file(runtime.output(key("794"))[0], b"ready")
+    assert (await runtime.exec(key("794"), ["no-such-program"], 20, {})).code in (None, 126, 127)
+    assert (await runtime.exec(key("794"), ["sleep", "60"], 0.5, {})).code is None
+    assert (await runtime.exec(key("799"), ["true"], 20, {})).code is None
+    runtime.kill(key("794"))
+    await watch.exit_of(key("794"))
+
+
+async def test_a_run_says_in_a_file_that_it_has_saved(world: World) -> None:
+    """Nothing lies there until it says so; what it writes can be read from outside, and each word has a stamp of its own."""
+    runtime, _ = await world.runtime()
+    words = 'sleep 0.3; echo step=1 > "$FAIRLEAD_CHECKPOINT_FILE"; echo ready; sleep 0.5; echo step=2 > "$FAIRLEAD_CHECKPOINT_FILE"; echo done; sleep 20'
+    runtime.start(world.sh("795", words, checkpoint=Checkpoint()))
+    out, path = runtime.output(key("795"))[0], runtime.checkpoint_file(key("795"))
+    assert read_word(path) is None
+    await until_file(out, b"ready")
+    first = read_word(path)
+    await until_file(out, b"ready\ndone")
+    second = read_word(path)
+    assert first is not None
+    assert second is not None
+    assert (first.note, second.note) == ("step=1", "step=2")
+    assert second.stamp > first.stamp

@@ -6,11 +6,12 @@ import sys
 
 import structlog
 
-from fairlead_agent import admin
+from fairlead_agent import admin, machine
 from fairlead_agent.agent import Agent
 from fairlead_agent.build import build_agent
 from fairlead_agent.devices.port import DevicesUnfit
-from fairlead_agent.journal import JournalDamaged, JournalHeld
+from fairlead_agent.drained import until_over
+from fairlead_agent.journal import JournalDamaged, JournalHeld, JournalNewer
 from fairlead_agent.runtimes.port import RuntimeUnfit
 from fairlead_agent.settings import from_environment
 from fairlead_bus.main import run
@@ -29,11 +30,13 @@ def main() -> None:
     env = admin.with_arguments(os.environ, arguments())
 
     async def build(bus: Bus) -> Agent:
-        return await build_agent(bus, from_environment(env))
+        settings = from_environment(env)
+        await until_over(settings, machine.boot_id())  # what works on a drained node wants the devices for itself
+        return await build_agent(bus, settings)
 
     try:
-        run("agent", build)
-    except (DevicesUnfit, RuntimeUnfit, JournalDamaged, JournalHeld) as error:
+        run("agent", build, on_node=True)
+    except (DevicesUnfit, RuntimeUnfit, JournalDamaged, JournalNewer, JournalHeld) as error:
         structlog.get_logger().critical("the agent cannot work here", reason=str(error))
         sys.exit(1)
 

@@ -14,23 +14,36 @@ import msgspec
 import structlog
 
 from fairlead_agent.devices.port import Devices
-from fairlead_agent.instructions import CutGpu, GiveUp, KillRun, StartRun, Step, TerminateRun
+from fairlead_agent.drained import DrainedHook
+from fairlead_agent.guard.told import Told
+from fairlead_agent.health.tending import Tending
+from fairlead_agent.instructions import CutGpu, GiveUp, KillRun, NoticeRun, StartRun, Step, TerminateRun
 from fairlead_agent.introducing import inventory_of
 from fairlead_agent.journal import Journal
 from fairlead_agent.launch import Place
+from fairlead_agent.launching.launching import BOX_IN_CONTAINER, Launching, box_path
+from fairlead_agent.launching.network import interface_of
+from fairlead_agent.lease import Lease
+from fairlead_agent.lease_file import LeaseFile, boottime_ns, read
 from fairlead_agent.measuring import Measuring
+from fairlead_agent.metrics.looking import page
+from fairlead_agent.metrics.serving import MetricsServer
 from fairlead_agent.output import OutputShipper, read_piece
 from fairlead_agent.reconcile import Reconciler
+from fairlead_agent.records import RunEntry
 from fairlead_agent.reporting import Outbox
-from fairlead_agent.run import Exit, Found, RunKey
+from fairlead_agent.run import Exit, Found, RunKey, Word
 from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.saving import Saving
 from fairlead_agent.settings import Settings
+from fairlead_agent.sharing.watching import Watching
 from fairlead_agent.starting import Starting
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired, LayoutOrder, decode_desired
+from fairlead_schemas.events import StartFault
 from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.reports import Beat, OutputWanted, decode_confirm, encode
+from fairlead_schemas.reports import Beat, HealthSeen, OutputWanted, decode_confirm, encode
 from fairlead_schemas.resources import Inventory
 
 OUTPUT_POLL_S = 0.2
@@ -57,20 +70,44 @@ class Agent:
         self.runtime = runtime
         self.devices = devices
         self.boot_id = boot_id
-        self.core = Reconciler(self.ledger, fence_ns=settings.fence_ns, now=time.monotonic_ns())
+        lease = read(settings.directory)
+        self.core = Reconciler(
+            self.ledger, fence_ns=settings.fence_ns, grace_ns=settings.fence_grace_ns, now=boottime_ns(),
+            renewed=lease.renewed_ns if lease is not None and lease.boot_id == boot_id else None,
+        )  # fmt: skip
+        self.lease = LeaseFile(settings.directory)
+        self.guard_said = Told(settings.directory)
+        self._renewed = -1
+        self._told_full = False
         self.outbox = Outbox(
             settings.node, self.ledger.incarnation, self.ledger.confirmed, held=self.ledger.reported > 0
         )
         self.output = OutputShipper(settings.node, bus.publish)
-        self.measuring = Measuring(bus, devices, settings.node, self.ledger.incarnation, settings.sample_s)
-        place = Place(settings.node, settings.address, environment, devices.simulated)
-        self.starting = Starting(bus, runtime, devices, place, self, self._spawn)
+        self.watching = Watching(
+            self.core, runtime, devices, grace_ns=settings.share_grace_ns, every_s=min(1.0, settings.sample_s),
+            stop=self._over_share,
+        )  # fmt: skip
+        self.measuring = Measuring(
+            bus, devices, self.watching, runtime, settings.node, self.ledger.incarnation, settings.sample_s
+        )
+        self.launching = Launching(bus, settings.node, settings.directory, still=self.may_start, spawn=self._spawn)
+        self.tending = Tending(
+            settings, devices, runtime, self.ledger, boot_id, self, loads=lambda: self.measuring.loads
+        )
+        self.starting = Starting(
+            bus, runtime, devices, self._place(environment), self, self.launching, self._spawn, self.tending
+        )
+        self.saving = Saving(runtime, self, self._spawn)
+        self.metrics = MetricsServer(lambda: page(self))
         self._stopped = asyncio.Event()
+        self.hook = DrainedHook(settings, boot_id, self._stopped.set)
         #: Why the core has given up; "" while it has not.
         self._given_up = ""
         self._report = asyncio.Event()
         self._tick = asyncio.Event()
         self._look = asyncio.Event()
+        #: Ended runs whose GPUs are being looked at.
+        self._checking: set[RunKey] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._subscriptions: list[Subscription] = []
 
@@ -78,8 +115,11 @@ class Agent:
 
     async def run(self) -> int:
         """Work until `stop`, or a journal that fails or does not fit the log. The exit code: 0, or 1 for the journal."""
+        self._renew()
         await self._begin()
         await self._listen()
+        if self.settings.metrics is not None:
+            await self.metrics.open(*self.settings.metrics)
         for loop in (
             self._beats,
             self._desired_reads,
@@ -88,6 +128,8 @@ class Agent:
             self._outputs,
             self._dirt,
             self.measuring.run,
+            self.tending.run,
+            self.watching.run,
         ):
             self._spawn(loop())
         stopped = asyncio.ensure_future(self._stopped.wait())
@@ -115,29 +157,34 @@ class Agent:
     async def _begin(self) -> None:
         await self.runtime.open(self)
         open_runs = {run.key: run for run in self.ledger.runs.values() if run.open}
-        found = await self.runtime.adopt(open_runs.keys())
+        found = await self.runtime.adopt(open_runs.keys(), {key: run.epoch for key, run in open_runs.items()})
+        self.guard_said.forget({key.name for key in open_runs})
         for key, what in found.items():
             if what.state in ("ended", "lost"):
-                clean = not await self._busy(open_runs[key].devices)
-                found[key] = Found(what.state, what.exit, clean)
+                clean = not await self.watching.left_over(open_runs[key])
+                self.saving.hold(open_runs[key])
+                found[key] = Found(what.state, self._explained(key, what.exit), clean, word=self.saving.let_go(key))
             if what.state != "never":
                 self.output.open(key, self.runtime.output(key), adopted=True)
                 if what.state != "running":
                     self._spawn(self.output.ended(key))
             if what.state == "running":
                 self.measuring.hold(open_runs[key])
+                self.saving.hold(open_runs[key])
         for report in self.ledger.unconfirmed:
             self.outbox.add(report)
+        await self.tending.begin()
         step = self.core.begin(
             boot_id=self.boot_id,
             inventory=self._inventory(),
             found=found,
-            now=time.monotonic_ns(),
+            now=boottime_ns(),
             at_ns=time.time_ns(),
         )
         for run in open_runs.values():
             if not run.open:
                 self.runtime.release(run.key)
+        await self.launching.open([key for key, what in found.items() if what.state == "running"])
         self._do(step)
         states = [what.state for what in found.values()]
         _log.info(
@@ -158,13 +205,18 @@ class Agent:
         self.bus.on_reconnect(self._on_reconnect)
 
     async def _close(self) -> None:
+        await self.metrics.close()
+        with contextlib.suppress(BusError):
+            await self.launching.close()
         for subscription in self._subscriptions:
             with contextlib.suppress(BusError):
                 await subscription.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tending.close()
         await self.runtime.close()
+        self.lease.close()
         await self.journal.close()
         self.devices.close()
 
@@ -191,7 +243,11 @@ class Agent:
         self._desired(desired)
 
     def _desired(self, desired: Desired) -> None:
-        self._do(self.core.desired(desired, time.monotonic_ns(), time.time_ns()))
+        self._do(self.core.desired(desired, boottime_ns(), time.time_ns()))
+        if (desired.incarnation, desired.sequence) == (self.ledger.incarnation, self.core.taken):
+            idle = not self.core.dirty() and not any(run.open for run in self.ledger.runs.values())
+            self.hook.heed(desired.drained, idle=idle)
+            self.tending.noticed("drained_hook", self.hook.failure)
 
     def _on_confirm(self, message: Message) -> None:
         try:
@@ -199,9 +255,11 @@ class Agent:
         except msgspec.MsgspecError as error:
             _log.error("a confirmation cannot be read", reason=str(error))
             return
-        now = time.monotonic_ns()
+        now = boottime_ns()
         self.outbox.confirm(confirm, now)
+        self.tending.heard(confirm.wall_ns, confirm.beat)
         self._do(self.core.confirmed(confirm, now, time.time_ns()))
+        self._renew()
         if self.outbox.sent < self.ledger.reported:
             self._report.set()
 
@@ -211,42 +269,100 @@ class Agent:
         self._look.set()
         self._spawn(self.output.resend())
 
-    def started(self, key: RunKey) -> None:
+    def preparing(self, key: RunKey) -> None:
+        """The runtime says in the run's stderr what it waits for."""
+        self.output.open(key, self.runtime.output(key))
+
+    def started(self, key: RunKey, image: str = "") -> None:
         """The runtime has started a run."""
         self.output.open(key, self.runtime.output(key))
         run = self.ledger.runs.get(key)
         if run is not None:
             self.measuring.hold(run)
-        self._do(self.core.started(key, time.monotonic_ns(), time.time_ns()))
+            self.saving.hold(run)
+        self.tending.started(key)
+        self._do(self.core.started(key, boottime_ns(), time.time_ns(), image))
 
-    def start_failed(self, key: RunKey, message: str) -> None:
+    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
         """The runtime could not start a run."""
-        self._do(self.core.start_failed(key, message, time.time_ns()))
+        if not self.output.silent(key):
+            self._spawn(self.output.ended(key))
+        self._do(self.core.start_failed(key, message, time.time_ns(), fault))
+        self.launching.over(key)
         self.runtime.release(key)
 
     def exited(self, key: RunKey, exit: Exit) -> None:
         """A run has ended: ship its last output, look at its devices, report."""
+        exit = self._explained(key, exit)
         run = self.ledger.runs.get(key)
         gpus = run.devices if run is not None else ()
-        if self.output.silent(key) and (not gpus or self.devices.simulated):
-            self._ended(key, exit, clean=not self.devices.busy(gpus) if gpus else True)
+        if self.output.silent(key) and (not gpus or (self.devices.simulated and not self.devices.busy(gpus))):
+            self._ended(key, exit, clean=True)
         else:
-            self._spawn(self._exited(key, exit, gpus))
+            self._spawn(self._exited(key, exit, run))
 
-    async def _exited(self, key: RunKey, exit: Exit, gpus: tuple[str, ...]) -> None:
+    async def _exited(self, key: RunKey, exit: Exit, run: RunEntry | None) -> None:
         await self.output.ended(key)
-        self._ended(key, exit, clean=not await self._busy(gpus))
+        self._ended(key, exit, clean=run is None or not await self.watching.left_over(run))
 
     def _ended(self, key: RunKey, exit: Exit, clean: bool) -> None:
+        exit = self.tending.ended(key, exit)
+        if self.tending.wants_check(key, exit, asked=key in self.core.stopping):
+            clean = self._check(key) and clean
         if clean and (run := self.ledger.runs.get(key)) is not None:
             self.measuring.let_go(run)
-        self._do(self.core.exited(key, exit, clean, time.time_ns()))
+        self._do(self.core.exited(key, exit, clean, time.time_ns(), self.saving.let_go(key)))
+        self.launching.over(key)
         self.runtime.release(key)
+
+    def _check(self, key: RunKey) -> bool:
+        """Look at the node after a run that failed or was long. False: its GPUs wait for what comes of it."""
+        run = self.ledger.runs.get(key)
+        gpus = run.gpus if run is not None else ()
+        self._checking.add(key)
+        self._spawn(self._checked(key, gpus))
+        return not gpus or self.devices.simulated
+
+    async def _checked(self, key: RunKey, gpus: tuple[str, ...]) -> None:
+        try:
+            await self.tending.short(gpus, key)
+        finally:
+            self._checking.discard(key)
+
+    def ailed(self, seen: list[HealthSeen]) -> None:
+        """Something is not well, or is again."""
+        self._do(self.core.ailed(seen))
+
+    def introduce(self) -> None:
+        """The node says something else of itself."""
+        self._do(self.core.changed(self._inventory()))
+
+    def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
+        """This node, or another of its gang, has failed the check before a run; nothing was started."""
+        self._do(self.core.unfit(key, message, time.time_ns(), blames))
+
+    def _explained(self, key: RunKey, exit: Exit) -> Exit:
+        """The same; or what the guard says, where it has ended the run while this process was dead or stood still."""
+        how = self.guard_said.how(key.name)
+        return exit._replace(message=how, fenced=True) if how else exit
+
+    def _renew(self) -> None:
+        """Put the lease where the guard and the next agent look."""
+        if self._renewed != self.core.renewed:
+            self._renewed = self.core.renewed
+            settings = self.settings
+            self.lease.write(Lease(
+                self.boot_id, settings.node, self.ledger.incarnation, self.runtime.name, self._renewed,
+                settings.fence_ns, settings.fence_grace_ns, settings.fence_margin_ns,
+            ))  # fmt: skip
 
     async def _busy(self, gpus: tuple[str, ...]) -> dict[str, str]:
         if not gpus or self.devices.simulated:
             return self.devices.busy(gpus) if gpus else {}
         return await asyncio.to_thread(self.devices.busy, gpus)
+
+    def _over_share(self, key: RunKey, message: str) -> None:
+        self._do(self.core.over_share(key, message, boottime_ns()))
 
     # ------------------------------------------------------------------ what follows, from the core
 
@@ -265,10 +381,14 @@ class Agent:
             match instruction:
                 case StartRun(order):
                     self.starting.start(order)
+                case NoticeRun(key):
+                    self._tick.set()
+                    self._notice(instruction)
                 case TerminateRun(key):
                     self._tick.set()
                     self.runtime.terminate(key)
                 case KillRun(key):
+                    self.tending.killed(key)
                     _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
                     self.runtime.kill(key)
                 case CutGpu(order, refusal):
@@ -276,6 +396,23 @@ class Agent:
                 case GiveUp(reason):
                     self._given_up = reason
                     self._stopped.set()
+
+    def _notice(self, notice: NoticeRun) -> None:
+        stopping = self.core.stopping.get(notice.key)
+        if stopping is not None and stopping.in_notice:
+            self.saving.notice(notice, max(0.0, (stopping.wake_at - boottime_ns()) / 1e9))
+
+    def said(self, key: RunKey, word: Word) -> None:
+        """A run's word that it has saved lies there."""
+        self._do(self.core.said(key, word, boottime_ns()))
+
+    def told(self, key: RunKey, word: Word | None) -> None:
+        """A run is told that its end is near."""
+        self._do(self.core.told(key, word, boottime_ns()))
+
+    def command_ended(self, key: RunKey, saved: bool) -> None:
+        """The command that a run was told by has ended."""
+        self._do(self.core.command_ended(key, saved, boottime_ns()))
 
     async def _cut(self, order: LayoutOrder, refusal: str) -> None:
         """Look for programs once more, then cut; a driver takes seconds for it."""
@@ -290,9 +427,13 @@ class Agent:
 
     def may_start(self, key: RunKey) -> bool:
         """Whether it still may; one that may not has ended by this."""
-        if self.core.may_start(key, time.monotonic_ns()):
+        if self.journal.reserve.short:
+            self.start_failed(key, f"the disk of {self.settings.directory} is full: what is left is the journal's")
+            return False
+        if self.core.may_start(key, boottime_ns()):
             return True
         self._do(self.core.not_started(key, time.time_ns()))
+        self.launching.over(key)
         return False
 
     # ------------------------------------------------------------------ loops
@@ -302,7 +443,7 @@ class Agent:
             ledger = self.ledger
             beat = Beat(
                 node=ledger.node, incarnation=ledger.incarnation, desired=self.core.taken, reported=ledger.reported,
-                at=time.monotonic_ns(),
+                at=boottime_ns(),
             )  # fmt: skip
             await self.bus.publish(subjects.beat(ledger.node), encode(beat))
             await asyncio.sleep(self.settings.beat_s)
@@ -310,23 +451,23 @@ class Agent:
     async def _desired_reads(self) -> None:
         while True:
             with contextlib.suppress(BusError):
-                entry = await self.bus.get(subjects.DESIRED, self.settings.node)
-                if entry is not None:
-                    self._on_desired(self.settings.node, entry.value)
+                value = await self.bus.peek(subjects.DESIRED, self.settings.node)
+                if value is not None:
+                    self._on_desired(self.settings.node, value)
             await _wait(self._look, self.settings.desired_s)
 
     async def _reports(self) -> None:
         subject = subjects.report(self.settings.node)
         while True:
             await _wait(self._report, REPORT_POLL_S)
-            for message in self.outbox.due(time.monotonic_ns()):
+            for message in self.outbox.due(boottime_ns()):
                 await self.bus.publish(subject, message)
 
     async def _ticks(self) -> None:
         while True:
-            self._do(self.core.tick(time.monotonic_ns()))
+            self._do(self.core.tick(boottime_ns()))
             wake = self.core.wake_at()
-            left_s = (wake - time.monotonic_ns()) / 1e9 if wake is not None else TICK_S
+            left_s = (wake - boottime_ns()) / 1e9 if wake is not None else TICK_S
             await _wait(self._tick, min(TICK_S, max(0.001, left_s)))
 
     async def _outputs(self) -> None:
@@ -334,15 +475,26 @@ class Agent:
         while True:
             await asyncio.sleep(OUTPUT_POLL_S)
             await self.output.poll()
+            self.saving.poll()
             if time.monotonic() - flushed >= JOURNAL_FLUSH_S:
                 self.journal.flush()
+                self._mind_the_disk()
                 flushed = time.monotonic()
+
+    def _mind_the_disk(self) -> None:
+        """Nothing is started on a full disk, and that is said once when it begins and once when it is over."""
+        reserve = self.journal.reserve
+        if reserve.short and reserve.take():
+            _log.warning("the disk has room again", directory=str(self.settings.directory))
+        elif reserve.short and not self._told_full:
+            _log.critical("the disk is full; nothing is started", directory=str(self.settings.directory))
+        self._told_full = reserve.short
 
     async def _dirt(self) -> None:
         while True:
             await asyncio.sleep(DIRTY_POLL_S)
-            for run in self.core.dirty():
-                if not await self._busy(run.devices):
+            for run in [run for run in self.core.dirty() if run.key not in self._checking]:
+                if not await self.watching.left_over(run):
                     self.measuring.let_go(run)
                     self._do(self.core.cleaned(run.key))
 
@@ -361,8 +513,17 @@ class Agent:
         ended = run is None or not run.open
         return encode(read_piece(path, wanted.stream, wanted.offset, wanted.bytes_max, ended))
 
+    def _place(self, environment: Mapping[str, str]) -> Place:
+        """What runs see of the node: containers have a network of their own, and see their box elsewhere."""
+        settings, boxes, contained = self.settings, box_path(self.settings.directory), self.runtime.name == "docker"
+        return Place(
+            settings.node, settings.address, environment, self.devices.simulated, contained,
+            "" if contained else interface_of(settings.address), boxes, BOX_IN_CONTAINER if contained else boxes,
+        )  # fmt: skip
+
     def _inventory(self) -> Inventory:
-        return inventory_of(self.settings, self.devices, self.runtime)
+        found = inventory_of(self.settings, self.devices, self.runtime)
+        return msgspec.structs.replace(found, taints=(*found.taints, *self.tending.gate.taints))
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

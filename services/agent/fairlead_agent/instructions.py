@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from fairlead_agent.records import Record
 from fairlead_agent.run import RunKey
+from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.reports import Report
 
@@ -12,6 +13,15 @@ class StartRun(NamedTuple):
     """Start it; its acceptance is in the journal."""
 
     order: RunOrder
+
+
+class NoticeRun(NamedTuple):
+    """Tell it that its end is near, as its job file says; say first which word of its is there (`Reconciler.told`)."""
+
+    key: RunKey
+    checkpoint: Checkpoint
+    #: Why it will end: the order's word, or "node_lost".
+    reason: str
 
 
 class TerminateRun(NamedTuple):
@@ -39,7 +49,7 @@ class CutGpu(NamedTuple):
     refusal: str
 
 
-Instruction = StartRun | TerminateRun | KillRun | GiveUp | CutGpu
+Instruction = StartRun | NoticeRun | TerminateRun | KillRun | GiveUp | CutGpu
 
 
 class Step(NamedTuple):

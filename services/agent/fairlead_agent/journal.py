@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_agent.records import Ledger, Opened, Record
+from fairlead_agent.records import FORMAT, Ledger, Opened, Record
+from fairlead_agent.reserve import FULL, Reserve
 
 COMPACT_BYTES = 8 * 2**20
 
@@ -27,6 +28,11 @@ class JournalDamaged(Exception):
     """The journal has a line that is not what was written (a torn last line is no damage), or it is an old copy.
     Never skip: move the directory away, so that the node joins under a new incarnation (which first ends what still
     runs from this one), and keep it for the inquiry."""
+
+
+class JournalNewer(Exception):
+    """The journal was written by a newer agent, in a form that this one does not know: start that version again, or
+    drain the node with it and move the directory away."""
 
 
 class JournalHeld(Exception):
@@ -58,7 +64,7 @@ def decode_lines(data: bytes, source: str = "journal") -> tuple[list[Record], in
 class Journal:
     """The open journal of one agent process. `ledger` is what its records fold into; callers apply to it."""
 
-    def __init__(self, path: Path, ledger: Ledger, fd: int, lock: int, size: int) -> None:
+    def __init__(self, path: Path, ledger: Ledger, fd: int, lock: int, size: int, reserve: Reserve) -> None:
         self.path = path
         self.ledger = ledger
         #: Set when the disk refused: nothing further will be durable, so the agent must stop acting.
@@ -68,6 +74,7 @@ class Journal:
         self._fd = fd
         self._lock = lock
         self._size = size
+        self.reserve = reserve
         self._compact_at = max(COMPACT_BYTES, 2 * size)
         self._ready = threading.Condition()
         self._rewrite: bytes | None = None
@@ -79,8 +86,9 @@ class Journal:
         self._thread.start()
 
     @classmethod
-    def open(cls, directory: Path, node: str, incarnation: str) -> "Journal":
-        """Open or make the journal of a node; a new one gets `incarnation`. Raises JournalDamaged, JournalHeld."""
+    def open(cls, directory: Path, node: str, incarnation: str, reserve_bytes: int = 0) -> "Journal":
+        """Open or make the journal of a node; a new one gets `incarnation`. Raises JournalDamaged, JournalNewer,
+        JournalHeld."""
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -90,13 +98,15 @@ class Journal:
             raise JournalHeld(f"{directory} is held by another agent process") from error
         path = directory / "journal"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        records, whole = decode_lines(path.read_bytes(), str(path))
+        data = path.read_bytes()
+        refuse_newer(data, str(path))
+        records, whole = decode_lines(data, str(path))
         os.ftruncate(fd, whole)
         ledger = Ledger()
         for record in records:
             ledger.apply(record)
         if not records:
-            first = Opened(incarnation=incarnation, node=node)
+            first = Opened(incarnation=incarnation, node=node, format=FORMAT)
             whole = os.write(fd, encode_line(first))
             ledger.apply(first)
         os.fsync(fd)
@@ -105,7 +115,7 @@ class Journal:
             raise JournalDamaged(f"{path} is the journal of node {ledger.node}, not of {node}")
         if ledger.condemned:
             raise JournalDamaged(f"{path}: {ledger.condemned}")
-        return cls(path, ledger, fd, lock, whole)
+        return cls(path, ledger, fd, lock, whole, Reserve(directory, reserve_bytes))
 
     def write(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
         """Append records that the ledger has already folded; `then` is called in the event loop once they are
@@ -172,13 +182,30 @@ class Journal:
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._fd, view) :]
-        os.fdatasync(self._fd)
+            try:
+                view = view[os.write(self._fd, view) :]
+            except OSError as error:
+                self._make_room(error)
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            self.reserve.give()  # for the next agent; nobody knows what of this is on the disk, so this one ends
+            raise
         self.syncs += 1
+
+    def _make_room(self, error: OSError) -> None:
+        """Give up the reserve. Raises the error where that is not what is wrong, or where nothing is left to give."""
+        if error.errno not in FULL or not self.reserve.give():
+            raise error
 
     def _replace(self, data: bytes) -> None:
         new = self.path.with_suffix(".new")
-        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(new, flags, 0o600)
+        except OSError as error:
+            self._make_room(error)
+            fd = os.open(new, flags, 0o600)
         old, self._fd = self._fd, fd
         os.close(old)
         self._append(data)
@@ -195,6 +222,24 @@ class Journal:
     def _fail(self, error: Exception) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
+
+
+class _FirstRecord(msgspec.Struct):
+    format: int = FORMAT
+
+
+def refuse_newer(data: bytes, source: str) -> None:
+    """Raises JournalNewer. Looks at the first line alone, and at nothing in it but the format."""
+    head = data.partition(b"\n")[0][9:]
+    try:
+        found = msgspec.json.decode(head, type=_FirstRecord).format
+    except msgspec.MsgspecError:
+        return  # not for us to say
+    if found > FORMAT:
+        raise JournalNewer(
+            f"{source} was written by a newer agent, in format {found}; this one knows formats up to {FORMAT}: start the "
+            "newer agent again, or drain the node with it and move the directory away"
+        )
 
 
 def _sync_directory(directory: Path) -> None:

@@ -1,7 +1,7 @@
 """From an order to a program: words, environment, directory. Pure: the shell gives it the node's facts.
 
-The environment holds torchrun's words without RANK and WORLD_SIZE (they would trip
-auto-detection), Fairlead's own, and the granted devices. A job's own variables win, except reserved ones.
+The environment holds the rendezvous without RANK and WORLD_SIZE (they would trip auto-detection) except where the launcher is
+one that sets them (launching/words.py), Fairlead's own, and the granted devices. A job's own variables win, except reserved ones.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_agent.guard.words import STOP_AFTER, stop_after_word
+from fairlead_agent.launching.words import Ranks, hostfile, ranks_of, variables, without_rivals, words_of
 from fairlead_agent.run import RunKey, key_of
 from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
+from fairlead_schemas.events import StartFault
+from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES, SecretWords, VolumeWords
+from fairlead_schemas.mountrules import Secret, Volume, faults, project_directory, secret_of, volume_of
 
 #: What a job's environment takes over from the agent's; nothing else of it (it may hold credentials).
 INHERITED_ENV = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
@@ -25,6 +29,12 @@ class Program(msgspec.Struct, frozen=True):
     image: str = ""
     env: dict[str, str] = {}
     workdir: str = ""
+    project: str = ""
+    volumes: list[str | VolumeWords] = []
+    secrets: list[str | SecretWords] = []
+    launcher: str = ""
+    processesPerNode: int | None = None  # noqa: N815 -- the job file's spelling
+    onFailure: str = "stop"  # noqa: N815 -- as above
 
 
 class Place(NamedTuple):
@@ -34,6 +44,13 @@ class Place(NamedTuple):
     address: str
     inherited: Mapping[str, str]
     gpus_simulated: bool
+    #: Its runtime makes containers, into which something can be mounted.
+    containers: bool = True
+    #: The network interface that carries the address, as programs see it; "" where they have a network of their own.
+    interface: str = ""
+    #: Where a run's box lies on this node, and where the run sees it ({run}: its name).
+    boxes: str = ""
+    boxes_inside: str = ""
 
 
 class Launch(NamedTuple):
@@ -49,10 +66,22 @@ class Launch(NamedTuple):
     hostfile: str
     #: Variables that the job file itself sets.
     own_env: tuple[str, ...] = ()
+    #: Under which volumes and secrets are filed.
+    project: str = ""
+    volumes: tuple[Volume, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    ranks: Ranks = Ranks("none", (1,), 0)
+    #: What lies beside the run for its launcher (launching/box.py), on this node and as the run sees it; "" for nothing.
+    box: str = ""
+    box_inside: str = ""
 
 
 class Unlaunchable(ValueError):
-    """The order cannot be turned into a program; the message says what is wrong."""
+    """The order cannot be turned into a program, or not here; the message says what is wrong, `fault` whose it is."""
+
+    def __init__(self, message: str, fault: StartFault = "") -> None:
+        super().__init__(message)
+        self.fault: StartFault = fault
 
 
 _decoder = msgspec.json.Decoder(Program)
@@ -70,18 +99,37 @@ def read_program(spec: bytes | msgspec.Raw) -> Program:
 
 
 def plan(order: RunOrder, program: Program, place: Place) -> Launch:
-    """One order as a program with its whole environment (FAIRLEAD_HOSTFILE is added by the runtime)."""
-    hosts = order.hosts
-    slots = order.gpus_per_node or len(order.gpus) or 1
+    """One order as a program with its whole environment (FAIRLEAD_HOSTFILE is added by the runtime). Raises Unlaunchable
+    for volumes and secrets that cannot be given."""
+    if (program.volumes or program.secrets) and not place.containers:
+        raise Unlaunchable(
+            "its volumes and secrets need containers, and this node runs jobs as processes; ask for a node with "
+            "nodeSelector: {fairlead/runtime: docker}"
+        )
+    if wrong := [
+        f"{fault.field}: {fault.message}" for fault in faults(program.volumes, program.secrets, program.project)
+    ]:
+        raise Unlaunchable("; ".join(wrong))
+    hosts, key = order.hosts, key_of(order)
+    ranks = ranks_of(order, program.launcher, program.command, program.processesPerNode)
+    inside = place.boxes_inside.replace("{run}", key.name) if ranks.needs_box else ""
     return Launch(
-        key=key_of(order),
+        key=key,
         order=order,
-        argv=[*program.command, *program.args],
-        env=_environment(order, program, place),
+        argv=words_of(
+            ranks, [*program.command, *program.args], inside, order.grace_ns // 1_000_000_000, program.onFailure
+        ),
+        env=_environment(order, program, place, ranks, inside),
         workdir=program.workdir,
         image=program.image,
-        hostfile="".join(f"{host} slots={slots}\n" for host in hosts) if len(hosts) > 1 else "",
+        hostfile=hostfile(hosts, ranks.slots) if len(hosts) > 1 else "",
         own_env=tuple(program.env),
+        project=project_directory(program.project),
+        volumes=tuple(volume_of(each) for each in program.volumes),
+        secrets=tuple(secret_of(each) for each in program.secrets),
+        ranks=ranks,
+        box=place.boxes.replace("{run}", key.name) if ranks.needs_box else "",
+        box_inside=inside,
     )
 
 
@@ -90,7 +138,7 @@ def devices_of(order: RunOrder) -> tuple[str, ...]:
     return order.instances or order.gpus
 
 
-def _environment(order: RunOrder, program: Program, place: Place) -> dict[str, str]:
+def _environment(order: RunOrder, program: Program, place: Place, ranks: Ranks, box: str) -> dict[str, str]:
     env = dict(place.inherited)
     env["MASTER_ADDR"] = order.master_address or place.address
     if order.master_port:
@@ -98,14 +146,21 @@ def _environment(order: RunOrder, program: Program, place: Place) -> dict[str, s
     env["NNODES"] = str(max(1, len(order.hosts)))
     env["NODE_RANK"] = str(order.rank)
     env["GPUS_PER_NODE"] = str(order.gpus_per_node or len(order.gpus))
+    launcher = variables(ranks, order, env["MASTER_ADDR"], env.get("MASTER_PORT", "29500"), box, place.interface)
+    env |= without_rivals(launcher, program.env)
     for name, value in program.env.items():
-        if not name.startswith(RESERVED_ENV_PREFIXES):
+        # A name with "=" in it would set another variable.
+        if not name.startswith(RESERVED_ENV_PREFIXES) and name and "=" not in name and "\0" not in name + value:
             env[name] = value
+    if order.stop_after_ns:
+        env[STOP_AFTER] = stop_after_word(order.stop_after_ns)
     gpus = ",".join(devices_of(order))
     env["FAIRLEAD_JOB"] = order.job
     if index := order.job.partition("_")[2]:
         env["FAIRLEAD_ARRAY_INDEX"] = index
     env["FAIRLEAD_ATTEMPT"] = str(order.attempt)
+    if order.restarted:
+        env["FAIRLEAD_RESTARTED"] = order.restarted
     env["FAIRLEAD_RANK"] = str(order.rank)
     env["FAIRLEAD_NODE"] = place.node
     env["FAIRLEAD_GPUS"] = gpus

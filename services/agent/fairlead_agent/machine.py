@@ -1,8 +1,12 @@
 """Facts of this machine, read from the kernel: boot, CPUs, memory, name."""
 
 import os
+import resource
 import socket
 from pathlib import Path
+
+#: More than that no program of ours knows what to do with.
+OPEN_FILES_MAX = 1024 * 1024
 
 
 def boot_id() -> str:
@@ -25,6 +29,20 @@ def memory_mib() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
+def open_files_max() -> int:
+    """Most open files that a process of this machine may have: ours, which an engine's is rarely below."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return OPEN_FILES_MAX if most == resource.RLIM_INFINITY else min(most, OPEN_FILES_MAX)
+
+
 def hostname() -> str:
     """The host's name, for people."""
     return socket.gethostname()
+
+
+def program(pid: int) -> str:
+    """What the kernel calls the process, 15 characters at most; "" of one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

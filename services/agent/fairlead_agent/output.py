@@ -7,6 +7,7 @@ nothing but that last look. Start at `OutputShipper.poll`.
 
 # ruff: noqa: PTH116, PTH123, ASYNC230 -- on the way of every run: plain calls on strings, of files in the page cache
 
+import asyncio
 import os
 import time
 from collections import deque
@@ -42,12 +43,14 @@ class _File:
 
 
 class _Run:
-    __slots__ = ("ended", "files", "subject")
+    __slots__ = ("ended", "files", "shipping", "subject")
 
     def __init__(self, subject: str, files: list[_File]) -> None:
         self.subject = subject
         self.files = files
         self.ended = False
+        #: Held while its files are read and sent: an end, a poll and a resend may come at the same time.
+        self.shipping = asyncio.Lock()
 
 
 class OutputShipper:
@@ -63,7 +66,9 @@ class OutputShipper:
 
     def open(self, key: RunKey, paths: tuple[Path, Path], *, adopted: bool = False) -> None:
         """A run writes to these files (stdout, stderr). Of an adopted run the newest part goes again, since nobody
-        remembers what went out; who finds a gap before it asks for the file's own bytes."""
+        remembers what went out; who finds a gap before it asks for the file's own bytes. Said again, it changes nothing."""
+        if key in self._active:
+            return
         offsets = [max(0, _size(str(path)) - ADOPTED_BYTES_MAX) if adopted else 0 for path in paths]
         files = [_File("stdout", paths[0], offsets[0]), _File("stderr", paths[1], offsets[1])]
         self._active[key] = _Run(subjects.output(self._node, key.job, key.attempt, key.rank), files)
@@ -105,7 +110,8 @@ class OutputShipper:
         await self.poll()
 
     async def _ship_run(self, key: RunKey, run: _Run) -> None:
-        done = [await self._ship(run, file) for file in run.files]
+        async with run.shipping:
+            done = [await self._ship(run, file) for file in run.files]
         if run.ended and all(done) and self._active.get(key) is run:
             del self._active[key]
             if any(file.marks for file in run.files):

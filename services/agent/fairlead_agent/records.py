@@ -12,7 +12,20 @@ from typing import Literal
 import msgspec
 
 from fairlead_agent.run import RunKey
-from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, StartSeen
+from fairlead_schemas.checkpoints import Checkpoint
+from fairlead_schemas.reports import (
+    CheckpointSeen,
+    CleanSeen,
+    ExitSeen,
+    HealthSeen,
+    InventorySeen,
+    Report,
+    StartSeen,
+)
+
+#: Of the journal. A newer agent reads every older one; an older agent refuses a newer one by this number.
+#: 2: runs say how long they may go on without a lease.
+FORMAT = 2
 
 Phase = Literal["accepted", "running", "ended", "clean"]
 OPEN_PHASES: frozenset[Phase] = frozenset({"accepted", "running"})
@@ -29,6 +42,8 @@ class Opened(RecordBase, frozen=True, tag="opened"):
 
     incarnation: str
     node: str
+    #: Of whoever wrote this line; journals of agents that did not say it yet are of format 1.
+    format: int = 1
 
 
 class Booted(RecordBase, frozen=True, tag="booted"):
@@ -53,6 +68,11 @@ class Accepted(RecordBase, frozen=True, tag="accepted"):
     gpus: tuple[str, ...] = ()
     grace_ns: int = 0
     instances: tuple[str, ...] = ()
+    #: Silence of the placer after which it is stopped; 0: as the node does; -1: never.
+    stop_after_ns: int = 0
+    checkpoint: Checkpoint | None = None
+    #: Stamp of the newest word that was reported; other than 0 only where compaction wrote the record.
+    saved: int = 0
     #: Other than "accepted" only where compaction wrote the record.
     phase: Phase = "accepted"
 
@@ -98,29 +118,33 @@ class Cut(RecordBase, frozen=True, tag="cut"):
     answered: bool = False
 
 
-Record = Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered | Condemned | Cut
+class Ailing(RecordBase, frozen=True, tag="ailing"):
+    """Written by compaction: this was reported as not well, and is not over."""
+
+    gpu: str
+    code: str
+    boot_id: str
+
+
+Record = Ailing | Opened | Booted | Took | Accepted | Reported | Confirmed | Forgot | Numbered | Condemned | Cut
 
 
 class RunEntry:
     """A run of the ledger."""
 
-    __slots__ = ("epoch", "gpus", "grace_ns", "instances", "key", "phase")
+    __slots__ = ("checkpoint", "epoch", "gpus", "grace_ns", "instances", "key", "phase", "saved", "stop_after_ns")
 
-    def __init__(
-        self,
-        key: RunKey,
-        epoch: int,
-        gpus: tuple[str, ...],
-        grace_ns: int,
-        phase: Phase,
-        instances: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, key: RunKey, accepted: Accepted) -> None:
         self.key = key
-        self.epoch = epoch
-        self.gpus = gpus
-        self.grace_ns = grace_ns
-        self.phase: Phase = phase
-        self.instances = instances
+        self.epoch = accepted.epoch
+        self.gpus = accepted.gpus
+        self.grace_ns = accepted.grace_ns
+        self.phase: Phase = accepted.phase
+        self.instances = accepted.instances
+        #: How it saves its work, and the stamp of its newest word that was reported (0: none was).
+        self.checkpoint = accepted.checkpoint
+        self.saved = accepted.saved
+        self.stop_after_ns = accepted.stop_after_ns
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -148,6 +172,8 @@ class Ledger:
         #: The newest plan to cut a GPU that was begun, and the newest that an inventory has answered.
         self.cut = 0
         self.cut_answered = 0
+        #: {(GPU or "", code): the boot in which it was reported}: what is not well. Of a GPU the newest code alone.
+        self.ailing: dict[tuple[str, str], str] = {}
         self.runs: dict[RunKey, RunEntry] = {}
         #: Reports above `confirmed`, by rising number.
         self.unconfirmed: deque[Report] = deque()
@@ -163,9 +189,7 @@ class Ledger:
                 self.sequence = record.sequence
             case Accepted():
                 key = RunKey(record.job, record.attempt, record.rank)
-                self.runs[key] = RunEntry(
-                    key, record.epoch, record.gpus, record.grace_ns, record.phase, record.instances
-                )
+                self.runs[key] = RunEntry(key, record)
             case Reported():
                 self._reported(record.report)
             case Confirmed():
@@ -178,6 +202,8 @@ class Ledger:
                 self.reported, self.confirmed = record.reported, record.confirmed
             case Condemned():
                 self.condemned = record.reason
+            case Ailing():
+                self.ailing[(record.gpu, record.code)] = record.boot_id
             case Cut():
                 self.cut = max(self.cut, record.plan)
                 if record.answered:
@@ -190,6 +216,7 @@ class Ledger:
             self.cut_answered = max(self.cut_answered, report.plan)
             return
         if isinstance(report, HealthSeen):
+            self._ailed(report)
             return
         run = self.runs.get(RunKey(report.job, report.attempt, report.rank))
         if run is None:
@@ -197,14 +224,22 @@ class Ledger:
         match report:
             case StartSeen():
                 run.phase = "running"
+            case CheckpointSeen():
+                run.saved = report.at_ns
             case ExitSeen():
                 run.phase = "clean" if report.clean else "ended"
             case CleanSeen():
                 run.phase = "clean"
 
+    def _ailed(self, report: HealthSeen) -> None:
+        for key in [key for key in self.ailing if key[0] == report.gpu and (report.gpu or key[1] == report.code)]:
+            del self.ailing[key]
+        if report.code and not report.over:
+            self.ailing[(report.gpu, report.code)] = self.boot_id
+
     def records(self) -> Iterable[Record]:
         """The shortest list of records that folds into this ledger: what compaction writes."""
-        yield Opened(incarnation=self.incarnation, node=self.node)
+        yield Opened(incarnation=self.incarnation, node=self.node, format=FORMAT)
         yield Booted(boot_id=self.boot_id)
         yield Took(sequence=self.sequence)
         first = self.unconfirmed[0].n if self.unconfirmed else self.reported + 1
@@ -214,8 +249,11 @@ class Ledger:
         for run in self.runs.values():
             yield Accepted(
                 job=run.key.job, attempt=run.key.attempt, rank=run.key.rank, epoch=run.epoch,
-                gpus=run.gpus, grace_ns=run.grace_ns, instances=run.instances, phase=run.phase,
+                stop_after_ns=run.stop_after_ns, gpus=run.gpus, grace_ns=run.grace_ns, instances=run.instances, checkpoint=run.checkpoint,
+                saved=run.saved, phase=run.phase,
             )  # fmt: skip
+        for (gpu, code), boot_id in self.ailing.items():
+            yield Ailing(gpu=gpu, code=code, boot_id=boot_id)
         if self.cut:
             yield Cut(plan=self.cut, answered=self.cut_answered >= self.cut)
         if self.condemned:

@@ -40,11 +40,21 @@ class Exit(NamedTuple):
     code: int | None = None
     signal: int | None = None
     message: str = ""
+    #: The guard ended it, because no lease covered it any more.
+    fenced: bool = False
 
     @property
     def known(self) -> bool:
         """False when nobody saw how it ended."""
         return self.code is not None or self.signal is not None
+
+
+class Word(NamedTuple):
+    """A run's own word that its work is saved."""
+
+    stamp: int
+    """When it was written, by the node's clock (Unix ns): it only tells words apart."""
+    note: str = ""
 
 
 class Found(NamedTuple):
@@ -54,3 +64,6 @@ class Found(NamedTuple):
     """"ended" with `exit`; "never": certainly not started; "lost": started, and nobody saw its end."""
     exit: Exit = Exit()
     clean: bool = False
+    #: What it runs: the image by its digest; "" for a process.
+    image: str = ""
+    word: Word | None = None

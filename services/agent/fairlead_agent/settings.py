@@ -2,18 +2,38 @@
 
 FAIRLEAD_NODE       this node's id (a-z 0-9 _ -; default: made from the host's name)
 FAIRLEAD_RUNTIME    process | docker (default process)
-FAIRLEAD_DEVICES    simulated | nvml | none | auto (default auto: NVML where it works, else none)
+DOCKER_HOST         with docker: the socket of this machine's engine (default unix:///var/run/docker.sock)
+FAIRLEAD_DEVICES    nvml | simulated | recorded | none | auto, or what a package offers (default auto: NVML where it
+                    works, else none)
 FAIRLEAD_GPU_FREE_MIB  memory that may be in use on a free GPU (default 64; more where one drives a display)
 FAIRLEAD_PROFILE    the machine to play with simulated devices (default dgx-a100)
+FAIRLEAD_SIMULATION a file of what simulated devices play: docs/devices.md (default: nothing happens)
+FAIRLEAD_RECORDING  the recording that recorded devices replay
+FAIRLEAD_SHARE_GRACE_S  seconds that a run may use more GPU memory than its share (default 10)
 FAIRLEAD_DATA       directory of the journal and of the runs' files (default ./.fairlead)
 FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0.1)
 FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
 FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: admin.py (default none)
+FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): reserving.py (default none)
+FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
+FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: grants/settings.py (default nothing)
 FAIRLEAD_BEAT_S     seconds between beats (default 2)
 FAIRLEAD_SAMPLE_S   seconds between samples (default 2)
+FAIRLEAD_METRICS    HOST:PORT at which Prometheus finds /metrics, or off (default 127.0.0.1:9400)
+FAIRLEAD_HEALTH_S   seconds between looks at the node's health (default 5)
+FAIRLEAD_PREFLIGHT_S  seconds that each GPU is tested for before the node takes work (default 5; 0: not at all)
+FAIRLEAD_GPU_COUNT  GPUs that there must be (default 0: as many as were ever seen here)
+FAIRLEAD_FLOORS     refuse | note: what follows from a driver, toolkit or runc that is too old (default refuse, where GPUs are real)
+FAIRLEAD_MEET_NODES  gangs of so many nodes try their network before they start (default 8; 0: never)
+FAIRLEAD_DRAINED_HOOK  a program for a node that is drained, such as one that installs a driver: drained.py (default none)
+FAIRLEAD_DRAINED_HOOK_S  seconds that it may take (default 3600)
 FAIRLEAD_SELF_FENCE_S  silence of the placer after which everything here is stopped (default 60)
+FAIRLEAD_FENCE_GRACE_S, FAIRLEAD_FENCE_MARGIN_S  from then to the kill at most, and from the kill to the placer's lease
+                    (default 30 each). All three stand on the placer, too.
+FAIRLEAD_JOURNAL_RESERVE_MIB  room in FAIRLEAD_DATA that is kept for the journal (default 64; 0: none)
 """
 
+import os
 import re
 import socket
 from collections.abc import Mapping
@@ -24,13 +44,18 @@ import msgspec
 
 from fairlead_agent import admin
 from fairlead_agent.admin import Admin
-from fairlead_agent.reconcile import SECOND_NS
+from fairlead_agent.grants import settings as grants
+from fairlead_agent.grants.settings import Grants
+from fairlead_agent.reconcile import FENCE_GRACE_NS, SECOND_NS
+from fairlead_agent.reserving import BadReservation, Reserved, parse_reserved
 from fairlead_bus.settings import BadSetting, one_of, seconds, token, whole
 from fairlead_schemas.ids import is_token
 
 RuntimeName = Literal["process", "docker"]
-DevicesName = Literal["simulated", "nvml", "none", "auto"]
+#: Where an engine listens unless it was told otherwise.
+DOCKER_SOCKET = "/var/run/docker.sock"
 
+RESERVED_CPUS = "FAIRLEAD_RESERVED_CPUS"
 _TAINT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?(?:=[A-Za-z0-9._-]{1,63})?:(?:NoSchedule|PreferNoSchedule|NoExecute)"
 )
@@ -41,17 +66,40 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     runtime: RuntimeName = "process"
-    devices: DevicesName = "auto"
+    docker_socket: str = DOCKER_SOCKET
+    devices: str = "auto"
     profile: str = "dgx-a100"
+    simulation: Path | None = None
+    recording: Path | None = None
+    share_grace_ns: int = 10 * SECOND_NS
     gpu_free_mib: int = 64
     data: Path = Path(".fairlead")
     address: str = "127.0.0.1"
     pool: str = ""
     admin: Admin = Admin()
+    reserved: Reserved = Reserved()
+    require_userns: bool = False
+    grants: Grants = Grants()
     beat_s: float = 2.0
     sample_s: float = 2.0
+    #: Host and port; None: nowhere.
+    metrics: tuple[str, int] | None = None
+    health_s: float = 5.0
+    preflight_s: float = 5.0
+    gpu_count: int = 0
+    refuses_old: bool = True
+    meet_nodes: int = 8
+    drained_hook: Path | None = None
+    drained_hook_s: float = 3600.0
     desired_s: float = 5.0
     fence_ns: int = 60 * SECOND_NS
+    fence_grace_ns: int = FENCE_GRACE_NS
+    fence_margin_ns: int = 30 * SECOND_NS
+    reserve_mib: int = 0
+
+    def floors(self, *, real_gpus: bool) -> bool:
+        """Whether versions that are too old keep the node from work."""
+        return self.refuses_old and real_gpus
 
     @property
     def directory(self) -> Path:
@@ -67,14 +115,78 @@ def from_environment(env: Mapping[str, str]) -> Settings:
     return Settings(
         node=node,
         runtime=cast(RuntimeName, one_of(env, "FAIRLEAD_RUNTIME", ("process", "docker"), "process")),
-        devices=cast(DevicesName, one_of(env, "FAIRLEAD_DEVICES", ("simulated", "nvml", "none", "auto"), "auto")),
+        docker_socket=_docker_socket(env),
+        devices=env.get("FAIRLEAD_DEVICES") or "auto",
         profile=env.get("FAIRLEAD_PROFILE") or "dgx-a100",
+        simulation=_file(env, "FAIRLEAD_SIMULATION"),
+        recording=_file(env, "FAIRLEAD_RECORDING"),
+        share_grace_ns=int(seconds(env, "FAIRLEAD_SHARE_GRACE_S", 10.0) * SECOND_NS),
         gpu_free_mib=whole(env, "FAIRLEAD_GPU_FREE_MIB", 64, unit="MiB", least=1, most=2**20),
         data=Path(env.get("FAIRLEAD_DATA") or ".fairlead").absolute(),
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
         pool=token(env, "FAIRLEAD_POOL"),
         admin=admin.from_environment(env),
+        reserved=_reserved(env),
+        require_userns=one_of(env, "FAIRLEAD_REQUIRE_USERNS", ("on", "off"), "off") == "on",
+        grants=grants.from_environment(env),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
         sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 2.0),
+        metrics=_address(env, "FAIRLEAD_METRICS", "127.0.0.1:9400"),
+        health_s=seconds(env, "FAIRLEAD_HEALTH_S", 5.0),
+        preflight_s=whole(env, "FAIRLEAD_PREFLIGHT_S", 5, unit="seconds", least=0, most=3600),
+        gpu_count=whole(env, "FAIRLEAD_GPU_COUNT", 0, unit="GPUs", least=0, most=256),
+        refuses_old=one_of(env, "FAIRLEAD_FLOORS", ("refuse", "note"), "refuse") == "refuse",
+        drained_hook=_program(env, "FAIRLEAD_DRAINED_HOOK"),
+        drained_hook_s=seconds(env, "FAIRLEAD_DRAINED_HOOK_S", 3600.0),
+        meet_nodes=whole(env, "FAIRLEAD_MEET_NODES", 8, unit="nodes", least=0, most=100_000),
         fence_ns=int(seconds(env, "FAIRLEAD_SELF_FENCE_S", 60.0) * SECOND_NS),
+        fence_grace_ns=int(seconds(env, "FAIRLEAD_FENCE_GRACE_S", 30.0) * SECOND_NS),
+        reserve_mib=whole(env, "FAIRLEAD_JOURNAL_RESERVE_MIB", 64, unit="MiB", least=0, most=2**20),
+        fence_margin_ns=int(seconds(env, "FAIRLEAD_FENCE_MARGIN_S", 30.0) * SECOND_NS),
     )
+
+
+def _reserved(env: Mapping[str, str]) -> Reserved:
+    try:
+        return parse_reserved(env.get(RESERVED_CPUS, "").strip())
+    except BadReservation as error:
+        raise BadSetting(f"{RESERVED_CPUS}: {error}") from error
+
+
+def _address(env: Mapping[str, str], name: str, default: str) -> tuple[str, int] | None:
+    text = env.get(name) or default
+    host, _, port = text.rpartition(":")
+    if text == "off":
+        return None
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise BadSetting(f'{name}: expected HOST:PORT, as 0.0.0.0:9400, or off, found "{text}"')
+    return host.strip("[]"), int(port)
+
+
+def _docker_socket(env: Mapping[str, str]) -> str:
+    """Its path. An engine elsewhere would not do: the agent shares its machine's files, devices and processes."""
+    host = env.get("DOCKER_HOST") or f"unix://{DOCKER_SOCKET}"
+    path = host.removeprefix("unix://")
+    if path == host or not path.startswith("/"):
+        raise BadSetting(f'DOCKER_HOST: expected unix:///PATH of an engine on this machine, found "{host}"')
+    return path
+
+
+def _program(env: Mapping[str, str], name: str) -> Path | None:
+    """It runs as the agent's user, so nobody else may be able to write it."""
+    path = _file(env, name)
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise BadSetting(f"{name}: expected a program, found none at {path}: {error.strerror}") from error
+    if not os.access(path, os.X_OK) or not path.is_file():
+        raise BadSetting(f"{name}: expected a file that can be executed, found {path}: chmod +x it")
+    if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
+        raise BadSetting(f"{name}: expected a file that only root or the agent's user can write, found {path}")
+    return path
+
+
+def _file(env: Mapping[str, str], name: str) -> Path | None:
+    return Path(env[name]).absolute() if env.get(name) else None

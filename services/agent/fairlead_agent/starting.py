@@ -1,5 +1,5 @@
 """From an order whose acceptance is durable to a program handed to the runtime: the job file is fetched where the order
-only names it, and what cannot be started is said. Whether it still may be started is the core's to say."""
+only names it, ranks of several nodes meet, and what cannot be started is said. Whether it still may be started is the core's to say."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,14 @@ from typing import Any, Protocol
 import msgspec
 
 from fairlead_agent.devices.port import Devices
-from fairlead_agent.launch import Place, Unlaunchable, plan, read_program
+from fairlead_agent.launch import Launch, Place, Unlaunchable, plan, read_program
+from fairlead_agent.launching.launching import Launching
 from fairlead_agent.run import RunKey, key_of
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_bus.port import Bus, BusError
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.events import StartFault
 
 SPEC_TRIES = 5
 
@@ -26,8 +28,20 @@ class Asked(Protocol):
         """Asked whenever time has passed; one that may not is the asked one's to report."""
         ...
 
-    def start_failed(self, key: RunKey, message: str) -> None:
-        """It cannot be started, and why."""
+    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
+        """It cannot be started, why, and whose fault that is."""
+        ...
+
+    def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
+        """It was not started, because the node is not fit for it, or that of the rank that is blamed."""
+        ...
+
+
+class Checks(Protocol):
+    """Who looks at the node before a gang starts."""
+
+    async def before(self, order: RunOrder) -> tuple[str, int | None]:
+        """("" or why this node's part shall not start, the rank whose node is to blame where it is another)."""
         ...
 
 
@@ -35,9 +49,13 @@ class Starting:
     """Starts runs of one node."""
 
     def __init__(
-        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, asked: Asked,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, asked: Asked, launching: Launching,
+        spawn: Callable[[Coroutine[Any, Any, None]], None], checks: Checks,
     ) -> None:  # fmt: skip
+        self._launching = launching
+        self._checks = checks
+        #: Parts of gangs that may start: their node was looked at.
+        self._fit: set[RunKey] = set()
         self._bus, self._runtime, self._devices = bus, runtime, devices
         self._place, self._asked, self._spawn = place, asked, spawn
 
@@ -46,28 +64,61 @@ class Starting:
         key = key_of(order)
         if not self._asked.may_start(key):
             return
+        if len(order.nodes) > 1:
+            self._launching.expect(order)
         there = {each.uuid for gpu in self._devices.gpus() for each in gpu.instances} if order.instances else set[str]()
         if missing := [uuid for uuid in order.instances if uuid not in there]:
             self._asked.start_failed(key, f"this node has no MIG instance {missing[0]}")
+        elif len(order.hosts) > 1 and key not in self._fit:
+            self._spawn(self._look_and_start(order))
         elif order.spec_hash:
             self._spawn(self._fetch_and_start(order))
         else:
             self._launch(order)
 
+    async def _look_and_start(self, order: RunOrder) -> None:
+        """One part of a gang that cannot work keeps all the others: better not to start."""
+        key = key_of(order)
+        failure, blames = await self._checks.before(order)
+        if failure:
+            self._asked.unfit(key, failure, blames)
+            return
+        self._fit.add(key)
+        self.start(order)
+
     def _launch(self, order: RunOrder) -> None:
+        self._fit.discard(key_of(order))
         try:
             launch = plan(order, read_program(order.spec), self._place)
+            launch.env.update(self._devices.environment(order, contained=self._runtime.name != "process"))
+            if len(order.nodes) > 1:
+                self._spawn(self._meet_and_start(launch))
+                return
+            self._launching.prepare(launch)
         except Unlaunchable as error:
-            self._asked.start_failed(key_of(order), str(error))
+            self._asked.start_failed(key_of(order), str(error), error.fault)
+            return
+        self._runtime.start(launch)
+
+    async def _meet_and_start(self, launch: Launch) -> None:
+        """No rank before every rank's node could start it."""
+        try:
+            await self._runtime.prepare(launch)
+            if not await self._launching.meet(launch.order):
+                return
+            self._launching.prepare(launch)
+        except Unlaunchable as error:
+            self._asked.start_failed(launch.key, str(error), error.fault)
             return
         self._runtime.start(launch)
 
     async def _fetch_and_start(self, order: RunOrder) -> None:
         for attempt in range(SPEC_TRIES):
             with contextlib.suppress(BusError):
-                spec = await self._bus.get_object(subjects.SPEC, order.spec_hash)
+                spec = await self._bus.peek(subjects.SPEC, subjects.spec_key(self._place.node, order.spec_hash))
                 if spec is not None:
                     self.start(msgspec.structs.replace(order, spec=msgspec.Raw(spec), spec_hash=""))
                     return
             await asyncio.sleep(0.2 * 2**attempt)
+        self._fit.discard(key_of(order))
         self._asked.start_failed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store")

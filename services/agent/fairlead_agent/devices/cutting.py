@@ -80,6 +80,10 @@ def _verify(cutter: Cutter, order: LayoutOrder) -> None:
     """What the driver shows afterwards counts, not what it answered."""
     if cutter.is_on() == (order.mode == "off"):
         raise CutFailed(f"MIG mode is {'still on' if cutter.is_on() else 'not on'}")
+    left = {each.uuid for each in cutter.instances()}
+    stayed = [each for each in order.destroy if each.uuid in left]
+    if stayed:
+        raise CutFailed(f"{stayed[0].profile} was destroyed, and is still at {stayed[0].start}")
     there = {(each.profile, each.start) for each in cutter.instances()}
     missing = [each for each in order.create if (each.profile, each.start) not in there]
     if missing:
@@ -87,10 +91,11 @@ def _verify(cutter: Cutter, order: LayoutOrder) -> None:
 
 
 def _take_back(undo: list[Callable[[], None]]) -> str:
-    """What could not be taken back, as words to be added."""
+    """What could not be taken back, as words to be added. One step that fails keeps no other from being tried."""
+    failed: list[str] = []
     for step in reversed(undo):
         try:
             step()
         except CutFailed as error:
-            return f"; and what was there could not be put back: {error}"
-    return ""
+            failed.append(str(error))
+    return f"; and what was there could not be put back: {'; '.join(failed)}" if failed else ""

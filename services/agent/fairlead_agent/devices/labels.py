@@ -25,11 +25,11 @@ def pool_labels(pool: str) -> dict[str, str]:
 
 
 def gpu_labels(
-    gpus: Sequence[Gpu], machine: str, *, mig_capable: bool | None = None, clique: str = ""
+    gpus: Sequence[Gpu], machine: str, *, mig_capable: bool | None = None, clique: str = "", mps: bool = False
 ) -> dict[str, str]:
     """Labels of a node whose GPUs are all of one model (of the first, where they are not).
 
-    `mig_capable`: None is told by the compute capability. `clique`: the NVLink domain beyond the node, if all its GPUs
+    `mps`: whether an MPS daemon runs. `mig_capable`: None is told by the compute capability. `clique`: the NVLink domain beyond the node, if all its GPUs
     are in one.
     """
     if not gpus:
@@ -42,6 +42,7 @@ def gpu_labels(
         "nvidia.com/gpu.mode": "compute",
         "nvidia.com/gpu.replicas": "1",
         "nvidia.com/gpu.sharing-strategy": "none",
+        "nvidia.com/mps.capable": "true" if mps else "false",
     }
     if machine:
         labels["nvidia.com/gpu.machine"] = machine.replace(" ", "-")
@@ -74,6 +75,12 @@ def mig_labels(gpus: Sequence[Gpu]) -> dict[str, str]:
     return {
         STRATEGY_LABEL: "mixed",
         **{f"nvidia.com/mig-{profile}.count": str(count) for profile, count in sorted(found.items())},
+        # As GPU instances are made here, one compute instance fills each.
+        **{
+            f"nvidia.com/mig-{profile}.slices.{kind}": profile.partition("g")[0]
+            for profile in sorted(found)
+            for kind in ("ci", "gi")
+        },
     }
 
 

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fairlead_agent import machine
+from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
 from fairlead_agent.inside.describe import describe
-from fairlead_schemas.desired import LayoutOrder
+from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
@@ -29,8 +30,24 @@ class NoDevices:
         """None."""
         return {}
 
+    def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
+        """None."""
+        return {}
+
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
         """Nothing to measure."""
+        return []
+
+    def health(self) -> list[GpuHealth]:
+        """Nothing to be well or ill."""
+        return []
+
+    def xids(self) -> list[Xid]:
+        """None."""
+        return []
+
+    def processes(self) -> list[GpuProcess]:
+        """None."""
         return []
 
     def busy(self, uuids: Collection[str]) -> dict[str, str]:

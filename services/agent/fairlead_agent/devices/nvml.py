@@ -5,6 +5,7 @@ busy. Imported only where NVML is asked for.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,23 @@ from typing import Any
 from fairlead_agent import machine
 from fairlead_agent.devices import nvml_facts
 from fairlead_agent.devices.cutting import carry_out
+from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
 from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels
 from fairlead_agent.devices.nvml_facts import text
+from fairlead_agent.devices.nvml_health import health
 from fairlead_agent.devices.nvml_links import nvlinks, pcie_levels
-from fairlead_agent.devices.nvml_mig import NvmlCutter
+from fairlead_agent.devices.nvml_meters import meters, pcie_traffic
+from fairlead_agent.devices.nvml_mig import NvmlCutter, tables
+from fairlead_agent.devices.nvml_processes import Utilizations, processes, running
+from fairlead_agent.devices.nvml_profiling import Profiling
+from fairlead_agent.devices.nvml_xids import XidEvents
 from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.devices.recording import MigTable
 from fairlead_agent.inside.describe import describe
 from fairlead_agent.inside.files import read_text
 from fairlead_agent.inside.pci import address_of
-from fairlead_schemas.desired import LayoutOrder
+from fairlead_agent.sharing.mps import pipe_directory, share_environment
+from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
@@ -28,6 +37,8 @@ from fairlead_schemas.samples import GpuSample
 #: Memory that may be in use on a free GPU, besides what the driver reserves: an idle one shows a few MiB. A fixed bound,
 #: not what was seen first: an agent that starts after a crash may see what a dead run left behind.
 FREE_MIB = 64
+#: As the kernel shortens its name.
+MPS_SERVER = "nvidia-cuda-mps"
 
 
 class NvmlDevices:
@@ -53,6 +64,9 @@ class NvmlDevices:
             self._gpus = tuple(self._describe(index, handle) for index, handle in enumerate(self._handles))
             self._labels = self._label()
             self._by_uuid = self._find()
+            self._xids = XidEvents(pynvml, self._handles, [gpu.uuid for gpu in self._gpus])
+            self._utilizations = Utilizations(pynvml)
+            self._profiling = Profiling(pynvml)
         except pynvml.NVMLError as error:
             raise DevicesUnfit(f"NVML cannot be used: {error}; is the NVIDIA driver installed and loaded?") from error
 
@@ -62,6 +76,12 @@ class NvmlDevices:
         for each in [each for gpu in self._gpus for each in gpu.instances]:
             found[each.uuid] = self._ask(self._nvml.nvmlDeviceGetHandleByUUID, each.uuid, None)
         return found
+
+    def mig_tables(self) -> dict[str, tuple[MigTable, ...]]:
+        """{UUID: what the GPU can be cut into}, of those that can; what the driver lists in MIG mode is more than without."""
+        nvml = self._nvml
+        found = {gpu.uuid: tables(nvml, handle) for gpu, handle in zip(self._gpus, self._handles, strict=True)}
+        return {uuid: each for uuid, each in found.items() if each}
 
     def cut(self, order: LayoutOrder) -> str:
         """Over the driver; then everything is looked at anew."""
@@ -113,12 +133,18 @@ class NvmlDevices:
         nvml = self._nvml
         cliques = {nvml_facts.clique(nvml, handle) for handle in self._handles}
         capable = any(nvml_facts.mig(nvml, handle) is not None for handle in self._handles)
+        mps = bool(pipe_directory(os.environ))
         cuda = nvml_facts.asked(nvml, 0, lambda: int(nvml.nvmlSystemGetCudaDriverVersion_v2()))
         return {
-            **gpu_labels(self._gpus, self._machine, mig_capable=capable, clique=cliques.pop() if len(cliques) == 1 else ""),
+            **gpu_labels(self._gpus, self._machine, mig_capable=capable, clique=cliques.pop() if len(cliques) == 1 else "", mps=mps),
             **driver_labels(text(nvml.nvmlSystemGetDriverVersion()), cuda),
             **inside_labels(self._inside),
+            **({"fairlead/gpu-sharing": "mps" if mps else "time-slicing"} if self._gpus else {}),
         }  # fmt: skip
+
+    def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
+        """Where a share of a GPU ends, for MPS."""
+        return share_environment(order, "" if contained else pipe_directory(os.environ))
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
         """What the driver says now; a field that a GPU does not have stays 0, a GPU that is lost is left out."""
@@ -139,7 +165,33 @@ class NvmlDevices:
             temperature_c=self._ask(lambda h: nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU), handle, 0),
             sm_clock_mhz=self._ask(lambda h: nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM), handle, 0),
             run=run,
+            **self._more(gpu, handle),
         )
+
+    def _more(self, gpu: Gpu, handle: Any) -> dict[str, int]:
+        """Traffic over PCIe is counted for us where there is profiling; elsewhere asking for it takes the driver a while."""
+        profiled = {} if gpu.mig else self._profiling.take(handle, gpu.uuid)
+        traffic = {} if "pcie_tx_bytes_s" in profiled else pcie_traffic(self._nvml, handle)
+        return {**meters(self._nvml, handle), **traffic, **profiled}
+
+    def health(self) -> list[GpuHealth]:
+        """As the driver tells it."""
+        return [health(self._nvml, handle, gpu.uuid) for gpu, handle in zip(self._gpus, self._handles, strict=True)]
+
+    def xids(self) -> list[Xid]:
+        """By the driver's events, since this was opened."""
+        return self._xids.take()
+
+    def processes(self) -> list[GpuProcess]:
+        """Of a GPU that is cut, those of its instances, where these can be asked."""
+        parts = [each.uuid for gpu in self._gpus for each in (gpu.instances if gpu.mig else (gpu,))]
+        handles = [(uuid, self._by_uuid.get(uuid)) for uuid in parts]
+        return [
+            each
+            for uuid, handle in handles
+            if handle is not None
+            for each in processes(self._nvml, handle, uuid, self._utilizations)
+        ]
 
     def busy(self, uuids: Collection[str]) -> dict[str, str]:
         """Compute processes on the GPU, or memory that has not come down."""
@@ -150,17 +202,18 @@ class NvmlDevices:
         if handle is None:
             return "this node has no such GPU" if uuid not in self._by_uuid else "the MIG instance cannot be asked"
         try:
-            processes, used_mib = self._processes(handle), self._used_mib(handle)
+            pids, used_mib = self._pids(handle), self._used_mib(handle)
         except self._nvml.NVMLError as error:
             return f"the GPU does not answer: {error}"
-        if processes:
-            return "processes on it: " + ", ".join(str(process.pid) for process in processes[:8])
+        if pids:
+            return "processes on it: " + ", ".join(map(str, pids[:8]))
         if used_mib > self._free_mib:
             return f"{used_mib} MiB in use without a process, of a free GPU at most {self._free_mib}"
         return ""
 
-    def _processes(self, handle: Any) -> list[Any]:
-        return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    def _pids(self, handle: Any) -> list[int]:
+        """An MPS server stays on its GPUs, whoever computes over it."""
+        return [pid for pid in running(self._nvml, handle) if machine.program(pid) != MPS_SERVER]
 
     def _used_mib(self, handle: Any) -> int:
         """Without what the driver reserves for itself, which the first version of this call counts as used where the
@@ -179,6 +232,8 @@ class NvmlDevices:
 
     def close(self) -> None:
         """Let go of the driver."""
+        self._xids.close()
+        self._profiling.close()
         with contextlib.suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
 

@@ -9,11 +9,35 @@ from typing import Any
 
 from fairlead_agent.devices import nvml_facts
 from fairlead_agent.devices.cutting import CutFailed
+from fairlead_agent.devices.recording import MigTable
 from fairlead_schemas.resources import MigInstance
 
 #: Kinds of GPU instances and of compute instances that NVML numbers; kinds that a GPU has not are passed over.
 GPU_KINDS, COMPUTE_KINDS = 32, 16
 PLACES_MAX = 32
+
+
+def placements(nvml: Any, handle: Any, kind: int) -> list[Any]:
+    """Where the driver lets instances of that kind begin. Raises NVMLError."""
+    places, count = (nvml.c_nvmlGpuInstancePlacement_t * PLACES_MAX)(), ctypes.c_uint(PLACES_MAX)
+    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, kind, places, ctypes.byref(count))
+    return list(places[: count.value])
+
+
+def tables(nvml: Any, handle: Any) -> tuple[MigTable, ...]:
+    """All profiles of a GPU with their places; () of one that cannot be cut. Also without MIG mode, as far as the driver
+    says then."""
+    found: list[MigTable] = []
+    for number in range(GPU_KINDS):
+        info = nvml_facts.asked(
+            nvml, None, lambda number=number: nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
+        )
+        places = nvml_facts.asked(nvml, [], lambda info=info: placements(nvml, handle, info.id)) if info else []
+        if info and places:
+            profile = nvml_facts.text(info.name).rpartition("MIG ")[2]
+            starts = tuple(sorted(int(place.start) for place in places))
+            found.append(MigTable(profile=profile, starts=starts, size=int(places[0].size)))
+    return tuple(found)
 
 
 class NvmlCutter:
@@ -84,10 +108,7 @@ class NvmlCutter:
         raise CutFailed(f"the driver knows no profile {profile}")
 
     def _placement(self, kind: int, start: int) -> Any:
-        nvml = self._nvml
-        places, count = (nvml.c_nvmlGpuInstancePlacement_t * PLACES_MAX)(), ctypes.c_uint(PLACES_MAX)
-        nvml.nvmlDeviceGetGpuInstancePossiblePlacements(self._handle, kind, places, ctypes.byref(count))
-        for place in places[: count.value]:
+        for place in placements(self._nvml, self._handle, kind):
             if place.start == start:
                 return place
         raise CutFailed(f"the driver allows none at {start}")

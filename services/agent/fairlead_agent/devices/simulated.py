@@ -1,133 +1,33 @@
 """Played GPUs: the shape of a known machine without the machine. Everything says that it is simulated.
 
-Profiles are data (`profiles.json`, which names its sources and what is assumed). UUIDs follow from the
-node's name and the index, so a node keeps its GPUs over restarts. Utilisation is played: high with a slow
-wave while a run holds the GPU, zero otherwise.
+Without a script, utilisation is high with a slow wave while a run holds the GPU, zero otherwise. A script (`script.py`,
+played by `stage.py`) says what else happens; programs may say what they use themselves (`told.py`).
 """
 
 import contextlib
-import hashlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from fairlead_agent.devices.cutting import carry_out
-from fairlead_agent.devices.labels import gpu_labels, inside_labels
+from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
+from fairlead_agent.devices.played_meters import PlayedMeters
 from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.devices.profiles import played_inside, profile_named
+from fairlead_agent.devices.script import BadScript, Moment, healthy, left_behind, lost, measured, running
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
-from fairlead_schemas.cpulists import list_cpus, parse_cpus
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.inside import Description, Level, NumaNode
+from fairlead_agent.devices.stage import Stage
+from fairlead_agent.devices.told import Told
+from fairlead_schemas.desired import LayoutOrder, RunOrder
+from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
 
-
-class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of machine."""
-
-    machine: str
-    product: str
-    memory_mib: int
-    compute_capability: int
-    ecc: Literal["on", "off"]
-    numa: tuple[int, ...]  # per GPU
-    nvlinks: tuple[tuple[int, ...], ...]  # between GPU pairs
-    pcie: tuple[tuple[Level, ...], ...]  # likewise; () where nobody has written it down
-    #: CPU lists as published: the first thread of each core, then the second ones in the same order.
-    numa_nodes: tuple[NumaNode, ...]
-    threads: int  # per core
-    nics: tuple[str, ...]
-    nic_levels: tuple[tuple[Level, ...], ...]
-    cpu_milli: int
-    node_memory_mib: int
-    source: str
-    assumed: str = ""
-
-    def inside(self) -> Description:
-        """As an agent on such a machine would describe it. Its CPUs are the played machine's, not this one's."""
-        return Description(
-            numa=self.numa,
-            nvlinks=self.nvlinks if any(map(any, self.nvlinks)) else (),
-            pcie=self.pcie,
-            numa_nodes=tuple(
-                msgspec.structs.replace(node, cpus=_side_by_side(node.cpus, self.threads)) for node in self.numa_nodes
-            ),
-            nics=self.nics,
-            nic_levels=self.nic_levels,
-        )
-
-    def gpus(self, node: str) -> tuple[Gpu, ...]:
-        """Its GPUs, on a node of that name."""
-        return tuple(
-            Gpu(
-                uuid=simulated_uuid(node, index), index=index, model=self.product, memory_mib=self.memory_mib,
-                compute_capability=self.compute_capability, numa=numa, ecc=self.ecc,
-            )
-            for index, numa in enumerate(self.numa)
-        )  # fmt: skip
-
-    def labels(self, gpus: tuple[Gpu, ...], inside: Description) -> dict[str, str]:
-        """GPU feature discovery's, and that they are simulated."""
-        return {**gpu_labels(gpus, self.machine), **inside_labels(inside), "fairlead/simulated": "true"}
-
-
-def _side_by_side(cpus: str, threads: int) -> str:
-    """ "0-1,4-5" with two threads per core is "0,4,1,5"."""
-    listed = parse_cpus(cpus)
-    cores = len(listed) // threads
-    return list_cpus(tuple(listed[core + cores * thread] for core in range(cores) for thread in range(threads)))
-
-
-class _Profiles(msgspec.Struct, frozen=True, kw_only=True):
-    source: str
-    licence: str
-    note: str
-    profiles: dict[str, Profile]
-
-
-@cache
-def profiles() -> dict[str, Profile]:
-    """Every profile that ships with the package, by name."""
-    data = resources.files("fairlead_agent.devices").joinpath("profiles.json").read_bytes()
-    return msgspec.json.decode(data, type=_Profiles).profiles
-
-
-def profile_named(name: str) -> Profile:
-    """One profile. Raises DevicesUnfit naming those that there are."""
-    try:
-        return profiles()[name]
-    except KeyError:
-        raise DevicesUnfit(f"no profile {name!r}; expected one of {', '.join(sorted(profiles()))}") from None
-
-
-@cache
-def played_inside(name: str) -> Description:
-    """The inside of a profile: one object, however many nodes play it."""
-    return profile_named(name).inside()
-
-
-def simulated_uuid(node: str, index: int) -> str:
-    """ "GPU-" and a UUID made from node and index: the same for ever, different on every node."""
-    digest = hashlib.sha256(f"{node}/{index}".encode()).hexdigest()
-    return f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
-
-
-def _cut_before(gpus: tuple[Gpu, ...], kept: Path | None) -> tuple[Gpu, ...]:
-    """The GPUs with what the file says of them; a file that cannot be read says nothing."""
-    cut: dict[str, Gpu] = {}
-    if kept is not None:
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            cut = {gpu.uuid: gpu for gpu in msgspec.json.decode(kept.read_bytes(), type=list[Gpu])}
-    return tuple(
-        msgspec.structs.replace(gpu, mig=True, instances=cut[gpu.uuid].instances) if gpu.uuid in cut else gpu
-        for gpu in gpus
-    )
+#: What an idle one shows as used.
+IDLE_MIB = 4
 
 
 class SimulatedDevices:
@@ -137,14 +37,22 @@ class SimulatedDevices:
     simulated = True
 
     def __init__(
-        self, node: str, profile: str, clock: Callable[[], float] = time.monotonic, kept: Path | None = None
-    ) -> None:
-        """`kept`: a file in which the played GPUs stay cut over restarts of the agent, as real ones do."""
+        self, node: str, profile: str, clock: Callable[[], float] = time.monotonic, kept: Path | None = None,
+        *, script: Path | None = None, told: Path | None = None,
+    ) -> None:  # fmt: skip
+        """`kept`: a file in which the played GPUs stay cut over restarts of the agent, as real ones do. `script`: what is
+        played. `told`: a directory in which programs say what they use. Raises DevicesUnfit."""
         self.profile = profile_named(profile)
         self._clock = clock
         self._kept = kept
         self._gpus = _cut_before(self.profile.gpus(node), kept)
         self._inside = played_inside(profile)
+        try:
+            self._stage = Stage(len(self._gpus), script, clock)
+        except (OSError, BadScript) as error:
+            raise DevicesUnfit(f"FAIRLEAD_SIMULATION: {script} cannot be played: {error}") from error
+        self._meters = PlayedMeters()
+        self._told = Told(told, {gpu.uuid: gpu.memory_mib for gpu in self._gpus})
         #: Profiles of MIG instances that the played driver refuses to make.
         self.refused: set[str] = set()
 
@@ -160,33 +68,107 @@ class SimulatedDevices:
         """GPU feature discovery's, and that they are simulated."""
         return self.profile.labels(self._gpus, self._inside)
 
-    def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
-        """Played numbers, in plausible ranges; no measurement."""
-        now = self._clock()
-        return [self._play(gpu, holders.get(gpu.uuid, ""), now) for gpu in self._gpus]
+    def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
+        """Where the run may say what it uses."""
+        return self._told.environment() if order.gpus and not contained else {}
 
-    def _play(self, gpu: Gpu, run: str, now: float) -> GpuSample:
-        if not run:
-            return GpuSample(
-                uuid=gpu.uuid, utilization_pct=0, memory_used_mib=4, power_mw=55_000, temperature_c=32, sm_clock_mhz=210
-            )
-        wave = math.sin(now / 20 + gpu.index)
-        utilization = round(88 + 8 * wave)
-        return GpuSample(
-            uuid=gpu.uuid, utilization_pct=utilization, memory_used_mib=gpu.memory_mib * 3 // 5,
-            power_mw=250_000 + round(40_000 * wave), temperature_c=58 + round(6 * wave), sm_clock_mhz=1410, run=run,
-        )  # fmt: skip
+    def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
+        """Played numbers, in plausible ranges; no measurement. A lost GPU is left out."""
+        self._stage.look()
+        self._stage.held({gpu.index: holders.get(gpu.uuid, "") for gpu in self._gpus})
+        moments = [self._stage.moment(gpu.index) for gpu in self._gpus]
+        used = self._used()
+        return [
+            self._play(gpu, holders.get(gpu.uuid, ""), moment, used.get(gpu.uuid, 0))
+            for gpu, moment in zip(self._gpus, moments, strict=True)
+            if not lost(self._stage.script, gpu.index, moment)
+        ]
+
+    def _play(self, gpu: Gpu, run: str, moment: Moment, used_mib: int) -> GpuSample:
+        fields = {
+            "utilization_pct": 0, "memory_used_mib": IDLE_MIB, "power_mw": 55_000, "temperature_c": 32, "sm_clock_mhz": 210,
+        }  # fmt: skip
+        if run:
+            wave = math.sin(self._clock() / 20 + gpu.index)
+            fields = {
+                "utilization_pct": round(88 + 8 * wave), "memory_used_mib": gpu.memory_mib * 3 // 5,
+                "power_mw": 250_000 + round(40_000 * wave), "temperature_c": 58 + round(6 * wave), "sm_clock_mhz": 1410,
+            }  # fmt: skip
+        if used_mib:
+            fields["memory_used_mib"] = min(gpu.memory_mib, IDLE_MIB + used_mib)
+        said = measured(self._stage.script, gpu.index, moment)
+        linked = bool(self._inside.nvlinks) and any(self._inside.nvlinks[gpu.index])
+        fields |= self._meters.of(gpu, fields | said, self._clock(), linked=linked) | said
+        return GpuSample(uuid=gpu.uuid, run=run, **fields)
+
+    def _used(self) -> dict[str, int]:
+        """{UUID: MiB} of those whose use somebody has told, or the script; with what was left behind."""
+        used: dict[str, int] = {}
+        of = {each.uuid: gpu.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)}
+        for each in self.processes():
+            used[of[each.uuid]] = used.get(of[each.uuid], 0) + (each.memory_mib or 0)
+        for gpu in self._gpus:
+            if zombie := left_behind(self._stage.script, gpu.index, self._stage.ended(gpu.index)):
+                used[gpu.uuid] = used.get(gpu.uuid, 0) + zombie
+        return used
+
+    def health(self) -> list[GpuHealth]:
+        """Well, but for what the script says."""
+        self._stage.look()
+        return [healthy(self._stage.script, gpu.index, self._stage.moment(gpu.index), _well(gpu)) for gpu in self._gpus]
+
+    def xids(self) -> list[Xid]:
+        """The script's."""
+        self._stage.look()
+        return [Xid(uuid=gpu.uuid, code=code) for gpu in self._gpus for code in self._stage.xids(gpu.index)]
+
+    def processes(self) -> list[GpuProcess]:
+        """The script's, and those that say themselves what they use."""
+        self._stage.look()
+        found = self._told.processes({each.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)})
+        gone: set[str] = set()
+        for gpu in self._gpus:
+            moment = self._stage.moment(gpu.index)
+            if lost(self._stage.script, gpu.index, moment):
+                gone |= {each.uuid for each in (gpu, *gpu.instances)}
+            found += [
+                GpuProcess(uuid=gpu.uuid, pid=pid, memory_mib=mib, utilization_pct=percent)
+                for pid, mib, percent in running(self._stage.script, gpu.index, moment)
+            ]
+        return sorted((each for each in found if each.uuid not in gone), key=lambda each: (each.uuid, each.pid))
 
     def busy(self, uuids: Collection[str]) -> dict[str, str]:
-        """A played GPU is free as soon as its run has ended; one of another node is not known to be."""
-        known = {gpu.uuid for gpu in self._gpus} | {each.uuid for gpu in self._gpus for each in gpu.instances}
-        return {uuid: "this node has no such GPU" for uuid in uuids if uuid not in known}
+        """A played GPU is free when its run has ended, but for processes that are known on it and for what the script
+        leaves behind; one of another node is not known to be."""
+        if not uuids:
+            return {}
+        self._stage.look()
+        home = {each.uuid: gpu for gpu in self._gpus for each in (gpu, *gpu.instances)}
+        on: dict[str, list[int]] = {}
+        for each in self.processes():
+            on.setdefault(each.uuid, []).append(each.pid)
+        found = {uuid: self._occupied(home.get(uuid), on.get(uuid, [])) for uuid in uuids}
+        return {uuid: evidence for uuid, evidence in found.items() if evidence}
+
+    def _occupied(self, gpu: Gpu | None, pids: list[int]) -> str:
+        if gpu is None:
+            return "this node has no such GPU"
+        script, stage = self._stage.script, self._stage
+        if why := lost(script, gpu.index, stage.moment(gpu.index)):
+            return f"the GPU does not answer: {why}"
+        if pids:
+            return "processes on it: " + ", ".join(map(str, pids[:8]))
+        if zombie := left_behind(script, gpu.index, stage.asked_free(gpu.index)):
+            return f"{zombie} MiB in use without a process (simulated)"
+        return ""
 
     def cut(self, order: LayoutOrder) -> str:
         """As a driver would; what it refuses is taken back."""
         gpu = next((gpu for gpu in self._gpus if gpu.uuid == order.gpu), None)
         if gpu is None:
             return f"this node has no GPU {order.gpu}"
+        if why := lost(self._stage.script, gpu.index, self._stage.moment(gpu.index)):
+            return f"MIG mode: {why}"
         cutter = SimulatedCutter(gpu, order.plan, self.refused)
         failure = carry_out(cutter, order)
         self._gpus = tuple(cutter.gpu if each.uuid == order.gpu else each for each in self._gpus)
@@ -196,3 +178,27 @@ class SimulatedDevices:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _cut_before(gpus: tuple[Gpu, ...], kept: Path | None) -> tuple[Gpu, ...]:
+    """The GPUs with what the file says of them; a file that cannot be read says nothing."""
+    cut: dict[str, Gpu] = {}
+    if kept is not None:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            cut = {gpu.uuid: gpu for gpu in msgspec.json.decode(kept.read_bytes(), type=list[Gpu])}
+    return tuple(
+        msgspec.structs.replace(gpu, mig=True, instances=cut[gpu.uuid].instances) if gpu.uuid in cut else gpu
+        for gpu in gpus
+    )
+
+
+def _well(gpu: Gpu) -> GpuHealth:
+    """A GPU that nothing is wrong with, as far as such a model tells: one without ECC counts no errors of it."""
+    counts = 0 if gpu.ecc == "on" else None
+    rows = 0 if gpu.compute_capability >= 80 else None
+    return GpuHealth(
+        uuid=gpu.uuid, ecc_volatile_correctable=counts, ecc_volatile_uncorrectable=counts,
+        ecc_aggregate_correctable=counts, ecc_aggregate_uncorrectable=counts, rows_remapped=rows, rows_remapped_uncorrectable=rows,
+        remap_pending=None if rows is None else False, remap_failed=None if rows is None else False, slowdowns=(),
+        temperature_c=32, temperature_slowdown_c=90, pcie_width=16, pcie_width_max=16, pcie_replays=0, recovery="none",
+    )  # fmt: skip

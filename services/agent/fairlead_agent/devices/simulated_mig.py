@@ -67,12 +67,17 @@ class SimulatedCutter:
         self.gpu = msgspec.structs.replace(self.gpu, instances=tuple(instances))
 
     def _slices(self, profile: str, start: int) -> tuple[int, int, int]:
-        """Compute slices, first memory slice, memory slices: as the profile's name tells them."""
+        """Compute slices, first memory slice, memory slices: as the profile's name tells them. Instances begin at multiples
+        of their size, and none so late that compute slices would be missing behind it: that gives the places that drivers
+        list for these models."""
         match = _PROFILE.match(profile)
         size = max(1, round(int(match[2]) * 1024 * MEMORY_SLICES / self.gpu.memory_mib)) if match else 0
         if match is None or not self.gpu.mig or not 0 <= start <= MEMORY_SLICES - size:
             raise CutFailed(f"{profile} at {start}: Not Supported (simulated)")
-        return int(match[1]), start, size
+        compute = int(match[1])
+        if start % size or start + compute > COMPUTE_SLICES:
+            raise CutFailed(f"{profile} at {start}: Invalid Argument (simulated)")
+        return compute, start, size
 
 
 def _uuid(text: str) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairlead_agent import admin
+from fairlead_agent.devices.profiles import profiles
 from fairlead_agent.devices.racks import rack_labels
-from fairlead_agent.devices.simulated import profiles
 from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import Shape, alike, of_profile, read_shapes
 from fairlead_bus.main import run
@@ -52,7 +52,7 @@ def main() -> None:
     async def build(bus: Bus) -> HollowFleet:
         return HollowFleet(bus, shapes(args, os.environ), speed=args.speed)
 
-    run("hollow", build)
+    run("hollow", build, on_node=True)
 
 
 def shapes(args: argparse.Namespace, env: Mapping[str, str]) -> list[Shape]:

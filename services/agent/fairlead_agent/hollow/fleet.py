@@ -144,7 +144,7 @@ class HollowFleet:
         while tries < SPEC_TRIES and (missing := node.missing(self._fetching[node.name], self._commands)):
             for digest in sorted(missing):
                 with contextlib.suppress(BusError):
-                    spec = await self.bus.get_object(subjects.SPEC, digest)
+                    spec = await self.bus.peek(subjects.SPEC, subjects.spec_key(node.name, digest))
                     if spec is not None:
                         self._commands.learn(digest, spec)
                         missing.discard(digest)
@@ -236,6 +236,6 @@ class HollowFleet:
         """Read desired states that a put may have missed; the placer also writes again what a beat shows missing."""
         for name in self.nodes:
             with contextlib.suppress(BusError):
-                entry = await self.bus.get(subjects.DESIRED, name)
-                if entry is not None:
-                    self._on_desired(name, entry.value)
+                value = await self.bus.peek(subjects.DESIRED, name)
+                if value is not None:
+                    self._on_desired(name, value)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_agent.devices.labels import STRATEGY_LABEL, gpu_labels, mig_labels, pool_labels
-from fairlead_agent.devices.simulated import played_inside, profile_named, simulated_uuid
+from fairlead_agent.devices.profiles import played_inside, profile_named, simulated_uuid
 from fairlead_schemas.inside import UNKNOWN, Description
 from fairlead_schemas.resources import Gpu, Inventory
 

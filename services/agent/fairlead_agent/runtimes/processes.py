@@ -7,7 +7,6 @@ costs milliseconds: only after an agent's restart, and where a run's group would
 
 # ruff: noqa: PTH123, PTH208 -- reads thousands of small files of /proc: plain system calls on strings
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -67,6 +66,30 @@ def _tags(prefix: str) -> Iterator[Tagged]:
                 yield Tagged(int(name), rest, identity[0], identity[1] == int(name))
 
 
+#: So many generations are followed up.
+PARENTS_MAX = 64
+
+
+def run_of(pid: int, prefix: str) -> str:
+    """The name of the run that a process is of, by its tag or that of the nearest parent that has one; "" of no run of this
+    agent."""
+    needle = f"\0{TAG}={prefix}".encode()
+    for _ in range(PARENTS_MAX):
+        if pid <= 1:
+            return ""
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environ = b"\0" + file.read()
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except OSError:
+            return ""  # gone, or another user's
+        at = environ.find(needle)
+        if at >= 0:
+            return os.fsdecode(environ[at + len(needle) :].partition(b"\0")[0]).partition(":")[0]
+    return ""
+
+
 def stat_identity(pid: int) -> tuple[int, int] | None:
     """(start time, session id) of a living process; None when it is gone or a zombie."""
     try:
@@ -101,6 +124,8 @@ def kill_exactly(process: Tagged, number: int = signal.SIGKILL) -> None:
 
 async def end_exactly(process: Tagged) -> None:
     """KILL to one process, and wait until it is gone with all its threads, a zombie at most."""
+    import asyncio  # not for the guard, which is to stay small
+
     pidfd = open_exactly(process)
     if pidfd is None:
         return

@@ -1,0 +1,44 @@
+"""What a simulated GPU shows besides its first few numbers: plausible, following from these; no measurement. Pure.
+
+Energy is power over time, so it fits the power that is shown; traffic and pipes follow utilisation. The parts were chosen,
+not measured: a training job that is bound by its tensor pipes.
+"""
+
+from collections.abc import Mapping
+
+from fairlead_schemas.resources import Gpu
+
+#: Thousandths per percent of utilisation.
+_PIPES = {
+    "engine_permille": 10, "sm_permille": 9, "sm_occupancy_permille": 4, "tensor_permille": 4, "dram_permille": 3,
+    "fp64_permille": 0, "fp32_permille": 1, "fp16_permille": 1,
+}  # fmt: skip
+#: Bytes per second and KiB per second at full use.
+_PCIE_BYTES_S, _NVLINK_KIB_S = 2_000_000_000, 20 << 20
+#: MHz of memory, idle and busy; a busy one is so many degrees warmer than the GPU.
+_MEMORY_CLOCKS, _MEMORY_WARMER_C = (405, 1593), 6
+
+
+class PlayedMeters:
+    """The counters of one machine's GPUs, since it was opened."""
+
+    def __init__(self) -> None:
+        #: {UUID: (second of the last look, mJ, KiB over NVLink)}.
+        self._counted: dict[str, tuple[float, int, int]] = {}
+
+    def of(self, gpu: Gpu, shown: Mapping[str, int], second: float, *, linked: bool) -> dict[str, int]:
+        """{field of a sample: value} for a GPU that shows these at that second; `linked`: it has NVLinks."""
+        busy, power = shown["utilization_pct"], shown["power_mw"]
+        before, energy, sent = self._counted.get(gpu.uuid, (second, 0, 0))
+        passed = max(0.0, second - before)
+        energy += round(power * passed)
+        sent += round(_NVLINK_KIB_S * busy / 100 * passed)
+        self._counted[gpu.uuid] = (second, energy, sent)
+        found = {
+            "memory_free_mib": max(0, gpu.memory_mib - shown["memory_used_mib"]), "memory_reserved_mib": 0,
+            "memory_busy_pct": busy * 2 // 5, "memory_clock_mhz": _MEMORY_CLOCKS[busy > 0],
+            "memory_temperature_c": shown["temperature_c"] + _MEMORY_WARMER_C * (busy > 0), "encoder_pct": 0, "decoder_pct": 0,
+            "energy_mj": energy, "pcie_tx_bytes_s": _PCIE_BYTES_S * busy // 100, "pcie_rx_bytes_s": _PCIE_BYTES_S * busy // 50,
+            **{name: factor * busy for name, factor in _PIPES.items()},
+        }  # fmt: skip
+        return found | ({"nvlink_tx_kib": sent, "nvlink_rx_kib": sent} if linked else {})

@@ -1,0 +1,96 @@
+"""`python -m fairlead_agent.guard`: watches every agent's directory in FAIRLEAD_DATA (default ./.fairlead), for ever.
+
+One per FAIRLEAD_DATA: it holds `guard.lock` there, and a second one ends with exit code 1. For processes it runs as the
+agents' user, for containers as one who may speak to the engine (DOCKER_HOST, default unix:///var/run/docker.sock).
+The timings are those of each agent's lease file. SIGTERM ends it; nothing that runs is touched by that.
+"""
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from fairlead_agent.guard.containers import Containers, socket_of
+from fairlead_agent.guard.plain import Processes
+from fairlead_agent.guard.stale import Watch
+from fairlead_agent.guard.told import tell
+from fairlead_agent.lease import NAME
+from fairlead_agent.lease_file import boottime_ns, read
+
+LOOK_S = 0.25
+LOCK = "guard.lock"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Guarded:
+    """One agent's directory: its watch, and how its work is found."""
+
+    def __init__(self, directory: Path, docker: str) -> None:
+        self.directory = directory
+        self.watch = Watch()
+        self._kinds = {"process": Processes(directory), "docker": Containers(docker)}
+
+    def look(self, boot_id: str) -> None:
+        """Once: read the lease, and end what is due."""
+        now = boottime_ns()
+        self.watch.read(read(self.directory))
+        lease = self.watch.lease
+        kind = self._kinds.get(lease.runtime) if lease is not None else None
+        if lease is None or kind is None or not self.watch.must_look(boot_id, now):
+            return
+        acts = self.watch.look(kind.look(lease), now)
+        told = [act.run for act in acts if act.signal == "TERM"]
+        if told:
+            silence_s = self.watch.silence_ns(now) / 1e9
+            say(f"no lease for {silence_s:.1f} s: node={lease.node} ends {' '.join(told)}")
+            try:
+                tell(self.directory, told, silence_s, now)
+            except OSError as error:  # what must end ends, whether or not it can be written down
+                say(f"cannot note it in {self.directory}: {error}")
+        for act in acts:
+            kind.send(act.run, signal.Signals[f"SIG{act.signal}"])
+
+
+def say(text: str) -> None:
+    """One line for the journal of the system."""
+    sys.stderr.write(f"guard: {text}\n")
+    sys.stderr.flush()
+
+
+def lock(data: Path) -> int:
+    """Hold the directory for life. Exits with 1 where another guard does."""
+    data.mkdir(parents=True, exist_ok=True)
+    fd = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        say(f"{data} has a guard already (it holds {LOCK})")
+        sys.exit(1)
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{os.getpid()}\n".encode())
+    return fd
+
+
+def main() -> None:
+    """Look four times a second. Nothing that one directory holds keeps another from being watched."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
+    data = Path(os.environ.get("FAIRLEAD_DATA") or ".fairlead").absolute()
+    docker, boot_id = socket_of(os.environ.get("DOCKER_HOST", "")), BOOT_ID.read_text().strip()
+    lock(data)
+    guarded: dict[Path, Guarded] = {}
+    while True:
+        for path in data.glob(f"agent-*/{NAME}"):
+            guarded.setdefault(path.parent, Guarded(path.parent, docker))
+        for each in guarded.values():
+            try:
+                each.look(boot_id)
+            except Exception as error:  # noqa: BLE001 -- it must go on watching, whatever a directory holds
+                say(f"{each.directory}: {type(error).__name__}: {error}")
+        time.sleep(LOOK_S)
+
+
+if __name__ == "__main__":
+    main()

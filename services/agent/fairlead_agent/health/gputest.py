@@ -1,0 +1,119 @@
+"""Computing and memory of the GPUs that this process sees, and copies between them; a program of its own, since a GPU that hangs
+must hang nobody else.
+
+    CUDA_VISIBLE_DEVICES=GPU-… python -m fairlead_agent.health.gputest --seconds 5
+
+Prints one line of JSON, {"gpus": [{"rounds": 12, "mib": 4096, "failure": ""}, …], "peers": ["…"]}, in the order of the GPUs; with --peers only the copies. What is in
+a GPU's memory already is left alone: only what is free is tried.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fairlead_agent.health.cuda import CudaError, Driver, LibCuda
+from fairlead_agent.health.ptx import SOURCE
+
+MIB = 2**20
+#: Of a GPU's free memory, in thousandths, and at most; a piece is what one kernel takes.
+SHARE_PER_MILLE = 900
+PIECE_BYTES = 1024 * MIB
+PEER_BYTES = 16 * MIB
+
+
+class Result(NamedTuple):
+    """What came of one GPU."""
+
+    rounds: int
+    mib: int
+    failure: str
+
+
+def test_gpu(driver: Driver, index: int, seconds: float, clock: Callable[[], float]) -> Result:
+    """Fill all free memory and read it back, again and again with other seeds, until the time is over (once at least)."""
+    rounds = size = 0
+    try:
+        driver.open(index)
+        wrong_at = driver.allocate(4)
+        buffers = _allocate(driver)
+        size = sum(size for _, size in buffers)
+        end = clock() + seconds
+        while rounds == 0 or clock() < end:
+            driver.zero(wrong_at, 1)
+            for pointer, each in buffers:
+                driver.launch("fill", pointer, each // 4, rounds + 1, words=each // 4)
+            for pointer, each in buffers:
+                driver.launch("check", pointer, each // 4, rounds + 1, wrong_at, words=each // 4)
+            rounds += 1
+            if wrong := driver.read_word(wrong_at):
+                return Result(rounds, size // MIB, f"{wrong} of {size // 4} words were wrong in round {rounds}")
+    except CudaError as error:
+        return Result(rounds, size // MIB, str(error))
+    return Result(rounds, size // MIB, "")
+
+
+def _allocate(driver: Driver) -> list[tuple[int, int]]:
+    """[(address, bytes)] of most of what is free, in pieces: what another takes meanwhile is no fault."""
+    left = driver.free_bytes() * SHARE_PER_MILLE // 1000
+    found: list[tuple[int, int]] = []
+    while left >= MIB:
+        size = min(left, PIECE_BYTES) // MIB * MIB
+        try:
+            found.append((driver.allocate(size), size))
+        except CudaError:
+            if not found:
+                raise
+            break
+        left -= size
+    if not found:
+        raise CudaError("not a MiB of its memory is free")
+    return found
+
+
+def test_peers(driver: Driver, gpus: int) -> list[str]:
+    """Each GPU to the next, round about: what arrives must be what was sent. Says what has failed."""
+    failures: list[str] = []
+    words = PEER_BYTES // 4
+    for index in range(gpus if gpus > 1 else 0):
+        other = (index + 1) % gpus
+        try:
+            driver.open(other)
+            target, wrong_at = driver.allocate(PEER_BYTES), driver.allocate(4)
+            driver.zero(wrong_at, 1)
+            driver.open(index)
+            source = driver.allocate(PEER_BYTES)
+            driver.launch("fill", source, words, index + 1, words=words)
+            driver.copy_to_peer(source, index, target, other, PEER_BYTES)
+            driver.open(other)
+            driver.launch("check", target, words, index + 1, wrong_at, words=words)
+            if wrong := driver.read_word(wrong_at):
+                failures.append(f"from GPU {index} to GPU {other} {wrong} of {words} words arrived wrong")
+        except CudaError as error:
+            failures.append(f"from GPU {index} to GPU {other}: {error}")
+    return failures
+
+
+def main() -> int:
+    """Test what is seen; 0 where all is well, 1 where not, 2 where nothing could be tested."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each GPU")
+    parser.add_argument("--peers", action="store_true", help="only copies between GPUs")
+    asked = parser.parse_args()
+    try:
+        driver = LibCuda(SOURCE)
+        count = driver.count()
+    except CudaError as error:
+        print(json.dumps({"error": str(error)}))  # noqa: T201 -- a command
+        return 2
+    peers = test_peers(driver, count) if asked.peers else []
+    seen = 0 if asked.peers else count
+    gpus = [test_gpu(driver, index, asked.seconds, time.monotonic) for index in range(seen)]
+    print(json.dumps({"gpus": [each._asdict() for each in gpus], "peers": peers}))  # noqa: T201 -- a command
+    return 1 if peers or any(each.failure for each in gpus) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

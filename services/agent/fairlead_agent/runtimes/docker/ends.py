@@ -1,0 +1,70 @@
+"""How a container ended, as far as anybody can know. Pure.
+
+The engine says one number: 128+n for a signal and for `exit 128+n` alike. It was a signal for certain only where
+the agent sent it, or the kernel killed for memory.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fairlead_agent.run import Exit
+
+SIGNALLED = 128
+KILL, TERM = 9, 15
+#: Names of the signals by which programs end (Linux, signal(7)); of others the number is said alone.
+_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", KILL: "SIGKILL",
+    10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", TERM: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS",
+}  # fmt: skip
+SIGNALS_MAX = 64
+OVER_MEMORY = "killed: over its memory limit"
+GONE = Exit(message="its container was removed by somebody else")
+#: The exit codes with which a container ends that the engine itself stops.
+_STOPPED = (SIGNALLED + KILL, SIGNALLED + TERM)
+_ENDS_THEM = {True: "", False: ", which ends its containers when it stops (live-restore is off)"}
+
+
+class Heard(NamedTuple):
+    """What the agent knows of a container besides the engine's last word."""
+
+    #: The last signal that the agent sent, 0 for none.
+    sent: int = 0
+    #: A signal that came through the engine from somebody else, 0 for none.
+    foreign: int = 0
+    #: The kernel killed in it for memory while it ran.
+    over_memory: bool = False
+    #: It ended while the engine was not there,
+    engine_away: bool = False
+    #: which lets its containers go on meanwhile (live-restore).
+    engine_spares: bool = False
+
+
+def how(state: Mapping[str, Any], heard: Heard) -> Exit:
+    """From `State` of an inspected container that has ended."""
+    code = int(state["ExitCode"])
+    over_memory = heard.over_memory or bool(state.get("OOMKilled"))
+    said = str(state.get("Error") or "")[:200]
+    number = code - SIGNALLED
+    if over_memory and number == KILL:
+        return Exit(signal=KILL, message=OVER_MEMORY)
+    if heard.sent and code in _STOPPED:
+        return Exit(signal=number)
+    if heard.foreign:
+        return Exit(
+            message=f"somebody else ended it through the engine, with {name_of(heard.foreign)} (exit code {code})"
+        )
+    if heard.engine_away and (code in _STOPPED or not heard.engine_spares):
+        # Also with code 0: that is how a polite program ends when the engine's stop asks it to, its work half done.
+        return Exit(
+            message=f"it ended with exit code {code} while the Docker engine was away{_ENDS_THEM[heard.engine_spares]}"
+        )
+    if over_memory:
+        return Exit(code=code, message="a process of it was killed: over its memory limit")
+    if code and not said and 0 < number <= SIGNALS_MAX:
+        said = f"as a program ends by {name_of(number)}"
+    return Exit(code=code, message=said)
+
+
+def name_of(number: int) -> str:
+    """ "signal 11 (SIGSEGV)"."""
+    return f"signal {number} ({_NAMES[number]})" if number in _NAMES else f"signal {number}"

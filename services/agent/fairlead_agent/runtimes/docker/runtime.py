@@ -1,0 +1,411 @@
+"""Containers as a runtime: one per run, of the fixed shape in `template.py`.
+
+Labels and names are how a later agent process finds them (`adopting.py`). Each has one task here: image
+(`images.py`), creation, start, then its output and its end (`following.py`). Start at `_life`.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+import structlog
+
+from fairlead_agent.grants.holding import Holdings
+from fairlead_agent.grants.settings import Grants
+from fairlead_agent.launch import Launch, Unlaunchable
+from fairlead_agent.run import Exit, Found, RunKey
+from fairlead_agent.runtimes.container_of import container_of
+from fairlead_agent.runtimes.docker import adopting, template
+from fairlead_agent.runtimes.docker.creating import create
+from fairlead_agent.runtimes.docker.ends import how
+from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, Patience, why
+from fairlead_agent.runtimes.docker.events import EngineNews
+from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
+from fairlead_agent.runtimes.docker.following import ContainerRun, end_of, is_running, rest_of
+from fairlead_agent.runtimes.docker.images import Images, PullFailed
+from fairlead_agent.runtimes.docker.inside import CHECKPOINT, exec_in, make_word
+from fairlead_agent.runtimes.docker.output import Files
+from fairlead_agent.runtimes.docker.processes import lives, number_of, signal_directly
+from fairlead_agent.runtimes.docker.template import Bind
+from fairlead_agent.runtimes.notes import clear, write_note
+from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
+from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
+from fairlead_agent.settings import DOCKER_SOCKET
+from fairlead_schemas.events import StartFault
+
+#: In a run's directory while it waits for its image: nothing of it was created yet.
+PULLING = "pulling"
+CONFLICT = 409
+UNWANTED = "was asked to stop before it was started"
+
+_log = structlog.get_logger()
+
+
+class DockerRuntime:
+    """Runs of one node as containers."""
+
+    name = "docker"
+
+    def __init__(
+        self, base: Path, node: str, incarnation: str, *, simulated: bool, network: str = "", keep: int = KEEP_ENDED,
+        socket: str = DOCKER_SOCKET, patience: Patience = Patience(),  # noqa: B008 -- immutable
+        limits: HostLimits = HostLimits(), grants: Grants = Grants(), require_userns: bool = False,  # noqa: B008 -- immutable
+    ) -> None:  # fmt: skip
+        self.holdings = Holdings(base, grants)
+        self._limits = limits
+        self._require_userns = require_userns
+        self.directories = RunDirectories(base / "runs", keep)
+        self.engine = EngineLink(socket, patience)
+        self.images = Images(self.engine)
+        self._whose = adopting.Installation(node, str(base.absolute()), incarnation)
+        self._simulated = simulated
+        self._network = network
+        self._runs: dict[RunKey, ContainerRun] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._adopted = False
+        self._watcher: RunWatcher
+
+    async def open(self, watcher: RunWatcher) -> None:
+        """Ask the engine what it can do. Raises RuntimeUnfit when none answers."""
+        self._watcher = watcher
+        await self.engine.open()
+        self._engine_now()
+        news = EngineNews(self.engine, f"{template.LABEL_NODE}={self._whose.node}", self._heard, self._compare)
+        self._spawn(news.listen())
+        self._spawn(news.look())
+
+    def _engine_now(self) -> template.Engine:
+        """What it can do since it was last asked; it may have come back with other settings. Raises RuntimeUnfit."""
+        info = self.engine.info
+        if reason := unfit(info, require_userns=self._require_userns):
+            raise RuntimeUnfit(reason)
+        # An engine without its bridge (CI) can still run containers without a network.
+        network = self._network or ("default" if "bridge" in self.engine.networks else "none")
+        return engine_of(
+            info, self.engine.facts.api, network=network, cdi_devices=_cdi_devices(), limits=self._limits,
+            simulated=self._simulated,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ one run
+
+    async def prepare(self, launch: Launch) -> None:
+        """Its image is here. Raises Unlaunchable."""
+        try:
+            await self.images.ready(launch.image, lambda _: self._watcher.preparing(launch.key))
+        except PullFailed as error:
+            raise Unlaunchable(str(error), error.failure.fault) from error
+        except ENGINE_ERRORS as error:
+            raise Unlaunchable(why(error)) from error
+
+    def start(self, launch: Launch) -> None:
+        """Start a container, once its image is there; the watcher hears of it later."""
+        key = launch.key
+        if key in self._runs:
+            self._watcher.start_failed(key, "could not be started: it was started already")
+            return
+        name = template.container_name(key, len(launch.order.hosts) > 1)
+        run = self._runs[key] = ContainerRun(key, name, Files(*self.output(key)))
+        run.task = self._spawn(self._life(run, launch))
+
+    async def _life(self, run: ContainerRun, launch: Launch) -> None:
+        try:
+            await self._begin(run, launch)
+        except asyncio.CancelledError:
+            if not run.is_unwanted:
+                raise  # the agent lets go
+            self._failed(run, UNWANTED)
+            return
+        except (*ENGINE_ERRORS, PullFailed, RuntimeUnfit, ValueError) as error:
+            self._failed(run, why(error), error.failure.fault if isinstance(error, PullFailed) else "")
+            return
+        run.outages = self.engine.outages
+        self._watcher.started(run.key, run.image)
+        await self._follow(run)
+
+    async def _begin(self, run: ContainerRun, launch: Launch) -> None:
+        if not launch.image:
+            raise ValueError("the job file names no image, which the Docker runtime needs")
+        directory = self.directories.path(run.key)
+        notes = _Notes(directory, run.files.stderr)
+
+        def say(words: str) -> None:
+            notes.say(words)
+            self._watcher.preparing(run.key)
+
+        run.is_pulling = True
+        try:
+            image = await self.images.ready(launch.image, say)
+        except PullFailed as error:
+            say(str(error))
+            raise
+        finally:
+            run.is_pulling = False
+        run.image = image.digest
+        if not notes.said:
+            _make(directory)
+        try:
+            await self.engine.call_slowly(lambda api: self._create(api, run, launch, image.id))
+        except docker.errors.APIError as error:
+            if error.status_code != CONFLICT:  # that name is another container's
+                await self._undo(run)
+            raise
+        except (*ENGINE_ERRORS, RuntimeUnfit, ValueError):
+            await self._undo(run)
+            raise
+
+    def _create(self, api: docker.APIClient, run: ContainerRun, launch: Launch, image: str) -> None:
+        """Create, check, start; in a thread. `image`: the engine's id, so that what runs is what was looked at."""
+        directory = self.directories.path(launch.key)
+        labels = {adopting.LABEL_IMAGE: run.image}
+        (directory / PULLING).unlink(missing_ok=True)
+        try:
+            run.container = create(
+                api, launch, self._engine_now(), self._whose, self.holdings,
+                name=run.name, image=image, files=_own_files(launch, directory), labels=labels,
+            )  # fmt: skip
+            if run.is_unwanted:
+                raise ValueError(UNWANTED)
+            api.start(run.container)
+        except BaseException:
+            self.holdings.drop(launch.key)
+            raise
+
+    async def _undo(self, run: ContainerRun) -> None:
+        """Nothing of it is there when this returns. A call that failed may have been carried out all the same, or may be
+        when an engine that stood still goes on: so it is asked until it has said so."""
+        while True:
+            try:
+                await self.engine.call(lambda api: api.remove_container(run.container or run.name, v=True, force=True))
+            except docker.errors.NotFound:
+                return
+            except ENGINE_ERRORS:
+                await asyncio.sleep(self.engine.patience.retry_s)
+            else:
+                return
+
+    def _failed(self, run: ContainerRun, message: str, fault: StartFault = "") -> None:
+        del self._runs[run.key]
+        self._watcher.start_failed(run.key, message, fault)
+
+    async def _follow(self, run: ContainerRun) -> None:
+        exit = await end_of(self.engine, run)
+        self._watcher.exited(run.key, exit)
+
+    def terminate(self, key: RunKey) -> None:
+        """TERM to the container; a run that waits for its image ends at once."""
+        self._signal(key, signal.SIGTERM)
+
+    def kill(self, key: RunKey) -> None:
+        """KILL to the container."""
+        self._signal(key, signal.SIGKILL)
+
+    def _signal(self, key: RunKey, number: int) -> None:
+        run = self._runs.get(key)
+        if run is None:
+            return
+        run.is_unwanted = True
+        if run.is_pulling and run.task is not None:
+            run.task.cancel()
+        elif run.container:
+            run.sent.add(number)
+            run.last_sent = number
+            self._spawn(self._send(run, number))
+
+    async def _send(self, run: ContainerRun, number: int) -> None:
+        """Through the engine; past it, where it does not answer in time."""
+        try:
+            name = signal.Signals(number).name
+            await self.engine.call(lambda api: api.kill(run.container, name), self.engine.patience.signal_s)
+        except docker.errors.APIError as error:
+            if error.status_code in (404, CONFLICT):
+                return  # it has ended
+        except ENGINE_ERRORS:
+            pass
+        else:
+            return
+        if signal_directly(run.container, run.first, number):
+            run.direct = number
+            _log.warning("a signal was sent past the engine, which does not answer", run=run.key.name, signal=number)
+
+    def signal(self, key: RunKey, name: str) -> None:
+        """To the container's first process, which hands it on to the program."""
+        run = self._runs.get(key)
+        if run is not None and run.container:
+            number = signal.Signals[name].value
+            run.sent.add(number)
+            self._spawn(self._send(run, number))
+
+    async def exec(self, key: RunKey, argv: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Executed:
+        """In the container."""
+        run = self._runs.get(key)
+        if run is None or not run.container:
+            return Executed(None, "it does not run")
+        try:
+            return await self.engine.call(lambda api: exec_in(api, run.container, argv, env), timeout_s)
+        except ENGINE_ERRORS as error:
+            return Executed(None, why(error) or f"it took longer than {timeout_s:.0f} s")
+
+    def checkpoint_file(self, key: RunKey) -> Path:
+        """In the run's directory; mounted into the container."""
+        return self.directories.path(key) / CHECKPOINT
+
+    def release(self, key: RunKey) -> None:
+        """The container's end is journalled: it goes; its output files stay for a while."""
+        run = self._runs.pop(key, None)
+        self.directories.ended(key)
+        if run is not None and run.container:
+            self._spawn(self._forget(run))
+
+    async def _forget(self, run: ContainerRun) -> None:
+        await asyncio.to_thread(self.holdings.drop, run.key)  # whether the engine answers or not
+        await adopting.remove(self.engine, [run.container])  # one that is away removes it when it is compared anew
+
+    def output(self, key: RunKey) -> tuple[Path, Path]:
+        """stdout and stderr files."""
+        directory = self.directories.path(key)
+        return directory / "stdout", directory / "stderr"
+
+    async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
+        """By the container whose control groups they are in."""
+        keys = {run.container: run.key for run in self._runs.values()}
+        containers = {pid: found for pid in pids if (found := container_of(pid))}
+        return {pid: keys[found] for pid, found in containers.items() if found in keys}
+
+    def programs(self) -> dict[RunKey, int]:
+        """As the engine says, where the agent sees the machine's processes."""
+        firsts = {run.key: run.first for run in self._runs.values()}
+        return {key: first.pid for key, first in firsts.items() if first is not None and lives(first)}
+
+    async def close(self) -> None:
+        """Let go; containers go on."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.engine.close()
+
+    # ------------------------------------------------------------------ what the engine says
+
+    def _heard(self, container: str, action: str, attributes: dict[str, str]) -> None:
+        run = next((run for run in self._runs.values() if run.container == container), None)
+        if run is None:
+            return
+        if action == "die":
+            run.told_died()
+        elif action == "oom":
+            run.over_memory = True
+        elif action == "kill" and (number := number_of(attributes.get("signal", ""))) not in run.sent:
+            run.foreign = number
+
+    async def _compare(self) -> None:
+        """Events were lost, perhaps: which containers run, which have ended, and which should not be there?"""
+        runs = {run.container: run for run in self._runs.values() if run.container}
+        there = {each.container: each for each in await adopting.list_all(self.engine, self._whose)}
+        for container, run in runs.items():
+            if container in there and is_running(there[container].status):
+                run.outages = self.engine.outages
+            else:
+                run.told_died()
+        if self._adopted:
+            names = {run.name for run in self._runs.values()}
+            await adopting.remove(self.engine, [id for id, each in there.items() if each.name not in names])
+
+    # ------------------------------------------------------------------ after a restart
+
+    async def adopt(self, keys: Collection[RunKey], epochs: Mapping[RunKey, int] | None = None) -> dict[RunKey, Found]:
+        """Find this node's containers by their labels; what no journal knows goes first."""
+        wanted = {key: (epochs or {}).get(key) for key in keys}
+        there = await adopting.end_others(self.engine, self._whose, wanted)
+        found = {key: Found("never") for key in keys}
+        adopted = await asyncio.gather(*map(self._adopt, there))
+        found.update({each.key: what for each, what in zip(there, adopted, strict=True) if each.key is not None})
+        for key, what in found.items():
+            directory = self.directories.path(key)
+            if what.state == "never" and directory.exists() and not (directory / PULLING).exists():
+                found[key] = Found("lost", Exit(message="its container is gone"))
+        self.directories.open_only(set(keys))
+        running = [key for key, what in found.items() if what.state == "running"]
+        await asyncio.to_thread(self.holdings.keep_only, running)
+        self._adopted = True
+        return found
+
+    async def _adopt(self, there: adopting.There) -> Found:
+        assert there.key is not None
+        run = self._runs[there.key] = ContainerRun(there.key, there.name, Files(*self.output(there.key)))
+        run.container, run.image = there.container, there.labels.get(adopting.LABEL_IMAGE, "")
+        run.outages = self.engine.outages
+        if is_running(there.status):
+            run.task = self._spawn(self._follow(run))
+            return Found("running", image=run.image)
+        if there.status == "created":
+            return Found("never")
+        state = (await self.engine.call(lambda api: api.inspect_container(run.container)))["State"]
+        if state["Status"] == "created":
+            return Found("never")
+        await rest_of(self.engine, run)
+        return Found("ended", how(state, run.heard(self.engine)), image=run.image)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a task of the Docker runtime has failed", exc_info=error)
+
+
+class _Notes:
+    """What the agent itself says to who follows a run that has not started: lines at the head of its stderr."""
+
+    def __init__(self, directory: Path, stderr: Path) -> None:
+        self._directory = directory
+        self._stderr = stderr
+        self.said = False
+
+    def say(self, words: str) -> None:
+        """One line; the first makes the run's directory, marked as one of which nothing was created yet, and ends what an
+        earlier process of the agent has said there."""
+        if not self.said:
+            _make(self._directory)
+            (self._directory / PULLING).touch()
+            clear(self._stderr)
+            self.said = True
+        write_note(self._stderr, words)
+
+
+def _own_files(launch: Launch, directory: Path) -> list[Bind]:
+    """What the run finds of its own directory."""
+    files: list[Bind] = []
+    if launch.hostfile:
+        hostfile = directory / "hostfile"
+        hostfile.write_text(launch.hostfile)
+        files.append(Bind(str(hostfile), template.HOSTFILE, read_only=True))
+    if launch.order.checkpoint is not None:
+        word = make_word(directory / CHECKPOINT)
+        files.append(Bind(word, template.CHECKPOINT_FILE, read_only=False))
+    if launch.box:
+        files.append(Bind(launch.box, launch.box_inside, read_only=True))
+    return files
+
+
+def _make(directory: Path) -> None:
+    """The run's directory, new; or that of the same run which an earlier process of the agent had waiting."""
+    directory.mkdir(mode=0o750, exist_ok=(directory / PULLING).exists())
+
+
+def _cdi_devices() -> frozenset[str]:
+    """Names that the CDI specifications of this machine list (JSON ones; nvidia-ctk writes them with --format=json)."""
+    names: set[str] = set()
+    for path in [*Path("/etc/cdi").glob("*.json"), *Path("/var/run/cdi").glob("*.json")]:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            spec = json.loads(path.read_bytes())
+            names.update(f"{spec['kind']}={device['name']}" for device in spec["devices"])
+    return frozenset(names)

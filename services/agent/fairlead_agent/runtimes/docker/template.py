@@ -1,0 +1,208 @@
+"""The one shape of a container: what a job may get, and nothing else. Pure.
+
+Users cannot ask for privileges, devices, host namespaces, capabilities or paths of the host: there is no field for it.
+What is built here is compared with what the engine says it has created (`check.py`), before it is started.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from fairlead_agent.launch import Launch, devices_of
+from fairlead_agent.run import RunKey
+from fairlead_agent.runtimes.pinning import Host, Pinning, pin
+
+GpuPath = Literal["none", "simulated", "cdi", "device-request"]
+
+LABEL_NODE, LABEL_INCARNATION = "fairlead.node", "fairlead.incarnation"
+#: The agent's directory: with the node it names one installation, whatever journals follow each other in it.
+LABEL_DIRECTORY = "fairlead.directory"
+LABEL_JOB, LABEL_ATTEMPT, LABEL_RANK, LABEL_EPOCH = (
+    "fairlead.job",
+    "fairlead.attempt",
+    "fairlead.rank",
+    "fairlead.epoch",
+)
+LABEL_GPU_PATH = "fairlead.gpu-path"
+#: In words: which CPUs it is pinned to, or why it is not.
+LABEL_CPUS = "fairlead.cpus"
+HOSTFILE = "/etc/fairlead/hostfile"
+#: A single file, so that nothing but its bytes can be changed from within (saving.py bounds them).
+CHECKPOINT_FILE = "/run/fairlead/checkpoint"
+PIDS_MAX = 4096
+MEMORY_MIN_MIB = 6
+CPU_MIN_MILLI = 10  # the engine takes no less; 0 would be no limit at all
+#: The scratch file systems get what shm leaves, half of it and at most this much.
+TMP_MAX_MIB = 1024
+#: Volumes that an image declares; each of them becomes scratch space.
+IMAGE_VOLUMES_MAX = 16
+#: Ends before the agent, the engine and whatever else keeps the node together.
+OOM_SCORE = 500
+LOG_CONFIG = {"Type": "local", "Config": {"max-size": "10m", "max-file": "3"}}
+NOFILE_SOFT_MAX = 65536
+#: Names that make a device runtime's hook give more than was granted, or load something into it; an image's own are
+#: taken out where hooks run. (The engine takes out a variable that is named without "=".)
+IMAGE_ENV_REMOVED = (
+    "LD_AUDIT", "LD_PRELOAD", "NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_MOFED", "NVIDIA_NVSWITCH",
+)  # fmt: skip
+
+
+class Engine(NamedTuple):
+    """What this engine and its host can do, asked once."""
+
+    network: str = "default"
+    has_init: bool = True
+    #: CDI device names that a specification on this machine lists.
+    cdi_devices: frozenset[str] = frozenset()
+    #: It knows cgroup namespaces (Docker 20.10 and newer).
+    cgroupns: bool = True
+    #: The OCI runtime that containers get.
+    runtime: str = "runc"
+    #: The first user id of its containers' user namespace; 0 where it maps none.
+    first_uid: int = 0
+    apparmor: bool = False
+    #: CPUs that it knows of; 0: it does not say.
+    cpus: int = 0
+    host: Host = Host()
+    #: Most open files that the host lets a process have.
+    nofile: int = 1024 * 1024
+    #: The node's devices and CPUs are those of a played machine.
+    simulated: bool = False
+
+
+class Bind(NamedTuple):
+    """A directory or file of the host that the agent has put there for this run."""
+
+    source: str
+    target: str
+    read_only: bool
+
+
+def container_name(key: RunKey, gang: bool) -> str:
+    """ "fairlead-<job>-<attempt>", for gangs with "-r<rank>": the engine itself refuses a second one."""
+    return f"fairlead-{key.job}-{key.attempt}" + (f"-r{key.rank}" if gang else "")
+
+
+def gpu_path(gpus: Sequence[str], engine: Engine) -> GpuPath:
+    """How the granted GPUs get into the container."""
+    if not gpus:
+        return "none"
+    if engine.simulated:
+        return "simulated"
+    return "cdi" if all(cdi_name(uuid) in engine.cdi_devices for uuid in gpus) else "device-request"
+
+
+def cdi_name(uuid: str) -> str:
+    """The CDI name of a GPU."""
+    return f"nvidia.com/gpu={uuid}"
+
+
+def pinning(launch: Launch, engine: Engine) -> Pinning:
+    """Where it runs. Raises Unpinnable."""
+    return pin(launch.order.cpus, launch.order.memory_mib, engine.host, simulated=engine.simulated)
+
+
+def labels(
+    launch: Launch, engine: Engine, node: str, incarnation: str, directory: str, path: GpuPath
+) -> dict[str, str]:
+    """By which a later agent process finds its containers, and people what was done."""
+    return {
+        LABEL_NODE: node, LABEL_INCARNATION: incarnation, LABEL_DIRECTORY: directory,
+        LABEL_JOB: launch.key.job, LABEL_ATTEMPT: str(launch.key.attempt),
+        LABEL_RANK: str(launch.key.rank), LABEL_EPOCH: str(launch.order.epoch), LABEL_GPU_PATH: path,
+        LABEL_CPUS: pinning(launch, engine).said,
+    }  # fmt: skip
+
+
+def environment(launch: Launch, engine: Engine, path: GpuPath) -> list[str]:
+    """The launch's environment as the engine takes it; device variables only where a variable is not what grants
+    the device."""
+    env = {name: value for name, value in launch.env.items() if not name.startswith(("NVIDIA_", "CUDA_VISIBLE_"))}
+    for name in ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR"):  # the image's, unless the job says so
+        if name not in launch.own_env:
+            env.pop(name, None)
+    if path == "simulated":
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(devices_of(launch.order))
+    # "void" keeps an image with ENV NVIDIA_VISIBLE_DEVICES=all from being given every GPU of the machine.
+    env["NVIDIA_VISIBLE_DEVICES"] = ",".join(devices_of(launch.order)) if path == "device-request" else "void"
+    if launch.hostfile:
+        env["FAIRLEAD_HOSTFILE"] = HOSTFILE
+    if launch.order.checkpoint is not None:
+        env["FAIRLEAD_CHECKPOINT_FILE"] = CHECKPOINT_FILE
+    if pinning(launch, engine).played:
+        env["FAIRLEAD_CPUS_SIMULATED"] = "1"
+    removed = IMAGE_ENV_REMOVED if path in ("cdi", "device-request") else ()
+    return sorted([*(f"{name}={value}" for name, value in env.items()), *removed])
+
+
+def host_config(
+    launch: Launch, engine: Engine, path: GpuPath, binds: Sequence[Bind] = (), image_volumes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The whole HostConfig, in the Engine API's words. `image_volumes`: paths that the image declares as volumes; they
+    become scratch space, so that nothing of the host's disk is handed out unasked. Raises Unpinnable, ValueError."""
+    if len(image_volumes) > IMAGE_VOLUMES_MAX:
+        raise ValueError(f"the image declares {len(image_volumes)} volumes; at most {IMAGE_VOLUMES_MAX} can be given")
+    order = launch.order
+    memory_mib = max(order.memory_mib, MEMORY_MIN_MIB)
+    shm_mib, tmp_mib = scratch(memory_mib, order.shm_mib, 1 + len(image_volumes))
+    place = pinning(launch, engine)
+    config: dict[str, Any] = {
+        "Privileged": False,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "private",
+        "PidsLimit": PIDS_MAX,
+        "Memory": memory_mib * 2**20,
+        "MemorySwap": memory_mib * 2**20,  # equal: no swap
+        "NanoCpus": _cpu_milli(launch, engine) * 1_000_000,
+        "CpusetCpus": place.cpus,
+        "CpusetMems": place.mems,
+        "OomScoreAdj": OOM_SCORE,
+        "OomKillDisable": False,
+        "Ulimits": _ulimits(launch, engine),
+        "ReadonlyRootfs": True,
+        "Tmpfs": dict.fromkeys(("/tmp", *image_volumes), f"rw,nosuid,nodev,exec,mode=1777,size={tmp_mib}m"),  # noqa: S108 -- a mount point in the container
+        "ShmSize": shm_mib * 2**20,
+        "LogConfig": LOG_CONFIG,
+        "NetworkMode": engine.network,
+        "Runtime": engine.runtime,
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "Mounts": [{"Type": "bind", "Source": bind.source, "Target": bind.target, "ReadOnly": bind.read_only}
+                   for bind in binds],
+    }  # fmt: skip
+    if engine.cgroupns:
+        config["CgroupnsMode"] = "private"
+    if engine.has_init:
+        config["Init"] = True  # a first process that passes TERM on, and reaps
+    if path == "cdi":
+        config["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [cdi_name(uuid) for uuid in devices_of(order)]}]
+    elif path == "device-request":
+        config["DeviceRequests"] = [
+            {"Driver": "nvidia", "DeviceIDs": list(devices_of(order)), "Capabilities": [["gpu"]]}
+        ]
+    return config
+
+
+def scratch(memory_mib: int, shm_mib: int, tmpfs: int) -> tuple[int, int]:
+    """(MiB of /dev/shm, MiB of each of so many scratch file systems); together never more than the memory, which they
+    are counted in. Not asked for, /dev/shm is half of the memory, as Linux makes it."""
+    shm = min(shm_mib or memory_mib // 2, memory_mib - tmpfs)
+    shm = max(1, shm)
+    return shm, max(1, min(TMP_MAX_MIB, (memory_mib - shm) // 2) // tmpfs)
+
+
+def _cpu_milli(launch: Launch, engine: Engine) -> int:
+    """A played machine may have more CPUs than its host, which the engine refuses."""
+    wanted = max(CPU_MIN_MILLI, launch.order.cpu_milli)
+    return min(wanted, engine.cpus * 1000) if engine.simulated and engine.cpus else wanted
+
+
+def _ulimits(launch: Launch, engine: Engine) -> list[dict[str, Any]]:
+    limits = [
+        {"Name": "core", "Soft": 0, "Hard": 0},
+        {"Name": "nofile", "Soft": min(NOFILE_SOFT_MAX, engine.nofile), "Hard": engine.nofile},
+    ]
+    if launch.order.nics and not engine.simulated:
+        # RDMA pins what it sends; that is memory of the container, and so within its limit.
+        limits.append({"Name": "memlock", "Soft": -1, "Hard": -1})
+    return limits

@@ -1,0 +1,184 @@
+"""The agent's end of the spawner's socket: starts a spawner where none lives, connects, sends and hears.
+
+Owns the connection and nothing about runs. Events are told in their order, in the event loop. The protocol
+is described in `spawner.py`, which this never imports: it is another program.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+PROGRAM = str(Path(__file__).with_name("spawner.py"))
+SOCKET, LOCK, LOG = "spawner.sock", "spawner.lock", "spawner.log"
+BACKLOG = 16
+RETRY_S = 0.1
+#: Versions of a spawner that this agent can talk to: its own, and those that an agent before it may have left running.
+PROTOCOLS = (1, 2)
+RETRIES = 50
+
+
+class Started(msgspec.Struct, tag_field="event", tag="started"):
+    """The run's program runs, or (pid 0) there is none and its end follows."""
+
+    key: str
+    pid: int
+
+
+class Failed(msgspec.Struct, tag_field="event", tag="failed"):
+    """The run could not be started."""
+
+    key: str
+    text: str
+
+
+class Ended(msgspec.Struct, tag_field="event", tag="ended"):
+    """The run and its whole group are gone."""
+
+    key: str
+    code: int | None
+    signal: int | None
+
+
+class Listing(msgspec.Struct, tag_field="event", tag="listing"):
+    """Everything that the spawner knows. `orphans`: process ids of runs that an earlier spawner has started.
+    `protocol`: the version that it speaks; older ones say none."""
+
+    running: dict[str, int]
+    ended: dict[str, tuple[int | None, int | None]]
+    orphans: dict[str, int]
+    protocol: int = 1
+
+
+Event = Started | Failed | Ended | Listing
+
+_decode = msgspec.json.Decoder(Event).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class SpawnerLink(asyncio.Protocol):
+    """One connection after the other; `heard` gets each event, `lost` is called when a connection has broken."""
+
+    def __init__(self, base: str, heard: Callable[[Event], None], lost: Callable[[], None]) -> None:
+        self.connected = False
+        self._base = base
+        self._heard = heard
+        self._lost = lost
+        self._lines: list[bytes] = []
+        self._rest = b""
+        self._transport: asyncio.WriteTransport | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def connect(self) -> None:
+        """Connect, to a spawner of our own where none lives. Raises OSError when that does not work."""
+        await self._loop.create_unix_connection(lambda: self, sock=await self._reached())
+
+    async def _reached(self) -> socket.socket:
+        tries_left = RETRIES
+        while True:
+            tries_left -= 1
+            try:
+                self._start_if_none()
+                return self._connected_socket()
+            except (ConnectionError, FileNotFoundError):  # it is just ending or has just been started
+                if not tries_left:
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    def send(self, request: dict[str, object]) -> None:
+        """With everything else of this turn of the loop. Lost when not connected. Raises ValueError, TypeError
+        for what cannot be written as JSON."""
+        line = _encode(request)
+        if not self._lines:
+            self._loop.call_soon(self._flush)
+        self._lines.append(line)
+
+    def close(self) -> None:
+        """Let go, after what was sent is written; the spawner stays."""
+        self._flush()
+        self.connected = False
+        if self._transport is not None:
+            self._transport.close()
+
+    def _flush(self) -> None:
+        if self._lines and self.connected and self._transport is not None:
+            self._transport.write(b"\n".join([*self._lines, b""]))
+        self._lines.clear()
+
+    # ------------------------------------------------------------------ what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._rest = b""
+        self.connected = True
+
+    def data_received(self, data: bytes) -> None:
+        """Events."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._heard(_decode(line))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The spawner has ended, or we have closed."""
+        self._transport = None
+        if self.connected:
+            self.connected = False
+            self._lost()
+
+    # ------------------------------------------------------------------ the socket and the process
+
+    def _start_if_none(self) -> None:
+        if self._child is not None:
+            self._child.poll()  # reaps one that has died
+        lock = os.open(f"{self._base}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._start(lock)
+        finally:
+            os.close(lock)  # the spawner's copy holds the lock
+
+    def _start(self, lock: int) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, self._address() as address:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._base}/{SOCKET}")  # noqa: PTH108 -- of a spawner that is gone
+            os.fchmod(listener.fileno(), 0o600)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            fds = (lock, listener.fileno())
+            with open(f"{self._base}/{LOG}", "wb") as log:  # noqa: PTH123
+                self._child = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-X", "utf8", PROGRAM, self._base, *map(str, fds)],
+                    pass_fds=fds, cwd="/", env={}, start_new_session=True,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                )  # fmt: skip
+
+    def _connected_socket(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with self._address() as address:
+                sock.connect(address)
+        except OSError:
+            sock.close()
+            raise
+        sock.setblocking(False)
+        return sock
+
+    @contextlib.contextmanager
+    def _address(self):  # type: ignore[no-untyped-def]
+        """A name of the socket that is short enough (107 bytes) however deep the directory lies."""
+        directory = os.open(self._base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{directory}/{SOCKET}"
+        finally:
+            os.close(directory)

@@ -1,0 +1,85 @@
+"""How a container ended, and what an engine is: tables of what engines say."""
+
+from typing import Any
+
+import pytest
+
+from fairlead_agent.run import Exit
+from fairlead_agent.runtimes.docker.ends import OVER_MEMORY, Heard, how
+from fairlead_agent.runtimes.docker.facts import EngineFacts, engine_facts
+
+#: (exit code, OOMKilled, what was heard besides, the end; None: nobody can know it)
+ENDS: list[tuple[int, bool, Heard, Exit | None]] = [
+    (0, False, Heard(), Exit(code=0)),
+    (7, False, Heard(), Exit(code=7)),
+    (255, False, Heard(), Exit(code=255)),
+    (139, False, Heard(), Exit(code=139, message="as a program ends by signal 11 (SIGSEGV)")),
+    (137, False, Heard(), Exit(code=137, message="as a program ends by signal 9 (SIGKILL)")),
+    (137, True, Heard(), Exit(signal=9, message=OVER_MEMORY)),
+    (137, False, Heard(over_memory=True), Exit(signal=9, message=OVER_MEMORY)),
+    (1, True, Heard(), Exit(code=1, message="a process of it was killed: over its memory limit")),
+    (137, False, Heard(sent=9), Exit(signal=9)),
+    (143, False, Heard(sent=15), Exit(signal=15)),
+    (9, False, Heard(sent=15), Exit(code=9)),
+    (143, False, Heard(foreign=15), None),
+    (0, False, Heard(foreign=15), None),
+    (137, False, Heard(sent=9, foreign=9), Exit(signal=9)),
+    (137, False, Heard(engine_away=True), None),
+    (0, False, Heard(engine_away=True), None),
+    (137, False, Heard(engine_away=True, engine_spares=True), None),
+    (5, False, Heard(engine_away=True, engine_spares=True), Exit(code=5)),
+    (0, False, Heard(engine_away=True, engine_spares=True), Exit(code=0)),
+    (137, True, Heard(engine_away=True), Exit(signal=9, message=OVER_MEMORY)),
+]
+
+
+@pytest.mark.parametrize(("code", "oom", "heard", "end"), ENDS)
+def test_an_end_is_told_as_far_as_it_is_known(code: int, oom: bool, heard: Heard, end: Exit | None) -> None:
+    """A code where it was the program's own, a signal where somebody is known to have sent it, else neither, and why."""
+    told = how({"ExitCode": code, "OOMKilled": oom, "Error": ""}, heard)
+    if end is None:
+        assert not told.known and str(code) in told.message
+    else:
+        assert told == end
+
+
+def test_the_engines_own_words_come_along() -> None:
+    """As when a program cannot be executed."""
+    assert how({"ExitCode": 127, "Error": "exec: no such file"}, Heard()) == Exit(
+        code=127, message="exec: no such file"
+    )
+
+
+#: What Engine 20.10.24 of Debian 12 says, shortened.
+INFO: dict[str, Any] = {
+    "CgroupVersion": "1", "CgroupDriver": "cgroupfs", "LiveRestoreEnabled": False, "InitBinary": "docker-init",
+    "SecurityOptions": ["name=seccomp,profile=default"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/docker",
+    "Runtimes": {"runc": {"path": "runc"}, "io.containerd.runc.v2": {"path": "runc"}}, "ServerVersion": "20.10.24+dfsg1",
+}  # fmt: skip
+VERSION: dict[str, Any] = {
+    "Version": "20.10.24+dfsg1", "ApiVersion": "1.41",
+    "Components": [
+        {"Name": "Engine", "Version": "20.10.24+dfsg1"}, {"Name": "containerd", "Version": "1.6.20~ds1"},
+        {"Name": "runc", "Version": "1.1.5+ds1"}, {"Name": "docker-init", "Version": "0.19.0"},
+    ],
+}  # fmt: skip
+
+
+def test_an_engines_facts_are_read() -> None:
+    """Versions as numbers alone; whoever compares them needs no packager's suffix."""
+    assert engine_facts(INFO, VERSION) == EngineFacts(
+        engine="20.10.24", api="1.41", containerd="1.6.20", runc="1.1.5", cgroup=1, seccomp=True, has_init=True,
+        runtimes=("io.containerd.runc.v2", "runc"), default_runtime="runc", root="/var/lib/docker",
+    )  # fmt: skip
+    hardened = {
+        **INFO, "CgroupVersion": "2", "LiveRestoreEnabled": True,
+        "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns", "name=userns", "name=rootless"],
+    }  # fmt: skip
+    facts = engine_facts(hardened, VERSION, "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202b80a9b")
+    assert (facts.cgroup, facts.live_restore, facts.userns_remap, facts.rootless) == (2, True, True, True)
+    assert facts.toolkit == "1.17.8"
+
+
+def test_what_an_engine_does_not_say_is_not_guessed() -> None:
+    """Old engines, and others."""
+    assert engine_facts({}, {}) == EngineFacts()

@@ -1,0 +1,223 @@
+"""GPUs cut over NVML, told by a played driver: the calls in their order, verified afterwards, taken back on failure."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from fairlead_agent.devices.nvml import NvmlDevices
+from fairlead_schemas.desired import LayoutOrder
+from fairlead_schemas.resources import MigInstance, MigPlace
+from tests.agent.inside.test_nvml_inside import Driver
+
+#: {profile: (NVML's kind, id, memory slices, starts)} of an A100 with 40 GB.
+PROFILES = {
+    "1g.5gb": (0, 19, 1, range(7)), "2g.10gb": (1, 14, 2, (0, 2, 4)), "3g.20gb": (2, 9, 4, (0, 4)),
+    "1g.5gb+me": (7, 20, 1, range(7)),
+}  # fmt: skip
+
+
+class MigDriver(Driver):
+    """One GPU that keeps what it was told; GPU instances are dictionaries."""
+
+    c_nvmlGpuInstancePlacement_t = pynvml.c_nvmlGpuInstancePlacement_t  # noqa: N815 -- the name is NVML's
+
+    def __init__(self) -> None:
+        super().__init__(["0000:01:00.0"])
+        self.mode, self.waits_for_reset = 1, False
+        self.whole: list[dict[str, Any]] = []
+        self.calls: list[str] = []
+        self.refused: set[str] = set()
+        self.number = 0
+        self.answers |= {
+            "nvmlDeviceGetMigMode": lambda i: [self.mode, self.mode],
+            "nvmlDeviceSetMigMode": self._set_mode,
+            "nvmlDeviceGetMaxMigDeviceCount": lambda i: 7,
+            "nvmlDeviceGetMigDeviceHandleByIndex": self._shown,
+            "nvmlDeviceGetHandleByUUID": self._by_uuid,
+            "nvmlDeviceGetGpuInstanceId": lambda device: device.whole["id"],
+            "nvmlDeviceGetComputeInstanceId": lambda device: 0,
+            "nvmlDeviceGetGpuInstanceById": lambda i, at: next(each for each in self.whole if each["id"] == at),
+            "nvmlGpuInstanceGetComputeInstanceById": lambda whole, at: whole,
+            "nvmlGpuInstanceGetInfo": lambda whole: SimpleNamespace(placement=SimpleNamespace(start=whole["start"])),
+            "nvmlDeviceGetGpuInstanceProfileInfo": self._profile,
+            "nvmlDeviceGetGpuInstancePossiblePlacements": self._placements,
+            "nvmlDeviceCreateGpuInstanceWithPlacement": self._create,
+            "nvmlGpuInstanceGetComputeInstanceProfileInfo": lambda whole, kind, engine: SimpleNamespace(
+                id=kind, sliceCount=self._or_error({0: 1, 1: 2, 2: 3, 3: 4}, kind)
+            ),
+            "nvmlGpuInstanceCreateComputeInstance": self._fill,
+            "nvmlComputeInstanceDestroy": self._empty,
+            "nvmlGpuInstanceDestroy": self._destroy,
+            "nvmlDeviceGetComputeRunningProcesses": lambda device: [],
+        }
+
+    def _call(self, name: str, what: str = "") -> None:
+        self.calls.append(f"{name} {what}".strip())
+        if name in self.refused or what in self.refused:
+            raise self.NVMLError("Insufficient Resources")
+
+    def _set_mode(self, _: int, mode: int) -> int:
+        self._call("mode", str(mode))
+        self.mode = self.mode if self.waits_for_reset else mode
+        return 1 if self.waits_for_reset and mode else 0
+
+    def _device(self, whole: dict[str, Any]) -> SimpleNamespace:
+        name = f"NVIDIA A100-SXM4-40GB MIG {whole['profile']}"
+        return SimpleNamespace(uuid=f"MIG-{whole['id']}", name=name, whole=whole)
+
+    def _shown(self, _: int, at: int) -> SimpleNamespace:
+        shown = [each for each in self.whole if each["filled"]]
+        return self._or_error({at: self._device(each) for at, each in enumerate(shown)}, at)
+
+    def _by_uuid(self, uuid: str) -> SimpleNamespace:
+        return self._or_error({f"MIG-{each['id']}": self._device(each) for each in self.whole}, uuid)
+
+    def _profile(self, _: int, kind: int) -> SimpleNamespace:
+        found = {row[0]: SimpleNamespace(id=row[1], name=f"MIG {name}".encode()) for name, row in PROFILES.items()}
+        return self._or_error(found, kind)
+
+    def _placements(self, _: int, number: int, places: Any, count: Any) -> None:
+        size, starts = next((row[2], row[3]) for row in PROFILES.values() if row[1] == number)
+        for at, start in enumerate(starts):
+            places[at].start, places[at].size = start, size
+        count._obj.value = len(starts)
+
+    def _create(self, _: int, number: int, placement: Any) -> dict[str, Any]:
+        profile = next(name for name, row in PROFILES.items() if row[1] == number)
+        start, size = placement._obj.start, placement._obj.size
+        self._call("create", f"{profile}@{start}")
+        taken = {slice for each in self.whole for slice in range(each["start"], each["start"] + each["size"])}
+        if taken & set(range(start, start + size)):
+            raise self.NVMLError("Insufficient Resources")
+        self.number += 1
+        made = {"id": self.number, "profile": profile, "start": start, "size": size, "filled": False}
+        self.whole.append(made)
+        return made
+
+    def _fill(self, whole: dict[str, Any], kind: int) -> None:
+        self._call("fill")
+        whole["filled"] = True
+
+    def _empty(self, whole: dict[str, Any]) -> None:
+        self._call("empty", f"{whole['profile']}@{whole['start']}")
+        whole["filled"] = False
+
+    def _destroy(self, whole: dict[str, Any]) -> None:
+        self._call("destroy")
+        self.whole.remove(whole)
+
+
+@pytest.fixture
+def driver() -> MigDriver:
+    """A GPU in MIG mode without instances."""
+    return MigDriver()
+
+
+def devices(driver: MigDriver, sys: Path) -> NvmlDevices:
+    return NvmlDevices(driver, sys=sys)
+
+
+def order(*create: str, destroy: tuple[MigInstance, ...] = (), mode: str = "") -> LayoutOrder:
+    """For the GPU; `order("3g.20gb@4")`."""
+    places = tuple(MigPlace(profile=each.partition("@")[0], start=int(each.partition("@")[2])) for each in create)
+    return LayoutOrder(gpu="GPU-0", plan=5, mode=mode, destroy=destroy, create=places)
+
+
+def layout(made: NvmlDevices) -> list[str]:
+    return [f"{each.profile}@{each.start}" for each in made.gpus()[0].instances]
+
+
+def test_instances_are_made_where_they_shall_be(driver: MigDriver, tmp_path: Path) -> None:
+    """Each with its compute instance; the inventory and labels show them, and each can be asked whether it is free."""
+    made = devices(driver, tmp_path)
+    assert made.cut(order("1g.5gb+me@0", "3g.20gb@4")) == ""
+    assert driver.calls == ["create 1g.5gb+me@0", "fill", "create 3g.20gb@4", "fill"]
+    assert layout(made) == ["1g.5gb+me@0", "3g.20gb@4"]
+    assert made.labels()["nvidia.com/mig-1g.5gb.me.count"] == "1"
+    assert made.busy(["MIG-1", "MIG-2"]) == {}
+    assert list(made.busy(["MIG-3"])) == ["MIG-3"]
+
+
+def test_instances_go_before_others_are_made(driver: MigDriver, tmp_path: Path) -> None:
+    """The compute instance first; what is not named stays."""
+    made = devices(driver, tmp_path)
+    made.cut(order("1g.5gb@0", "3g.20gb@4"))
+    driver.calls.clear()
+    assert made.cut(order("2g.10gb@4", destroy=made.gpus()[0].instances[1:])) == ""
+    assert driver.calls == ["empty 3g.20gb@4", "destroy", "create 2g.10gb@4", "fill"]
+    assert [(each.uuid, each.profile) for each in made.gpus()[0].instances] == [
+        ("MIG-1", "1g.5gb"),
+        ("MIG-3", "2g.10gb"),
+    ]
+
+
+def test_a_refused_step_is_taken_back(driver: MigDriver, tmp_path: Path) -> None:
+    """What went is made again where it was (under another UUID, as NVML gives none twice), what came goes."""
+    made = devices(driver, tmp_path)
+    made.cut(order("3g.20gb@4"))
+    driver.refused = {"1g.5gb@5"}
+    failure = made.cut(order("1g.5gb@4", "1g.5gb@5", destroy=made.gpus()[0].instances))
+    assert failure == "1g.5gb at 5: Insufficient Resources"
+    assert layout(made) == ["3g.20gb@4"]
+    driver.refused = {"fill"}
+    assert made.cut(order("1g.5gb@0")) == "1g.5gb at 0: Insufficient Resources"
+    assert layout(made) == ["3g.20gb@4"]
+    assert len(driver.whole) == 1, "no instance without its compute instance is left"
+
+
+def test_an_instance_that_cannot_go_stays_usable(driver: MigDriver, tmp_path: Path) -> None:
+    """Its compute instance is made again."""
+    made = devices(driver, tmp_path)
+    made.cut(order("3g.20gb@4"))
+    driver.refused = {"destroy"}
+    assert made.cut(order("1g.5gb@4", destroy=made.gpus()[0].instances)) == "3g.20gb at 4: Insufficient Resources"
+    assert layout(made) == ["3g.20gb@4"]
+
+
+def test_what_cannot_be_put_back_is_said(driver: MigDriver, tmp_path: Path) -> None:
+    """And the inventory is what there is."""
+    made = devices(driver, tmp_path)
+    made.cut(order("3g.20gb@4"))
+    driver.refused = {"create"}
+    failure = made.cut(order("1g.5gb@4", destroy=made.gpus()[0].instances))
+    assert "; and what was there could not be put back: 3g.20gb at 4: Insufficient Resources" in failure
+    assert layout(made) == []
+
+
+def test_what_the_driver_shows_counts_and_not_what_it_answered(driver: MigDriver, tmp_path: Path) -> None:
+    """An instance that was destroyed and is still there, one that was made and is not: said, and the rest taken back."""
+    made = devices(driver, tmp_path)
+    made.cut(order("3g.20gb@4"))
+    driver.answers["nvmlGpuInstanceDestroy"] = lambda whole: whole.update(filled=True)
+    failure = made.cut(order("1g.5gb@0", destroy=made.gpus()[0].instances))
+    assert failure.startswith("3g.20gb was destroyed, and is still at 4")
+    assert "3g.20gb@4" in layout(made)
+    driver.answers["nvmlGpuInstanceDestroy"] = driver._destroy
+    made.cut(order(destroy=made.gpus()[0].instances))
+    driver.answers["nvmlGpuInstanceCreateComputeInstance"] = lambda whole, kind: None
+    assert made.cut(order("2g.10gb@2")) == "2g.10gb was made, and is not at 2"
+
+
+def test_mig_mode_is_turned_on_and_off(driver: MigDriver, tmp_path: Path) -> None:
+    """A mode that would wait for a reset is a failure, and is taken back."""
+    driver.mode = 0
+    made = devices(driver, tmp_path)
+    assert made.cut(order("3g.20gb@4", mode="on")) == ""
+    assert made.gpus()[0].mig
+    assert made.cut(order(destroy=made.gpus()[0].instances, mode="off")) == ""
+    assert (made.gpus()[0].mig, made.gpus()[0].instances) == (False, ())
+    driver.waits_for_reset = True
+    driver.calls.clear()
+    assert "not active" in made.cut(order("3g.20gb@4", mode="on"))
+    assert driver.calls == ["mode 1", "mode 0"]
+
+
+def test_what_no_driver_knows(driver: MigDriver, tmp_path: Path) -> None:
+    """A profile, a start, a GPU."""
+    made = devices(driver, tmp_path)
+    assert made.cut(order("5g.30gb@0")) == "5g.30gb at 0: the driver knows no profile 5g.30gb"
+    assert made.cut(order("3g.20gb@1")) == "3g.20gb at 1: the driver allows none at 1"
+    assert made.cut(LayoutOrder(gpu="GPU-9", plan=5)) == "this node has no GPU GPU-9"

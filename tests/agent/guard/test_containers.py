@@ -1,0 +1,73 @@
+"""The guard over real containers: through the engine, and without it."""
+
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from fairlead_agent.guard.containers import SOCKET, Containers, socket_of
+from fairlead_agent.guard.stale import Work
+from fairlead_agent.lease import NEVER_NS, Lease
+from tests.agent.containers.image import ensure_image
+
+pytestmark = pytest.mark.docker
+
+LEASE = Lease("boot", f"n{uuid.uuid4().hex[:8]}", uuid.uuid4().hex, "docker", 0, 1, 1, 1)
+
+
+@pytest.fixture
+def containers() -> Iterator[Callable[..., str]]:
+    """Makes containers as the agent labels them; they go with the test."""
+    api, made = docker.APIClient(version="auto"), list[str]()
+
+    def make(job: str, *, lease: Lease = LEASE, env: tuple[str, ...] = ()) -> str:
+        labels = {
+            "fairlead.node": lease.node, "fairlead.incarnation": lease.incarnation, "fairlead.job": job,
+            "fairlead.attempt": "1", "fairlead.rank": "0",
+        }  # fmt: skip
+        own = [f"FAIRLEAD_NODE={lease.node}", f"FAIRLEAD_JOB={job}", "FAIRLEAD_ATTEMPT=1", "FAIRLEAD_RANK=0"]
+        created = api.create_container(
+            ensure_image(), ["sh", "-c", "trap 'exit 7' TERM; sleep 600 & wait"], labels=labels,
+            environment=[*own, *env], network_disabled=True,
+        )["Id"]  # fmt: skip
+        made.append(created)
+        api.start(created)
+        return created
+
+    yield make
+    for each in made:
+        api.remove_container(each, force=True)
+
+
+def code(container: str) -> int:
+    """How it has ended."""
+    return int(docker.APIClient(version="auto").wait(container, timeout=30)["StatusCode"])
+
+
+@pytest.mark.parametrize("socket", [SOCKET, "/nowhere/docker.sock"], ids=["by the engine", "by cgroups"])
+def test_found_and_ended(containers: Callable[..., str], socket: str) -> None:
+    """What is this node's, with its job's own words; TERM, then KILL; another node's is not seen."""
+    first, second = containers("7"), containers("8", env=("FAIRLEAD_STOP_AFTER=never",))
+    other = containers("9", lease=LEASE._replace(node="other", incarnation="other"))
+    found = Containers(socket)
+    deadline = time.monotonic() + 30
+    while sorted(found.look(LEASE)) != [Work("7.1.0"), Work("8.1.0", NEVER_NS)]:
+        assert time.monotonic() < deadline, found.look(LEASE)
+        time.sleep(0.1)
+    found.send("7.1.0", signal.SIGTERM)
+    assert code(first) == 7
+    found.send("8.1.0", signal.SIGKILL)
+    assert code(second) == 128 + 9
+    found.send("9.1.0", signal.SIGKILL)
+    assert [c["Id"] for c in docker.APIClient(version="auto").containers(filters={"id": other})] == [other]
+
+
+def test_an_engine_that_says_nonsense_is_gone_around(tmp_path: Path) -> None:
+    """Whatever it answers: nothing is raised, and nothing is found where nothing is."""
+    assert Containers(str(tmp_path)).look(LEASE) == []
+    assert socket_of("unix:///run/user/1/docker.sock") == "/run/user/1/docker.sock"
+    assert socket_of("") == socket_of("tcp://10.0.0.1:2375") == SOCKET

@@ -1,0 +1,273 @@
+"""The guard: its core over a clock in hand, then the real program over real processes."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_agent import lease_file
+from fairlead_agent.guard.stale import Act, Watch, Work
+from fairlead_agent.guard.told import Told, tell
+from fairlead_agent.guard.words import STOP_AFTER, stop_after_in, stop_after_word
+from fairlead_agent.lease import NAME, NEVER_NS, Lease
+from fairlead_agent.lease_file import LeaseFile, boottime_ns
+from fairlead_agent.runtimes.processes import tag_prefix, tagged
+from fairlead_schemas.reports import ExitSeen, StartSeen
+from tests.agent.placer_script import order
+from tests.agent.test_agent import World
+
+S = 1_000_000_000
+LEASE = Lease("boot", "n1", "inc", "process", 1000 * S, 60 * S, 30 * S, 30 * S)
+
+
+def watch(lease: Lease | None = LEASE) -> Watch:
+    """A watch that has read the file."""
+    made = Watch()
+    made.read(lease)
+    return made
+
+
+def due(made: Watch, second: int, *works: Work) -> list[Act]:
+    """What is done so many seconds after the renewal."""
+    now = LEASE.renewed_ns + second * S
+    return made.look(list(works), now) if made.must_look("boot", now) else []
+
+
+def test_the_agent_is_first() -> None:
+    """Its fence is after 60 s; the guard waits for a third of the margin more, and has killed before the placer's lease."""
+    made = watch()
+    assert due(made, 69, Work("7.1.0")) == []
+    assert due(made, 70, Work("7.1.0")) == [Act("7.1.0", "TERM")]
+    assert due(made, 99, Work("7.1.0")) == []
+    assert due(made, 100, Work("7.1.0")) == [Act("7.1.0", "KILL")]
+    assert due(made, 101, Work("7.1.0")) == [Act("7.1.0", "KILL")]
+    assert due(made, 102) == []
+
+
+def test_each_job_has_its_own_time() -> None:
+    """Shorter, longer, or none at all."""
+    made = watch()
+    works = (Work("1.1.0", 10 * S), Work("2.1.0"), Work("3.1.0", 300 * S), Work("4.1.0", NEVER_NS))
+    assert due(made, 19, *works) == []
+    assert due(made, 20, *works) == [Act("1.1.0", "TERM")]
+    assert due(made, 70, *works[1:]) == [Act("2.1.0", "TERM")]
+    assert due(made, 310, *works[2:]) == [Act("3.1.0", "TERM")]
+    assert due(made, 10**6, works[3]) == []
+
+
+def test_a_young_lease_guards_its_work() -> None:
+    """An agent that is just restarting within its lease loses nothing, however often."""
+    made = watch()
+    for second in range(0, 1000, 50):
+        made.read(LEASE._replace(renewed_ns=LEASE.renewed_ns + second * S))
+        assert due(made, second + 49, Work("7.1.0")) == []
+
+
+def test_what_was_begun_is_carried_through() -> None:
+    """A lease that comes back after TERM does not leave a run half ended."""
+    made = watch()
+    assert due(made, 70, Work("7.1.0")) == [Act("7.1.0", "TERM")]
+    made.read(LEASE._replace(renewed_ns=LEASE.renewed_ns + 71 * S))
+    assert due(made, 100, Work("7.1.0"), Work("8.1.0")) == [Act("7.1.0", "KILL")]
+
+
+def test_a_guard_that_slept_gives_no_more_time() -> None:
+    """It looks when everything is over: TERM, and KILL with the next look."""
+    made = watch()
+    assert due(made, 95, Work("7.1.0")) == [Act("7.1.0", "TERM")]
+    assert due(made, 99, Work("7.1.0")) == []
+    assert due(made, 100, Work("7.1.0"), Work("8.1.0")) == [Act("7.1.0", "KILL"), Act("8.1.0", "TERM")]
+    assert due(made, 100, Work("8.1.0")) == [Act("8.1.0", "KILL")]
+
+
+def test_nothing_is_done_without_a_lease_or_on_another_boot() -> None:
+    """A missing or unreadable file says nothing; what it said last counts."""
+    assert not watch(None).must_look("boot", 10**18)
+    assert not watch().must_look("another", 10**18)
+    made = watch()
+    made.read(None)
+    assert due(made, 70, Work("7.1.0")) == [Act("7.1.0", "TERM")]
+
+
+@given(st.lists(st.integers(0, 200), max_size=30), st.integers(0, 400))
+def test_no_time_is_too_early(renewals: list[int], asked: int) -> None:
+    """Whatever the order in which renewals are read and time is asked, nothing ends before its lease is over."""
+    made = watch()
+    for second in sorted(renewals):
+        made.read(LEASE._replace(renewed_ns=LEASE.renewed_ns + second * S))
+    newest = max(renewals, default=0)
+    assert bool(due(made, asked, Work("7.1.0"))) == (asked - newest >= 70)
+
+
+# ---------------------------------------------------------------------------- files
+
+
+def test_a_lease_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """In place: the file keeps its length, so a full disk cannot keep it from being renewed."""
+    file = LeaseFile(tmp_path)
+    for renewed in (1, 10**18, 5):
+        file.write(LEASE._replace(renewed_ns=renewed))
+        assert lease_file.read(tmp_path) == LEASE._replace(renewed_ns=renewed)
+        assert (tmp_path / NAME).stat().st_size == lease_file.BYTES
+    file.close()
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_no_lease(data: bytes) -> None:
+    """Torn, garbled, of another version: None, and no exception."""
+    whole = lease_file.encode(LEASE)
+    assert lease_file.decode(whole) == LEASE
+    assert lease_file.decode(data) is None
+    assert lease_file.decode(whole[: len(data)] + data) is None
+    assert lease_file.decode(whole.replace(b'"n1"', b'"n2"')) is None
+
+
+def test_the_word_in_the_environment() -> None:
+    """Written and read alike; what cannot be read is the node's own time."""
+    for ns in (NEVER_NS, 10 * S, 1500 * 10**6):
+        assert stop_after_in([b"A=b", f"{STOP_AFTER}={stop_after_word(ns)}".encode()]) == ns
+    for text in (b"", b"soon", b"nan", b"inf", b"-5"):
+        assert stop_after_in([STOP_AFTER.encode() + b"=" + text]) == 0
+    assert stop_after_in([]) == 0
+
+
+def test_the_agent_hears_what_the_guard_did(tmp_path: Path) -> None:
+    """Of those runs only; and what is about no open run is removed."""
+    told = Told(tmp_path)
+    assert told.how("7.1.0") == ""
+    tell(tmp_path, ["7.1.0", "8.1.0"], 71.26, 5)
+    tell(tmp_path, ["9.1.0"], 71.3, 6)
+    assert told.how("7.1.0") == "the guard ended it: its agent had had no lease for 71.3 s"
+    assert told.how("10.1.0") == ""
+    told.forget({"9.1.0"})
+    assert [path.name for path in (tmp_path / "guard").iterdir()] == ["6.json"]
+    (tmp_path / "guard" / "7.json").write_text("{")
+    assert told.how("9.1.0") != "" and told.how("7.1.0") == ""
+
+
+# ---------------------------------------------------------------------------- the program
+
+TIMES: dict[str, Any] = {"fence_ns": 3 * S, "fence_grace_ns": S, "fence_margin_ns": 3 * S}
+#: Ends at KILL only, and so do the children that it leaves in sessions of their own.
+STUBBORN = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 600\" & while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A joined node, with short times."""
+    made = World(tmp_path)
+    made.settings = msgspec.structs.replace(made.settings, **TIMES)
+    await made.open()
+    yield made
+    for _ in list(made.agents):
+        await made.stop()
+    for process in tagged(tag_prefix("n1", made.placer.incarnation["n1"])):
+        os.kill(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The real program over the world's directory."""
+    env = {**os.environ, "FAIRLEAD_DATA": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-m", "fairlead_agent.guard"], env=env, stderr=subprocess.PIPE)
+    yield process
+    process.terminate()
+    process.communicate(timeout=10)
+
+
+async def running(world: World, job: str, script: str, **more: Any) -> str:
+    """A run that runs; returns the prefix of its tags."""
+    await world.placer.desire("n1", order(job, "sh", "-c", script, **more))
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, job)))
+    return tag_prefix("n1", world.placer.incarnation["n1"]) + f"{job}.1.0"
+
+
+async def gone(prefix: str) -> None:
+    """Until nothing of the run is left."""
+    async with asyncio.timeout(30):
+        while tagged(prefix):  # noqa: ASYNC110 -- processes that are nobody's children here
+            await asyncio.sleep(0.05)
+
+
+async def test_work_of_a_dead_agent_ends(world: World, guard: subprocess.Popen[bytes]) -> None:
+    """Also what ignores TERM, and what has left its group; and the next agent says who did it."""
+    prefix = await running(world, "7", STUBBORN)
+    await world.stop()
+    await gone(prefix)
+    await world.start()
+    ended = await world.ended("7")
+    assert (ended.outcome, ended.signal) == ("node_lost", 9)
+    assert ended.message.startswith("the guard ended it: its agent had had no lease for ")
+    assert guard.poll() is None
+
+
+async def test_an_agent_that_restarts_in_time_loses_nothing(world: World, guard: subprocess.Popen[bytes]) -> None:
+    """Ten restarts over more than the whole time: the lease is renewed in between, and the run runs on."""
+    prefix = await running(world, "7", "while :; do sleep 0.1; done")
+    for _ in range(10):
+        await world.stop()
+        await asyncio.sleep(0.3)
+        agent = await world.start()
+        beats = world.placer.beats
+        await world.placer.until(lambda: world.placer.beats > beats + 2)  # noqa: B023 -- awaited in this turn
+        assert not agent.core.stopping
+    assert tagged(prefix)
+    assert world.placer.of(ExitSeen, "7") == []
+
+
+async def test_a_job_that_is_never_stopped_for_silence(world: World, guard: subprocess.Popen[bytes]) -> None:
+    """Its neighbour ends, it does not; and neither does the agent that comes back stop it."""
+    forever = order("8", "sh", "-c", "while :; do sleep 0.1; done", stop_after_ns=NEVER_NS)
+    await world.placer.desire("n1", order("7", "sleep", "600"), forever)
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7") and world.placer.of(StartSeen, "8")))
+    await world.stop()
+    prefix = tag_prefix("n1", world.placer.incarnation["n1"])
+    await gone(f"{prefix}7.1.0")
+    await world.start()
+    assert (await world.ended("7")).outcome == "node_lost"
+    assert tagged(f"{prefix}8.1.0")
+
+
+async def test_silence_is_counted_over_an_agents_restarts(world: World) -> None:
+    """Without a guard, too: an agent that starts again and again under a silent placer does not begin anew each time."""
+    prefix = await running(world, "7", "while :; do sleep 0.1; done")
+    world.placer.silent = True
+    for _ in range(8):
+        await world.stop()
+        await asyncio.sleep(0.2)
+        await world.start()
+        await asyncio.sleep(0.3)
+    await gone(prefix)
+
+
+def test_one_guard_per_directory(tmp_path: Path, guard: subprocess.Popen[bytes]) -> None:
+    """A second one says so and ends."""
+    while not (tmp_path / "guard.lock").exists() or not (tmp_path / "guard.lock").read_text():
+        assert guard.poll() is None
+    env = {**os.environ, "FAIRLEAD_DATA": str(tmp_path)}
+    second = subprocess.run([sys.executable, "-m", "fairlead_agent.guard"], env=env, capture_output=True, check=False)
+    assert second.returncode == 1 and b"has a guard already" in second.stderr
+
+
+def test_it_is_small() -> None:
+    """The standard library and a few files of the agent: nothing of the bus, the schemas or the network."""
+    script = "import fairlead_agent.guard.__main__, sys; print('\\n'.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    ours = {name.partition(".")[0] for name in loaded if name.startswith("fairlead")}
+    assert ours == {"fairlead_agent"}
+    assert not {"msgspec", "nats", "structlog", "docker", "asyncio"} & set(loaded)
+
+
+def test_time_is_the_boots() -> None:
+    """No step of the wall clock is seen."""
+    first = boottime_ns()
+    assert first <= boottime_ns() < first + 60 * S

@@ -1,0 +1,109 @@
+"""Ranks of a gang that try each other: over this machine's own addresses, and over hosts of which one is cut off."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fairlead_agent.health.culprits import Verdict
+from fairlead_agent.health.meeting import TOLD_S, Rules, meet, port_of
+from tests.agent.placer_script import order
+from tests.hosts import Hosts
+
+SHORT = Rules(tried_s=2.0, told_s=3.0, piece_bytes=64 * 1024)
+
+
+def hosts(count: int) -> tuple[str, ...]:
+    return tuple(f"127.0.0.{rank + 1}" for rank in range(count))
+
+
+async def gather(job: str, count: int, *away: int) -> dict[int, Verdict]:
+    """A gang in which some never come."""
+    came = [rank for rank in range(count) if rank not in away]
+    found = await asyncio.gather(*(meet(order(job, "true", rank=rank, hosts=hosts(count)), SHORT) for rank in came))
+    return dict(zip(came, found, strict=True))
+
+
+async def test_a_gang_that_can_talk_starts() -> None:
+    """Every rank says so, long before its time is over."""
+    began = time.monotonic()
+    assert all(found.clean for found in (await gather("1", 8)).values())
+    assert time.monotonic() - began < TOLD_S
+
+
+async def test_one_that_does_not_answer_is_named_by_all() -> None:
+    """Each of the others comes to the same verdict by itself."""
+    found = await gather("2", 6, 4)
+    assert {rank: verdict.culprits for rank, verdict in found.items()} == dict.fromkeys((0, 1, 2, 3, 5), (4,))
+
+
+async def test_one_who_is_alone_names_himself() -> None:
+    """Nobody talks to him: it is more likely he than all the others."""
+    assert (await meet(order("3", "true", rank=2, hosts=hosts(5)), SHORT)).culprits == (2,)
+
+
+async def test_a_larger_gang_passes_rows_on() -> None:
+    """Not everybody tries everybody; all rows reach all."""
+    assert all(found.clean for found in (await gather("4", 20)).values())
+
+
+async def test_strangers_and_other_attempts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no hello, another token, rows of ranks that there are not."""
+
+    async def shout(*lines: bytes) -> None:
+        for line in lines:
+            for _ in range(20):
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port_of("7", 1, 0))
+                    break
+                except OSError:
+                    await asyncio.sleep(0.02)
+            else:
+                return
+            writer.write(line)
+            await writer.drain()
+            writer.close()
+
+    lines = (
+        b"\xff\x00 no hello\n", b'{"token":"x","rank":1,"rows":{"1":{"0":0}}}\n', b'{"token":"x","rank":1,"piece":99999999999}\n',
+        b"x" * 2**21 + b"\n",
+    )  # fmt: skip
+    found, _ = await asyncio.gather(gather("7", 3), shout(*lines))
+    assert all(verdict.clean for verdict in found.values())
+
+
+def test_ranks_on_one_machine_have_ports_of_their_own() -> None:
+    """Below those that gangs meet at themselves, and those that the kernel gives out."""
+    ports = {port_of("812", 3, rank) for rank in range(2000)}
+    assert len(ports) == 2000
+    assert min(ports) >= 10_000 and max(ports) < 20_000
+
+
+SCRIPT = """
+import asyncio, sys, time
+from fairlead_agent.health.meeting import meet
+from fairlead_schemas.desired import RunOrder
+hosts = tuple(sys.argv[2:])
+began = time.monotonic()
+found = asyncio.run(meet(RunOrder(job="7", attempt=1, rank=int(sys.argv[1]), epoch=1, hosts=hosts)))
+print(found.culprits, found.paths, round(time.monotonic() - began, 1))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_a_host_that_is_cut_off_is_named_within_ten_seconds() -> None:
+    """Four hosts, one without its cable: the three name it, and it names itself."""
+    with Hosts("a", "b", "c", "d") as network:
+        names = ("a", "b", "c", "d")
+        network["c"].cut()
+        addresses = [network[name].address for name in names]
+        running = [
+            network[name].start([sys.executable, "-c", SCRIPT, str(rank), *addresses], output=subprocess.PIPE)
+            for rank, name in enumerate(names)
+        ]
+        said = [process.communicate(timeout=60)[0].decode().split(" ()") for process in running]
+    assert [each[0] for each in said] == ["(2,)"] * 4
+    assert all(float(each[1]) < 10 for each in said), said

@@ -1,0 +1,183 @@
+"""`fairlead doctor` on a node: each judgement with good and with bad facts, and the reading on a real machine."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_agent.doctor import judging, reading
+from fairlead_agent.doctor.facts import Disk, Driver, Engine, Facts, Mode, Node
+from fairlead_agent.doctor.judging import Check
+from fairlead_agent.installing import doing
+from fairlead_agent.installing.doing import Where
+from fairlead_agent.journal import Journal
+from fairlead_bus import bus_users
+from tests.bus.keyed import Keyed
+from tests.cli.conftest import Run, run  # noqa: F401 -- a fixture
+
+GIB = 2**30
+ENGINE = Engine(
+    version="28.1.0", runc="1.3.3", live_restore=True, userns_remap=True, seccomp=True, cgroup="2", cdi=True
+)
+DRIVER = Driver(version="580.65.06", gpus=8, toolkit="1.18.0", environment_opens=False)
+GOOD = Facts(
+    python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", node=Node("n7", "docker", "nvml"), engine=ENGINE, driver=DRIVER,
+    disks=(Disk("/var/lib/fairlead", 100 * GIB, 50 * GIB),), clock_synchronised=True, bus_url="bus:4222", keyed=True,
+    modes=(Mode("/etc/fairlead/node.nk", 0o600, 0, 0o077),), agent_runs=True, guard_runs=True, spawner_runs=False,
+    kernel={"kernel.pid_max": 4_194_304, "fs.inotify.max_user_instances": 8192, "vm.max_map_count": 1_048_576},
+)  # fmt: skip
+
+
+def bad(facts: Facts) -> list[Check]:
+    return [check for check in judging.judge(facts) if check.level != "ok"]
+
+
+def test_a_good_node_has_nothing_to_mend() -> None:
+    """Every check has looked, and has no command to type."""
+    checks = judging.judge(GOOD)
+    assert bad(GOOD) == []
+    assert [check for check in checks if check.mend] == []
+    assert {check.name for check in checks} == {
+        "python", "settings", "bus", "modes", "agent", "guard", "docker", "runc", "NVIDIA driver", "NVIDIA container toolkit", "disk", "clock",
+    }  # fmt: skip
+
+
+def engine(**changed: Any) -> dict[str, Any]:
+    return {"engine": ENGINE._replace(**changed)}
+
+
+def driver(**changed: Any) -> dict[str, Any]:
+    return {"driver": DRIVER._replace(**changed)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "level", "mend"),
+    [
+        ({"python": (3, 11, 2)}, "python", "FAIL", "install Python 3.12"),
+        ({"bad_setting": "FAIRLEAD_BEAT_S: expected seconds"}, "settings", "FAIL", "mend it in /etc/fairlead/agent.env"),
+        ({"bus": "bus:4222 does not know the key U"}, "bus", "FAIL", "fairlead credentials add n7 --public"),
+        ({"bus": "no NATS server answers at bus:4222"}, "bus", "FAIL", "start the server"),
+        ({"keyed": False}, "bus", "warn", "fairlead agent install"),
+        ({"modes": (Mode("/etc/fairlead/node.nk", 0o644, 0, 0o077),)}, "modes", "FAIL", "chmod 0600 /etc/fairlead/node.nk"),
+        ({"modes": (Mode("/var/lib/fairlead", 0o777, 0, 0o022),)}, "modes", "FAIL", "chmod 0755 /var/lib/fairlead"),
+        ({"agent_runs": False}, "agent", "FAIL", "systemctl start fairlead-agent"),
+        ({"guard_runs": False}, "guard", "warn", "systemctl start fairlead-guard"),
+        ({"node": Node("n7", "process", "nvml"), "spawner_runs": False}, "spawner", "FAIL", "systemctl restart"),
+        (engine(silent="refused"), "docker", "FAIL", "systemctl start docker"),
+        (engine(live_restore=False), "docker live-restore", "warn", '"live-restore": true'),
+        (engine(userns_remap=False), "docker userns", "warn", '"userns-remap": "default"'),
+        (engine(seccomp=False), "docker seccomp", "FAIL", "seccomp"),
+        (engine(cgroup="1"), "cgroup", "warn", "unified_cgroup_hierarchy"),
+        (engine(missing_limits=("memory", "pids")), "limits", "FAIL", "cgroup controllers"),
+        (engine(missing_limits=("swap",)), "limits", "warn", "swapaccount=1"),
+        (engine(runc="1.1.15"), "runc", "FAIL", "install runc 1.2.8"),
+        (engine(runc=""), "runc", "warn", "look by hand"),
+        ({"node": Node("n7", "docker", "nvml", True), **engine(runc="1.1.5+ds1")}, "runc", "warn", "install runc"),
+        (driver(version=""), "nvidia driver", "FAIL", "install NVIDIA's driver"),
+        (driver(gpus=0), "nvidia driver", "FAIL", "dmesg"),
+        (driver(version="470.82.01"), "NVIDIA driver", "FAIL", "install a driver"),
+        (driver(toolkit=""), "nvidia toolkit", "FAIL", "install nvidia-container-toolkit"),
+        (driver(toolkit="1.17.7"), "NVIDIA container toolkit", "FAIL", "1.17.8"),
+        (driver(environment_opens=True), "nvidia toolkit", "FAIL", "nvidia-ctk config --in-place"),
+        (driver(environment_opens=None), "nvidia toolkit", "FAIL", "nvidia-ctk config --in-place"),
+        ({"disks": (Disk("/d", 100 * GIB, 9 * GIB),)}, "disk", "warn", "docker system prune"),
+        ({"disks": (Disk("/d", 100 * GIB, 4 * GIB),)}, "disk", "FAIL", "docker system prune"),
+        ({"clock_synchronised": False}, "clock", "warn", "timedatectl set-ntp true"),
+        ({"clock_synchronised": None}, "clock", "warn", "chrony"),
+        ({"kernel": {"kernel.pid_max": 32_768}}, "kernel", "warn", "kernel.pid_max = 65536"),
+    ],
+)  # fmt: skip
+def test_each_thing_that_is_wrong_is_said_once_with_its_cure(
+    changed: dict[str, Any], name: str, level: str, mend: str
+) -> None:
+    """One line more than for a good node, and nothing else changes its word."""
+    wrong = bad(GOOD._replace(**changed))
+    assert [(check.name, check.level) for check in wrong] == [(name, level)]
+    assert mend in wrong[0].mend
+    assert wrong[0].finding
+
+
+def test_a_machine_that_is_no_node_yet_is_told_how_it_becomes_one() -> None:
+    """What can only be judged by settings is not judged."""
+    [check] = bad(Facts(python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", clock_synchronised=True))
+    assert (check.name, check.level, "fairlead agent install" in check.mend) == ("settings", "FAIL", True)
+
+
+def test_a_node_without_gpus_or_containers_is_not_asked_for_them() -> None:
+    """Neither engine nor driver; `auto` without a driver is a node of CPUs."""
+    node = GOOD._replace(node=Node("n7", "process", "none"), engine=None, driver=Driver(), spawner_runs=True)
+    assert bad(node) == []
+    assert bad(node._replace(node=Node("n7", "process", "auto"))) == []
+
+
+@pytest.fixture
+def keyed() -> Iterator[Keyed]:
+    made = Keyed()
+    yield made
+    made.close()
+
+
+@pytest.mark.nats
+def test_a_real_node_is_read(keyed: Keyed, tmp_path: Path) -> None:
+    """Its settings, its key at a real server before and after it was let in, an agent's lock, modes, this kernel."""
+    settings = {
+        "FAIRLEAD_NATS": keyed.server.url,
+        "FAIRLEAD_NODE": "n7",
+        "FAIRLEAD_DEVICES": "none",
+        "FAIRLEAD_DATA": str(tmp_path / "data"),
+    }
+    installed = doing.install(Where(tmp_path), settings, lambda what, text: None)
+    stranger = reading.read(tmp_path)
+    assert f"does not know the key {installed.public_key}" in stranger.bus
+    bus_users.change(keyed.directory, lambda users: bus_users.with_key(users, "node", "n7", installed.public_key))
+    keyed.server.restart()
+    facts = reading.read(tmp_path)
+    assert (facts.bus, facts.keyed, facts.node) == ("", True, Node("n7", "process", "none"))
+    assert (facts.agent_runs, facts.spawner_runs, facts.guard_runs) == (False, False, False)
+    assert {Path(mode.path).name for mode in facts.modes} == {"node.nk", "agent.env", "fairlead"}
+    assert facts.kernel.keys() == judging.KERNEL_LEAST.keys()
+    assert [disk.free_bytes <= disk.total_bytes for disk in facts.disks] == [True]
+
+    async def held() -> bool | None:
+        journal = Journal.open(tmp_path / "data" / "agent-n7", "n7", "incarnation")
+        try:
+            return (await asyncio.to_thread(reading.read, tmp_path)).agent_runs
+        finally:
+            await journal.close()
+
+    assert asyncio.run(held()) is True
+
+
+@pytest.mark.docker
+def test_a_real_engine_describes_itself() -> None:
+    """Version, runc and cgroup version are there, and are judged without a complaint about what could not be read."""
+    facts = GOOD._replace(engine=reading.engine())
+    assert facts.engine is not None
+    assert (facts.engine.silent, facts.engine.cgroup in ("1", "2")) == ("", True)
+    assert [check.finding for check in judging.judge(facts) if "could not be read" in check.finding] == []
+
+
+def test_an_engine_that_does_not_answer_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never an exception."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    assert "does not answer" in reading.engine().silent
+
+
+def test_the_command_prints_a_line_for_each_and_fails_when_one_does(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    """JSON has the same four fields; exit code 1; names are those that fail."""
+    key = tmp_path / "etc/fairlead/node.nk"
+    settings = {"FAIRLEAD_NATS": "nats://127.0.0.1:1", "FAIRLEAD_NODE": "n7", "FAIRLEAD_DEVICES": "none"}
+    doing.install(Where(tmp_path), settings, lambda what, text: None)
+    key.chmod(0o644)
+    ran = run("doctor", "--root", str(tmp_path), "-o", "json")
+    checks = {each["name"]: each for each in msgspec.json.decode(ran.out)}
+    assert ran.code == 1
+    assert all(each.keys() == {"name", "level", "finding", "mend"} for each in checks.values())
+    assert checks["modes"]["mend"] == f"chmod 0600 {key}"
+    assert f"chmod 600 {key}" in checks["bus"]["finding"]
+    assert set(run("doctor", "--root", str(tmp_path), "-o", "name").out.split()) == {"bus", "modes", "agent"}
+    table = run("doctor", "--root", str(tmp_path)).out.splitlines()
+    assert len([line for line in table if " FAIL " in line]) == 3

@@ -1,0 +1,134 @@
+"""A full disk: the journal goes on in its reserve, what runs is looked after, nothing is started, and it says so."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_agent.journal import Journal
+from fairlead_agent.records import Took
+from fairlead_agent.reserve import NAME, Reserve
+from fairlead_schemas.reports import ExitSeen, StartSeen
+from tests.agent.placer_script import order
+from tests.agent.test_agent import World
+
+DISK = 8 * 2**20
+
+
+def mount(target: Path, image: Path) -> str:
+    """A small file system: ext4 in a file where the machine has loop devices, else in memory. Why not, "" when it is there."""
+    with image.open("wb") as file:
+        file.truncate(DISK)
+    made = subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], capture_output=True, check=False).returncode == 0
+    for words in (["-o", "loop", str(image)] if made else [], ["-t", "tmpfs", "-o", f"size={DISK}", "none"]):
+        done = (
+            subprocess.run(["mount", *words, str(target)], capture_output=True, text=True, check=False)
+            if words
+            else None
+        )
+        if done is not None and done.returncode == 0:
+            return ""
+    return "disk: this machine mounts no small file system (needs root)"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a disk of 8 MiB."""
+    target = tmp_path / "disk"
+    target.mkdir()
+    if unfit := mount(target, tmp_path / "image"):
+        pytest.skip(unfit)
+    yield target
+    subprocess.run(["umount", "-l", str(target)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all that is left."""
+    path = disk / "filler"
+    with path.open("wb", buffering=0) as file:
+        for size in (65536, 512, 1):
+            try:
+                while file.write(b"x" * size) == size:
+                    pass
+            except OSError:
+                continue
+    assert os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize < 65536
+    return path
+
+
+async def test_the_journal_goes_on_in_its_reserve(disk: Path) -> None:
+    """Records by the thousand after the disk was full; a second process reads them all."""
+    journal = Journal.open(disk / "agent", "n1", "inc", reserve_bytes=2 * 2**20)
+    assert not journal.reserve.short
+    filler = fill(disk)
+    durable = 0
+
+    def count() -> None:
+        nonlocal durable
+        durable += 1
+
+    for sequence in range(1, 5001):
+        record = Took(sequence=sequence)
+        journal.ledger.apply(record)
+        journal.write([record], count)
+        if sequence % 100 == 0:
+            await asyncio.sleep(0.001)
+    await journal.close()
+    await asyncio.sleep(0)
+    assert not journal.failed.done()
+    assert journal.reserve.short
+    again = Journal.open(disk / "agent", "n1", "other", reserve_bytes=2 * 2**20)
+    assert (again.ledger.sequence, again.ledger.incarnation) == (5000, "inc")
+    assert again.reserve.short and not again.reserve.take()
+    filler.unlink()
+    assert again.reserve.take() and not again.reserve.short
+    await again.close()
+
+
+def test_no_reserve_is_not_short(tmp_path: Path) -> None:
+    """Who asks for none misses none."""
+    none = Reserve(tmp_path, 0)
+    assert not none.short and not none.give() and not (tmp_path / NAME).exists()
+    some = Reserve(tmp_path, 4096)
+    assert some.held and (tmp_path / NAME).stat().st_size == 4096
+    assert some.give() and some.short and not some.give()
+
+
+@pytest.fixture
+async def world(disk: Path) -> AsyncIterator[World]:
+    """A node whose directory is on that disk."""
+    made = World(disk)
+    made.settings = msgspec.structs.replace(made.settings, reserve_mib=2)
+    await made.open()
+    yield made
+    for _ in list(made.agents):
+        await made.stop()
+
+
+async def test_what_runs_is_looked_after_and_nothing_is_started(world: World, disk: Path) -> None:
+    """A stop is carried out and reported; a new order is refused with the reason; with room again it all goes on."""
+    await world.placer.desire("n1", order("1", "sleep", "600"))
+    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "1")))
+    filler = fill(disk)
+    journal = world.agents[0][0].journal
+    async with asyncio.timeout(60):
+        for attempt in range(1, 100_000):  # each is journalled and refused, until the file's last block is full
+            await world.placer.desire("n1", order("1", "sleep", "600"), order("2", "true", attempt=attempt))
+            await world.placer.until(lambda: any(e.attempt == attempt for e in world.placer.of(ExitSeen, "2")))  # noqa: B023
+            if journal.reserve.short:
+                break
+    await world.placer.desire("n1", order("1", "sleep", "600", stop="cancelled"), order("3", "true"))
+    assert (await world.ended("1")).outcome == "stopped"
+    refused = await world.ended("3")
+    assert refused.outcome == "start_failed"
+    assert "is full: what is left is the journal's" in refused.message
+    filler.unlink()
+    async with asyncio.timeout(30):
+        while journal.reserve.short:  # noqa: ASYNC110 -- it looks once a second
+            await asyncio.sleep(0.1)
+    await world.placer.desire("n1", order("4", "true"))
+    assert (await world.ended("4")).outcome == "exited"
