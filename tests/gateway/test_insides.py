@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from fairlead_agent.devices.simulated import played_inside
+from fairlead_agent.devices.profiles import played_inside
 from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.insides import summary

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,10 +44,10 @@ def test_a_hole_is_known_and_can_be_given_up() -> None:
     assert assembly.hole is None
 
 
-async def running(world: World, nodes: int = 1) -> str:
+async def running(world: World, nodes: int = 1, **fields: Any) -> str:
     """A job that runs on n1 (and n2)."""
     played = [await world.node(f"n{i + 1}") for i in range(nodes)]
-    job = await world.submit(nodes=nodes, resources=gpus(1))
+    job = await world.submit(nodes=nodes, resources=gpus(1), **fields)
     await world.in_state(job, "placed")
     order = {part.node: rank for rank, part in enumerate(world.gateway.views.jobs.rows[job].parts)}
     for node in played:
@@ -207,3 +208,15 @@ async def test_a_job_has_as_many_ranks_as_its_placement_has_parts() -> None:
         row.parts = (Part(node="n1"), Part(node="n2"))
         answer = await world.http.get(f"/v1/jobs/{job}/logs?rank=2")
         assert (answer.status_code, answer.json()["hint"]) == (404, f"job {job} has 2 ranks")
+
+
+async def test_lines_of_launched_processes_carry_their_own_rank() -> None:
+    """Two nodes, two processes on each: --rank is the process's, as its launcher has tagged its lines."""
+    async with World() as world:
+        job = await running(world, 2, command=["mpirun", "a"], processesPerNode=2)
+        for rank, text in enumerate((b"[1,0]<stdout>:from 0\n[1,3]<stderr>: from 3\nno rank\n", b"[rank 2] from 2\n")):
+            await send(world, job, [*pieces(text, 3), *pieces(b"", 1, "stderr")], rank)
+        lines = (await world.http.get(f"/v1/jobs/{job}/logs")).text.splitlines()
+        assert sorted(lines) == ["[0] no rank", "[rank 0] from 0", "[rank 2] from 2", "[rank 3] from 3"]
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=3")).text == "[rank 3] from 3\n"
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=4")).status_code == 404

@@ -144,3 +144,20 @@ async def test_a_key_stands_for_one_wish_here_too() -> None:
             assert (await world.http.post("/v1/nodes/n1:taint", json=wish, headers=key)).status_code == 200
         wish = {"taint": "b:NoSchedule"}
         assert (await world.http.post("/v1/nodes/n1:taint", json=wish, headers=key)).status_code == 409
+
+
+async def test_what_is_not_well_is_shown_with_its_evidence_until_it_is_over() -> None:
+    """Of a GPU and of the node itself: what it means, what was seen, since when, and what it takes."""
+    async with World() as world:
+        node = await world.node("n1", 2)
+        gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
+        await node.sick(gpu, "xid79")
+        await node.sick("", "disk_full")
+        await until(lambda: len(world.gateway.views.nodes.rows["n1"].ailments) == 2)
+        of_gpu, of_node = (await read(world, "/v1/nodes/n1"))["health"]
+        assert (of_gpu["gpu"], of_gpu["code"], of_gpu["severity"], of_gpu["evidence"]) == (gpu, "xid79", "node", "seen")
+        assert of_gpu["words"] == "XID 79, GPU has fallen off the bus" and of_gpu["since"].endswith("Z")
+        assert (of_node["gpu"], of_node["code"], of_node["severity"]) == ("", "disk_full", "node")
+        assert (await ask(world, "/v1/nodes/n1:restore", {}))["health"] == [of_gpu]
+        shown = await ask(world, "/v1/nodes/n1:restore", {"gpu": gpu})
+        assert (shown["health"], shown["taints"]) == ([], [])

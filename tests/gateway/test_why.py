@@ -7,6 +7,7 @@ from fairlead_gateway.why.nodes import kept_back, over_nodes
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.reasons import CAUSES
 from fairlead_schemas import events as ev
+from fairlead_schemas.partitions import OnPartition
 from fairlead_schemas.requestwords import needs
 from fairlead_schemas.resources import Request
 from tests.gateway.logbook import (
@@ -23,11 +24,28 @@ from tests.gateway.logbook import (
     unplaceable,
 )
 
+LOST = ev.NodeLost(cause="clock", node="n1", silent_ns=120 * SECOND_NS)
 IN_AN_HOUR_NS = START_NS + 3600 * SECOND_NS
 
 #: (name, events, code, what the sentence must hold, what the detail must hold)
 TABLE: list[tuple[str, list[ev.Event], str, str, dict[str, int | str]]] = [
     ("held", [submitted(), ev.JobHeld(cause="cmd:h", job="1", by="bob")], "held", "held by bob", {"by": "bob"}),
+    (
+        "its node is silent, and it is strict",
+        [joined("n1"), submitted(on_partition=OnPartition(replace_after_ns=-1)), offered(), placed(), started(), LOST],
+        "node_silent", "strict: it is not started elsewhere before its node, or an admin, says that it has ended there",
+        {"node": "n1", "strict": 1, "next": "fairlead declare-dead n1, once you have seen that nothing runs there"},
+    ),
+    (
+        "its node is silent, and it waits longer",
+        [joined("n1"), submitted(on_partition=OnPartition(replace_after_ns=3600 * SECOND_NS)), offered(), placed(), LOST],
+        "node_silent", "it is started elsewhere at 2026-01-01T00:58:05.000Z at the earliest", {"strict": 0},
+    ),
+    (
+        "its node is declared dead",
+        [joined("n1"), submitted(), offered(), placed(), started(), LOST, ev.NodeDeclaredDead(cause="c", node="n1")],
+        "running", "runs on n1", {},
+    ),
     ("scheduled", [submitted(start_at_ns=IN_AN_HOUR_NS)], "scheduled", "not to start before 2026-01-01T01:00:00.000Z", {"seconds_left": 3598}),
     (
         "released before its start time",
@@ -101,6 +119,11 @@ TABLE: list[tuple[str, list[ev.Event], str, str, dict[str, int | str]]] = [
         "failed to start",
         [joined(), submitted(), offered(), placed(), ended(code=None, outcome="start_failed"), ev.JobFailed(cause="x", job="1", reason="start_failed", message="no such file")],
         "failed", "it could not be started", {"reason": "start_failed"},
+    ),
+    (
+        "stopped for the memory of others",
+        [joined(), submitted(), offered(), placed(), ended(code=None, outcome="gpu_memory"), ev.JobFailed(cause="x", job="1", reason="gpu_memory", message="used 9,812 MiB of its 5,000 MiB share of g for 12 s")],
+        "failed", "failed: it was stopped for using more GPU memory than its share at 2026-01-01T00:00:06.000Z: used 9,812 MiB of its 5,000 MiB share of g for 12 s", {"reason": "gpu_memory"},
     ),
     ("cancelled", [submitted(), ev.JobCancelled(cause="c", job="1", by="bob")], "cancelled", "was cancelled by bob at", {"by": "bob"}),
     (

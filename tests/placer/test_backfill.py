@@ -141,6 +141,14 @@ always = st.just(100)
        st.lists(smalls([0, 0, 2 * MINUTE, 10 * MINUTE, 50 * MINUTE], st.sampled_from([10, 100])), max_size=10))  # fmt: skip
 @settings(max_examples=60, deadline=None)
 @example([8], [Small(0, request(4), 3600, 100, 0)], request(6), [Small(1, request(1), 0, 100, 0)] * 3)
+@example(  # a gang comes as a guest in the moment in which the start is said anew, by the end of that very gang
+    [2, 4, 4, 4],
+    [Small(0, request(2, nodes=2, cpu=0), 1200, 100, 0), Small(0, request(2, nodes=2, cpu=4), 5400, 60, 50)],
+    request(3, nodes=2, cpu=2, require=("rack",)),
+    [Small(111, request(1, nodes=1, cpu=5), 0, 10, 50), Small(161, request(1, nodes=2, cpu=0), 0, 10, 0),
+     Small(210, request(1, nodes=1, cpu=1), 0, 100, 100), Small(238, request(1, nodes=1, cpu=1), 3000, 10, 100),
+     Small(330, request(2, nodes=2, cpu=3), 120, 100, 100), Small(494, request(1, nodes=1, cpu=1), 0, 100, 100)],
+)  # fmt: skip
 def test_every_start_that_was_said_is_kept(
     nodes: list[int], early: list[Small], big: Request, later: list[Small]
 ) -> None:
@@ -154,6 +162,12 @@ def test_every_start_that_was_said_is_kept(
 @given(clusters, st.lists(smalls(there, always, 1), min_size=2, max_size=8), bigs,
        st.lists(smalls([0, 2 * MINUTE, 10 * MINUTE, 50 * MINUTE], always), max_size=10))  # fmt: skip
 @settings(max_examples=60, deadline=None)
+@example(  # two end in the very moment that was said, the one in the way last: nobody may slip in between
+    [4, 4, 8],
+    [Small(0, request(0), 3600, 100, 50), Small(0, request(4), 3600, 100, 100), Small(0, request(4), 5400, 100, 0),
+     Small(0, request(1), 3600, 100, 50), Small(0, request(4), 3600, 100, 100)],
+    request(4), [Small(0, request(1), 0, 100, 0)],
+)  # fmt: skip
 def test_it_starts_no_later_than_without_them(
     nodes: list[int], early: list[Small], big: Request, later: list[Small]
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 from fairlead_bus.core import Input
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import QuarantineNode, ResetBreaker, UncordonNode, UnquarantineNode
+from fairlead_schemas.reports import ExitSeen
 from fairlead_schemas.resources import Request
 from tests.placer.world import SECOND, World, cluster, names, placed, request
 
@@ -267,3 +268,14 @@ def test_few_losses_end_their_runs_as_ever() -> None:
     assert names(world.step(lost("n1"), lost("n2"))) == ["NodeLost", "NodeLost", "RunEnded", "RunEnded"]
     world.now += 61 * SECOND
     assert names(world.silent("n3")) == ["NodeLost", "RunEnded"]
+
+
+def test_a_start_that_fails_by_the_jobs_own_fault_says_nothing_of_the_node() -> None:
+    """An image that does not exist: no node is suspected for it, however many try it."""
+    world = labelled(2)
+    for at, user in enumerate(("ann", "bob", "cem"), 1):
+        offer(world, request(1, selector=("kubernetes.io/hostname=n1",)), user)
+        end = ExitSeen(n=0, job=str(at), attempt=1, rank=0, outcome="start_failed", fault="job", clean=True)
+        ended, *others = world.report("n1", end)
+        assert not others and isinstance(ended, ev.RunEnded) and ended.fault == "job"
+    assert world.core.state.failing == {}

@@ -157,13 +157,13 @@ def test_guests_stay_guests_when_the_start_is_said_again() -> None:
     world.offer(request(6))
     first = made(world.queue(claim("2")))
     world.offer(request(1))
-    world.now = first.start_ns
+    world.now = first.start_ns + 1
     again = made(world.step())
     assert again.start_ns > first.start_ns
     assert world.core.state.reservations["2"].sinces != (world.core.state.reservations["2"].since,)
     world.core = PlacerCore.restore(world.core.snapshot())
     world.offer(request(1))
-    world.now = again.start_ns
+    world.now = again.start_ns + 1
     world.step()
     [refused] = world.offer(request(1, cpu=2))
     assert isinstance(refused, ev.JobUnplaceable)

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from fairlead_agent.devices.simulated import SimulatedDevices, played_inside, profiles
+from fairlead_agent.devices.profiles import played_inside, profiles
+from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_bus.core import Input
 from fairlead_placer.inventories import INVENTORY_BYTES_MAX
 from fairlead_placer.reports import INCARNATION_CHARS_MAX, fault_of

@@ -2,10 +2,12 @@
 
 import pytest
 
-from fairlead_agent import reconcile, settings
+from fairlead_agent import lease, settings, stopping
 from fairlead_bus.settings import BadSetting
 from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
-from fairlead_placer.sources import FENCE_GRACE_S, FENCE_S, lease_from
+from fairlead_placer.sources import FENCE_GRACE_S, FENCE_MARGIN_S, FENCE_S, lease_from
+from fairlead_schemas import partitions
+from fairlead_schemas.partitions import least_replace_ns
 
 LEASE = 120 * SECOND_NS
 
@@ -83,7 +85,7 @@ def test_many_losses_come_in_portions() -> None:
     assert len(made.silent(1120 * SECOND_NS)) == 36
 
 
-@pytest.mark.parametrize("found", ["5", "-1", "0", "soon", "60", "99.9"])
+@pytest.mark.parametrize("found", ["5", "-1", "0", "soon", "60", "119.9"])
 def test_a_lease_that_ends_before_the_agents_fence_is_refused(found: str) -> None:
     """Its node would still run what another is given."""
     with pytest.raises(BadSetting, match=f'^FAIRLEAD_NODE_LEASE_S: expected .*seconds .*, found "{found}"$'):
@@ -93,9 +95,11 @@ def test_a_lease_that_ends_before_the_agents_fence_is_refused(found: str) -> Non
 def test_the_least_lease_follows_the_fence() -> None:
     """Shorter together, or longer; the message says of what the bound is made."""
     assert lease_from({}) == DEFAULT_LEASE_NS
-    assert lease_from({"FAIRLEAD_NODE_LEASE_S": "100"}) == 100 * SECOND_NS
-    assert lease_from({"FAIRLEAD_NODE_LEASE_S": "45", "FAIRLEAD_SELF_FENCE_S": "5"}) == 45 * SECOND_NS
-    with pytest.raises(BadSetting, match=r"at least 340 seconds \(.* fence after 300, grace of 30, 10 for the kill"):
+    assert lease_from({"FAIRLEAD_NODE_LEASE_S": "120"}) == 120 * SECOND_NS
+    assert lease_from({"FAIRLEAD_NODE_LEASE_S": "65", "FAIRLEAD_SELF_FENCE_S": "5"}) == 65 * SECOND_NS
+    short = {"FAIRLEAD_SELF_FENCE_S": "3", "FAIRLEAD_FENCE_GRACE_S": "1", "FAIRLEAD_FENCE_MARGIN_S": "2"}
+    assert lease_from({**short, "FAIRLEAD_NODE_LEASE_S": "6"}) == 6 * SECOND_NS
+    with pytest.raises(BadSetting, match=r"at least 360 seconds \(.* fence after 300, grace of 30, margin of 30"):
         lease_from({"FAIRLEAD_SELF_FENCE_S": "300"})
     with pytest.raises(BadSetting, match="FAIRLEAD_SELF_FENCE_S: expected seconds"):
         lease_from({"FAIRLEAD_SELF_FENCE_S": "never"})
@@ -103,5 +107,10 @@ def test_the_least_lease_follows_the_fence() -> None:
 
 def test_the_fence_is_the_agents() -> None:
     """The placer cannot import the agent, so its numbers stand in both."""
-    assert settings.from_environment({"FAIRLEAD_NODE": "n1"}).fence_ns == FENCE_S * SECOND_NS
-    assert reconcile.FENCE_GRACE_NS == FENCE_GRACE_S * SECOND_NS
+    told = settings.from_environment({"FAIRLEAD_NODE": "n1"})
+    assert (told.fence_ns, told.fence_grace_ns) == (FENCE_S * SECOND_NS, FENCE_GRACE_S * SECOND_NS)
+    assert told.fence_margin_ns == FENCE_MARGIN_S * SECOND_NS
+    assert stopping.FENCE_GRACE_NS == FENCE_GRACE_S * SECOND_NS == partitions.GRACE_NS
+    assert (told.fence_ns, told.fence_margin_ns) == (partitions.STOP_AFTER_NS, partitions.MARGIN_NS)
+    assert least_replace_ns(0) == DEFAULT_LEASE_NS
+    assert (partitions.NEVER_NS, partitions.STOP_AFTER_LEAST_NS) == (lease.NEVER_NS, lease.STOP_AFTER_LEAST_NS)

@@ -1,9 +1,13 @@
 """The life of a run: placed, started, ended, released; gangs; stops; what is not believed."""
 
+import msgspec
+
 from fairlead_bus.core import Input
+from fairlead_placer.core import PlacerCore
 from fairlead_schemas import events as ev
+from fairlead_schemas.launchers import GangRule
 from fairlead_schemas.reports import ExitSeen, ReportBatch, StartSeen
-from tests.placer.world import cluster, names, placed, request
+from tests.placer.world import World, cluster, names, placed, request
 
 
 def test_one_gpu_job_from_offer_to_end() -> None:
@@ -86,6 +90,75 @@ def test_a_rank_that_succeeds_leaves_the_others_running() -> None:
     world.offer(request(8, nodes=2))
     world.exit("n2", "1", 1)
     assert world.stops("n1") == {"1.1": ""}
+
+
+def test_the_message_names_the_rank_that_failed_first() -> None:
+    """Whoever reads of the job's end reads who began it, and where."""
+    world = gang_of_two()
+    world.exit("n2", "1", 1, exit_code=3)
+    [ended] = world.exit("n1", "1", 0, outcome="stopped", exit_code=None)
+    assert isinstance(ended, ev.RunEnded)
+    assert ended.message == "rank 1 on n2 was the first to end: exited 3"
+
+
+def test_ranks_go_on_after_a_failure_where_the_job_says_so() -> None:
+    """onFailure: continue. Nobody is stopped, and the first failure is still the outcome."""
+    world = gang_of_two("continue")
+    world.exit("n2", "1", 1, exit_code=3)
+    assert world.stops("n1") == {"1.1": ""}
+    [ended] = world.exit("n1", "1", 0)
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.outcome, ended.exit_code, ended.rank) == ("exited", 3, 1)
+
+
+def test_with_a_leader_the_others_end_when_rank_0_has_ended_well() -> None:
+    """They waited for its word: they are told to stop, and that they were is no failure."""
+    world = gang_of_two("leader")
+    assert world.stops("n2") == {"1.1": ""}
+    assert names(world.exit("n1", "1", 0)) == ["RankEnded"]
+    assert world.stops("n2") == {"1.1": "leader_ended"}
+    [ended] = world.exit("n2", "1", 1, outcome="stopped", exit_code=143)
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.outcome, ended.exit_code, ended.rank, ended.message) == ("exited", 0, 0, "")
+
+
+def test_a_leader_that_fails_decides() -> None:
+    """Then it is as in any gang."""
+    world = gang_of_two("leader")
+    world.exit("n1", "1", 0, exit_code=7)
+    assert world.stops("n2") == {"1.1": "rank_failed"}
+    [ended] = world.exit("n2", "1", 1, outcome="stopped", exit_code=None)
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.exit_code, ended.rank) == (7, 0)
+
+
+def test_what_a_rank_is_to_end_on_outlives_a_snapshot() -> None:
+    """A placer that starts anew with a leader's run between its end and the others' still tells them."""
+    world = gang_of_two("leader")
+    world.exit("n1", "1", 0)
+    world.core = PlacerCore.restore(world.core.snapshot())
+    assert world.stops("n2") == {"1.1": "leader_ended"}
+
+
+def test_orders_of_a_gang_say_which_nodes_and_how_many_processes() -> None:
+    """Of whole nodes as many as GPUs, of tasks as many as these."""
+    world = cluster(2)
+    world.offer(request(8, nodes=2))
+    order = world.orders("n1")["1.1"]
+    assert (order.nodes, order.slots) == (("n1", "n2"), (8, 8))
+    world = cluster(2)
+    world.offer(request(2, nodes=5, tasks=True))
+    assert world.orders("n1")["1.1"].slots in ((4, 1), (1, 4))
+
+
+def gang_of_two(gang: GangRule = "") -> World:
+    """Job 1 runs on n1 and n2."""
+    world = cluster(2)
+    submitted, offered = world.submitted(request(8, nodes=2))
+    world.queue(msgspec.structs.replace(submitted, gang=gang), offered)
+    world.start("n1", "1", 0)
+    world.start("n2", "1", 1)
+    return world
 
 
 def test_the_rendezvous_is_on_rank_0_and_always_the_same() -> None:
@@ -236,3 +309,19 @@ def test_finished_jobs_leave_nothing() -> None:
         world.exit("n1", end.job)
         world.queue(end)
     assert (world.core.state.jobs, world.core.state.runs) == ({}, {})
+
+
+def test_what_runs_is_in_the_log() -> None:
+    """The image by its digest: of a run on one node with its start, of a gang with each rank's."""
+    world = cluster(2, 2)
+    world.offer(request(1))
+    node = next(iter(world.core.state.runs["1.1"].parts)).node
+    [start] = world.report(node, StartSeen(n=0, job="1", attempt=1, rank=0, image="x@sha256:12"))
+    assert isinstance(start, ev.RunStarted) and start.image == "x@sha256:12"
+    world.offer(request(1, nodes=2))
+    parts = world.core.state.runs["2.1"].parts
+    told = [
+        world.report(part.node, StartSeen(n=0, job="2", attempt=1, rank=rank, image=f"x@sha256:{rank}"))
+        for rank, part in enumerate(parts)
+    ]
+    assert [getattr(event, "image", None) for events in told for event in events] == ["x@sha256:0", "x@sha256:1", ""]

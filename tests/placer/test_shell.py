@@ -15,9 +15,9 @@ from fairlead_placer.service import build
 from fairlead_placer.sources import REFUSED_PER_INTERVAL_MAX, ReportSource
 from fairlead_schemas import events as ev
 from fairlead_schemas import reports, subjects
-from fairlead_schemas.commands import CordonNode, encode_commands
+from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode, encode_commands
 from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
-from fairlead_schemas.desired import Desired, decode_desired
+from fairlead_schemas.desired import Desired, Drained, decode_desired
 from fairlead_schemas.reports import Beat, Confirm, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
 from tests.placer.world import SECOND, World, inventory, request
 
@@ -102,6 +102,11 @@ async def cluster() -> AsyncIterator[Cluster]:
     await made.bus.close()
 
 
+def untimed(confirms: list[Confirm]) -> list[Confirm]:
+    """The same without the placer's clock."""
+    return [msgspec.structs.replace(each, wall_ns=0) for each in confirms]
+
+
 async def test_from_offer_to_order_to_end(cluster: Cluster) -> None:
     """Placed, ordered on the node with the commit's sequence as its epoch, ended, and off the node again."""
     await cluster.join("n1")
@@ -119,7 +124,7 @@ async def test_from_offer_to_order_to_end(cluster: Cluster) -> None:
     )  # fmt: skip
     await cluster.until(lambda: not cluster.desired("n1").runs)
     # Nothing may be started from a value older than the one that the end has changed.
-    assert cluster.confirms[-1] == Confirm(
+    assert untimed(cluster.confirms)[-1] == Confirm(
         node="n1", incarnation="i1", through=3, desired=cluster.desired("n1").sequence
     )
 
@@ -141,7 +146,8 @@ async def test_a_large_spec_is_stored_before_it_is_ordered(cluster: Cluster) -> 
     await cluster.until(lambda: cluster.desired("n1").runs)
     [order] = cluster.desired("n1").runs
     assert bytes(order.spec) == b"null"
-    assert cluster.hub.objects[subjects.SPEC] == {order.spec_hash: spec}
+    stored = cluster.hub.buckets[subjects.SPEC]
+    assert {key: entry.value for key, entry in stored.items()} == {f"n1.{order.spec_hash}": spec}
 
 
 async def test_beats_are_answered(cluster: Cluster) -> None:
@@ -160,7 +166,7 @@ async def test_beats_are_answered(cluster: Cluster) -> None:
     ):
         cluster.confirms.clear()
         await cluster.bus.publish(subjects.beat(node), reports.encode(Beat(node=node, incarnation=incarnation)))
-        await cluster.until(lambda answer=answer: answer in cluster.confirms)
+        await cluster.until(lambda answer=answer: answer in untimed(cluster.confirms))
 
 
 async def test_resent_reports_are_confirmed_without_a_commit(cluster: Cluster) -> None:
@@ -181,6 +187,25 @@ async def test_commands_are_carried_out(cluster: Cluster) -> None:
     await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([CordonNode(id="c1", node="n1")]))
     await cluster.until(lambda: any(isinstance(e, ev.NodeCordoned) for e in cluster.events()))
     assert cluster.events()[-1].cause == "cmd:c1"
+
+
+async def test_a_drained_node_is_told_so_until_it_is_returned(cluster: Cluster) -> None:
+    """Not before it is empty; with what led to it, so that its agent knows one drain from another."""
+    await cluster.join("n1")
+    await cluster.queue(*cluster.world.submitted(request(1)))
+    await cluster.until(lambda: cluster.desired("n1").runs)
+    drain = DrainNode(id="c1", node="n1", reason="driver 580")
+    await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([drain]))
+    await cluster.until(lambda: any(isinstance(e, ev.NodeDraining) for e in cluster.events()))
+    assert cluster.desired("n1").drained is None
+    await cluster.send(
+        "n1", StartSeen(n=0, job="1", attempt=1, rank=0),
+        ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True),
+    )  # fmt: skip
+    await cluster.until(lambda: cluster.desired("n1").drained)
+    assert cluster.desired("n1").drained == Drained(cause="cmd:c1", setter="person", reason="driver 580")
+    await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([UncordonNode(id="c2", node="n1")]))
+    await cluster.until(lambda: not cluster.desired("n1").drained)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,21 @@ def test_retries_are_attempts_after_the_first() -> None:
     assert kinds(world.settle()) == ["JobFailed"]
 
 
+def test_who_uses_more_than_its_share_of_a_gpu_fails_by_itself() -> None:
+    """It is tried again only as often as it wishes to be, and its failure says what it used."""
+    world = World()
+    words = "used 9,812 MiB of its 5,000 MiB share of g for 12 s"
+    job = world.submit(retries=1)
+    world.run(job)
+    world.end(job, None, "gpu_memory", message=words)
+    requeued, _ = world.settle()
+    assert (requeued.reason, requeued.attempt) == ("retry", 2)
+    world.run(job)
+    world.end(job, None, "gpu_memory", message=words)
+    [failed] = world.settle()
+    assert (failed.reason, failed.message) == ("gpu_memory", words)
+
+
 @pytest.mark.parametrize(("outcome", "code"), [("exited", 1), ("start_failed", None)])
 def test_what_fails_alike_on_three_nodes_is_not_tried_again(outcome: ev.RunOutcome, code: int | None) -> None:
     """Whatever retries are left; the failure says why, and two nodes are not enough."""
@@ -98,6 +113,20 @@ def test_what_fails_alike_on_three_nodes_is_not_tried_again(outcome: ev.RunOutco
     [failed] = world.settle()
     assert isinstance(failed, ev.JobFailed)
     assert failed.message == "not tried again: it failed in the same way on n1, n2, n4; no"
+
+
+def test_a_node_that_fails_its_own_check_costs_the_job_nothing() -> None:
+    """It starts elsewhere at once, however often that happens, with all its retries and free starts left."""
+    world = World()
+    job = world.submit(retries=0)
+    for _ in range(5):
+        world.run(job)
+        world.end(job, None, "preflight", released=())
+        requeued, *_ = world.settle()
+        assert (requeued.reason, requeued.not_before_ns) == ("preflight", 0)
+    world.run(job)
+    world.end(job, None, "start_failed")
+    assert world.settle()[0].reason == "start_failed"
 
 
 def test_losses_have_their_own_budget_and_delays() -> None:
@@ -157,6 +186,17 @@ def test_a_failed_start_is_tried_once_more_and_then_fails() -> None:
     world.end(job, None, "start_failed", message="no such file")
     (failed,) = world.settle()
     assert (failed.reason, failed.message) == ("start_failed", "no such file")
+
+
+@pytest.mark.parametrize(("fault", "tries"), [("job", 2), ("node", 5), ("", 5)])
+def test_a_start_that_fails_by_the_jobs_own_fault_is_tried_on_one_other_node(fault: str, tries: int) -> None:
+    """Its own retries do not help an image that does not exist; they do where a node or a network was at fault."""
+    world = World()
+    job = world.submit(retries=3)
+    for at in range(tries):
+        world.place(job)
+        world.end(job, None, "start_failed", fault=fault)
+        assert kinds(world.settle())[0] == ("JobFailed" if at == tries - 1 else "JobRequeued")
 
 
 def test_an_end_nobody_saw_counts_as_a_loss() -> None:

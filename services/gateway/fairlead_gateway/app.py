@@ -67,6 +67,7 @@ def _own_routes(folding: Folding, numbers: Metrics) -> APIRouter:
     @router.get("/metrics", summary="Prometheus metrics")
     async def get_metrics() -> Response:
         numbers.lag.set(max(0, folding.log_end - views.sequence))
+        await numbers.cluster.look()
         return Response(numbers.text(), media_type=metrics.MEDIA_TYPE)
 
     @router.get("/asyncapi.json", summary="AsyncAPI document of the event log")

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
 from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
+from fairlead_gateway import ranktags
 from fairlead_gateway.problems import bad_parameter, not_found
 from fairlead_gateway.reading import retired_job
 from fairlead_gateway.views.fold import Views
@@ -32,6 +33,8 @@ IDLE_S = 0.5
 #: After the job's end, output that is still on its way gets this long.
 AFTER_END_S = 1.5
 HELD_PIECES_MAX = 4096
+#: Of a text's last lines.
+TAIL_LINES_MAX, TAIL_BYTES_MAX = 10_000, 2**20
 #: How often a follower looks whether the job has got its place.
 PLACE_LOOK_S = 0.1
 
@@ -106,9 +109,12 @@ class Source(NamedTuple):
     #: Node of each rank.
     nodes: tuple[str, ...]
     lanes: tuple[Lane, ...]
+    #: Lines carry their rank (ranktags.py): only this rank's are wanted, or all.
+    tagged: bool = False
+    only: int | None = None
 
 
-class _Output:
+class Output:
     """One request: reads the stream, fills holes, prefixes lines of gangs with their rank."""
 
     def __init__(self, bus: Bus, views: Views, source: Source, follow: bool) -> None:
@@ -120,8 +126,14 @@ class _Output:
         self._partial: dict[Lane, bytes] = {}
         self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
 
-    async def text(self) -> AsyncIterator[bytes]:
-        """The output; with follow until every lane has ended."""
+    async def text(self, tail: int = 0) -> AsyncIterator[bytes]:
+        """The output; with `tail` so many last lines of what there is now; with follow then until every lane has ended."""
+        if tail:
+            follow, self._follow = self._follow, False
+            yield await last_lines(self.text(), tail)
+            self._follow = follow
+            if not follow:
+                return
         async for chunk in self._from_stream():
             yield chunk
         for lane in self._source.lanes:
@@ -129,7 +141,7 @@ class _Output:
                 yield chunk
         for lane in self._source.lanes:
             if rest := self._partial.pop(lane, b""):
-                yield b"[%d] %b\n" % (lane.rank, rest)
+                yield self._line(lane.rank, rest)
 
     async def _from_stream(self) -> AsyncIterator[bytes]:
         until = None if self._follow else await self._newest()
@@ -186,7 +198,9 @@ class _Output:
         return newest
 
     def _take(self, stored: Stored) -> bytes:
-        _, _, _, rank = subjects.parse_output(stored.subject)
+        node, _, _, rank = subjects.parse_output(stored.subject)
+        if self._source.nodes and node not in self._source.nodes[rank : rank + 1]:
+            return b""  # a node may say what its own ranks have printed, and nothing for others
         try:
             piece = _piece.decode(stored.payload)
         except msgspec.MsgspecError:
@@ -234,16 +248,37 @@ class _Output:
             return None
 
     def _dress(self, lane: Lane, data: bytes) -> bytes:
-        """Whole lines with their rank in front, for gangs; as it is for others."""
-        if not self._prefixed or not data:
+        """Whole lines with their rank in front, for gangs and where one rank's are wanted; as it is for others."""
+        if not data or not (self._prefixed or self._source.tagged):
             return data
         *lines, rest = (self._partial.get(lane, b"") + data).split(b"\n")
         self._partial[lane] = rest
-        return b"".join(b"[%d] %b\n" % (lane.rank, line) for line in lines)
+        return b"".join(self._line(lane.rank, line) for line in lines)
+
+    def _line(self, node_rank: int, line: bytes) -> bytes:
+        """One line as it is shown; b"" for one that is not wanted."""
+        if self._source.tagged:
+            rank, rest = ranktags.split(line)
+            if rank is not None and self._source.only in (None, rank):
+                return b"[rank %d] %b\n" % (rank, rest)
+            if rank is not None or self._source.only is not None:
+                return b""
+        return b"[%d] %b\n" % (node_rank, line) if self._prefixed else line + b"\n"
 
     def _has_ended(self) -> bool:
         row = self._views.jobs.rows.get(self._source.job)
         return row is None or row.state in END_STATES or row.attempt != self._source.attempt or row.run_ended
+
+
+async def last_lines(text: AsyncIterator[bytes], count: int) -> bytes:
+    """The last lines of a text, in bounded memory: of more than a megabyte, its last."""
+    kept = b""
+    async for chunk in text:
+        kept += chunk
+        if len(kept) > 2 * TAIL_BYTES_MAX:
+            kept = kept[-TAIL_BYTES_MAX:]
+    lines = kept[-TAIL_BYTES_MAX:].splitlines(keepends=True)
+    return b"".join(lines[-count:])
 
 
 def routes(views: Views, bus: Bus) -> APIRouter:
@@ -255,6 +290,7 @@ def routes(views: Views, bus: Bus) -> APIRouter:
         job: str, follow: bool = False, rank: Annotated[int | None, Query(ge=0)] = None,
         stream: Annotated[str, Query(description="stdout or stderr; default both.")] = "",
         attempt: Annotated[int | None, Query(ge=1)] = None,
+        tail: Annotated[int, Query(ge=0, le=TAIL_LINES_MAX, description="Only so many last lines (and what follows).")] = 0,
     ) -> Response:  # fmt: skip
         if stream and stream not in STREAMS:
             raise bad_parameter("stream", f'expected stdout or stderr, found "{stream[:20]}"')
@@ -262,37 +298,50 @@ def routes(views: Views, bus: Bus) -> APIRouter:
         headers = {"cache-control": "no-store"}
         if row is None:
             source = await _retired(bus, job, rank, stream, attempt)
-            text = _Output(bus, views, source, follow).text()
+            text = Output(bus, views, source, follow).text(tail)
         else:
-            _check(row, rank, attempt)
-            text = _live(bus, views, row, rank, stream, attempt, follow)
+            _check(views, row, rank, attempt)
+            text = _live(bus, views, row, _Asked(rank, stream, attempt, follow, tail))
         return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers=headers)
 
     return router
 
 
-async def _live(
-    bus: Bus, views: Views, row: JobRow, rank: int | None, stream: str, attempt: int | None, follow: bool
-) -> AsyncIterator[bytes]:
+class _Asked(NamedTuple):
+    rank: int | None
+    stream: str
+    attempt: int | None
+    follow: bool
+    tail: int
+
+
+async def _live(bus: Bus, views: Views, row: JobRow, asked: _Asked) -> AsyncIterator[bytes]:
     """A known job's output. A follower of a job that still waits gets it once the job has a place; the wait is
     inside the answer, so that it ends when the client goes away."""
+    attempt = asked.attempt
     earlier = attempt is not None and attempt != row.attempt
-    while follow and not earlier and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
+    while asked.follow and not earlier and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
         await asyncio.sleep(PLACE_LOOK_S)
     nodes = row.past.get(str(attempt), ()) if earlier else tuple(part.node for part in row.parts)
-    source = _wanted(row.id, attempt or row.attempt, nodes, rank, stream)
-    async for chunk in _Output(bus, views, source, follow).text():
+    tagged = None if earlier else _tagged(views, row)
+    source = wanted(row.id, attempt or row.attempt, nodes, asked.rank, asked.stream, tagged is not None)
+    async for chunk in Output(bus, views, source, asked.follow).text(asked.tail):
         yield chunk
 
 
-def _check(row: JobRow, rank: int | None, attempt: int | None) -> None:
+def _tagged(views: Views, row: JobRow) -> int | None:
+    """How many ranks the lines of the row's attempt are tagged with; None where they are not."""
+    return ranktags.tagged_ranks(views.jobs.spec_of(row), row.parts, row.request.tasks)
+
+
+def _check(views: Views, row: JobRow, rank: int | None, attempt: int | None) -> None:
     """Raises Refused before anything is sent."""
     if row.elements is not None:
         first = row.array[0] if row.array else 0
         raise bad_parameter("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
     if attempt is not None and attempt > row.attempt:
         raise not_found("attempt", str(attempt), hint=f"job {row.id} is in attempt {row.attempt}")
-    ranks = _ranks(row, attempt)
+    ranks = (_tagged(views, row) if row.parts and attempt in (None, row.attempt) else None) or _ranks(row, attempt)
     if rank is not None and rank >= ranks:
         raise not_found("rank", str(rank), hint=f"job {row.id} has {ranks} ranks")
 
@@ -312,10 +361,12 @@ async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: i
     last = document.get("attempt", 1)
     if attempt not in (None, last):
         raise not_found("attempt", str(attempt), hint=f"of a retired job the last attempt's output is found: {last}")
-    return _wanted(job, last, nodes, rank, stream)
+    return wanted(job, last, nodes, rank, stream)
 
 
-def _wanted(job: str, attempt: int, nodes: tuple[str, ...], rank: int | None, stream: str) -> Source:
-    ranks = range(len(nodes)) if rank is None else (rank,)
+def wanted(
+    job: str, attempt: int, nodes: tuple[str, ...], rank: int | None, stream: str, tagged: bool = False
+) -> Source:
+    ranks = range(len(nodes)) if rank is None or tagged else (rank,)
     lanes = tuple(Lane(one, name) for one in ranks for name in ((stream,) if stream else STREAMS))
-    return Source(job, attempt, nodes, lanes)
+    return Source(job, attempt, nodes, lanes, tagged, rank if tagged else None)

@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
+from fairlead_gateway.clustermetrics import ClusterCollector, HappenedSince
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.lifecycle import STATES
 
@@ -32,6 +33,9 @@ class Metrics:
         self.watchers = Gauge("fairlead_gateway_watchers", "Open event watches.", registry=self.registry)
         self.jobs = Gauge("fairlead_jobs", "Jobs and elements ever, by state.", ["state"], registry=self.registry)
         self._views = views
+        self.happened = HappenedSince(self.registry, views)
+        self.cluster = ClusterCollector(views)
+        self.registry.register(self.cluster)
 
     def text(self) -> bytes:
         """The exposition."""

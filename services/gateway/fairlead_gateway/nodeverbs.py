@@ -37,6 +37,7 @@ NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
     "quarantine": (ReasonWish, cmd.QuarantineNode),
     "unquarantine": (ReasonWish, cmd.UnquarantineNode),
     "restore": (GpuWish, cmd.RestoreGpu),
+    "declare-dead": (ReasonWish, cmd.DeclareNodeDead),
 }
 ROLLOUT_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
     "pause": (ReasonWish, cmd.PauseRollout),

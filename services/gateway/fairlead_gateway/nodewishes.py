@@ -28,9 +28,9 @@ class ReasonWish(_Strict, frozen=True, kw_only=True):
 
 
 class GpuWish(_Strict, frozen=True, kw_only=True):
-    """Body of restore: the UUID of a faulted GPU."""
+    """Body of restore: the UUID of a faulted GPU; without one, the node itself is meant."""
 
-    gpu: str
+    gpu: str = ""
 
 
 class NodeNameWish(_Strict, frozen=True, kw_only=True):

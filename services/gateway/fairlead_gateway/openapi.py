@@ -8,8 +8,8 @@ from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway import nodewishes as wishes
 from fairlead_gateway.reading import Json
-from fairlead_gateway.verbs import MoveWish, NodeWish, SqlWish
-from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, poolpacking, queuefile, queuesettings
+from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish, SqlWish
+from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, poolpacking, queuefile, queuesettings, usage
 
 _TEMPLATE = "#/components/schemas/{name}"
 
@@ -17,13 +17,13 @@ _TEMPLATE = "#/components/schemas/{name}"
 _PUBLISHED = {
     "Job": api.Job, "Node": api.Node, "Queue": api.Queue, "JobPage": api.Page[api.Job], "NodePage": api.Page[api.Node],
     "QueuePage": api.Page[api.Queue], "PoolPage": api.Page[api.Pool], "QueuesApplied": api.QueuesApplied,
-    "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec, "NodeWish": NodeWish,
+    "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec, "NodeWish": NodeWish, "CancelWish": CancelWish,
     "MoveWish": MoveWish, "QueueFileWords": queuefile.QueueFileWords, "QueueWords": queuesettings.QueueWords,
     "RolloutPage": api.Page[api.Rollout], "Rollout": api.Rollout, "MaintenancePage": api.Page[api.Maintenance],
     "Breaker": api.Breaker, "TaintWish": wishes.TaintWish, "ReasonWish": wishes.ReasonWish, "GpuWish": wishes.GpuWish,
     "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
     "SqlWish": SqlWish, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
-    "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking,
+    "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking, "UsageStatement": usage.UsageStatement,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import uvicorn
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
-from fairlead_gateway import logs, nodeverbs, poolroutes, queueverbs, reading, verbs, watching, whyroute
+from fairlead_gateway import logs, nodeverbs, poolroutes, queueverbs, reading, usageroute, verbs, watching, whyroute
 from fairlead_gateway.app import build_app
 from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
@@ -84,6 +84,7 @@ class Gateway:
             logs.routes(views, bus),
             whyroute.routes(whyroute.Whys(views, bus, past, explaining)),
             poolroutes.routes(views, explaining),
+            usageroute.routes(bus),
             reading.routes(views, bus, past),
         ]
         hot = {
@@ -105,6 +106,8 @@ class Gateway:
 
     def _folded(self, batch: list[Folded]) -> None:
         self.feed.extend(batch)
+        if self.folding.caught_up:
+            self.metrics.happened.take(batch)
 
     async def background(self) -> None:
         """Fold, publish and watch the log's end until one of them fails."""

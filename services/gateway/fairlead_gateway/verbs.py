@@ -32,6 +32,12 @@ class NoWish(_Strict, frozen=True, kw_only=True):
     """Body of a verb that takes nothing."""
 
 
+class CancelWish(_Strict, frozen=True, kw_only=True):
+    """Body of a cancel. `save`: what runs is to have its notice first, where its job file names one."""
+
+    save: bool = False
+
+
 class NodeWish(_Strict, frozen=True, kw_only=True):
     """Body of cordon and drain. `deadline`: how long until what runs there is stopped; 0 waits for ever."""
 
@@ -68,7 +74,11 @@ class Verbs:
         head = read_head(request.scope["headers"])
         if not is_job_id(job):
             raise not_found("job", job[:80])
-        await read_wish(request, NoWish)
+        if verb == "cancel" and (await read_wish(request, CancelWish)).save:
+            command_id = self._asking.command_id(self._queue, head, verb, job, "save")
+            return await self._job(commands.CancelJob(id=command_id, user=head.user, job=job, save=True), job)
+        if verb != "cancel":
+            await read_wish(request, NoWish)
         command_id = self._asking.command_id(self._queue, head, verb, job)
         return await self._job(JOB_VERBS[verb](id=command_id, user=head.user, job=job), job)
 
@@ -157,7 +167,12 @@ def routes(verbs: Verbs) -> APIRouter:
     router = APIRouter()
 
     def add_job_verb(verb: str) -> None:
-        @router.post(f"/v1/jobs/{{job}}:{verb}", summary=f"{verb.capitalize()} a job", operation_id=f"{verb}_job")
+        body = body_schema("CancelWish", required=False) if verb == "cancel" else None
+
+        @router.post(
+            f"/v1/jobs/{{job}}:{verb}", summary=f"{verb.capitalize()} a job", operation_id=f"{verb}_job",
+            openapi_extra=body,
+        )  # fmt: skip
         async def act(job: str, request: Request) -> Response:
             return await verbs.job(request, job, verb)
 

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Response
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.explaining import Explaining
+from fairlead_gateway.lastwords import last_words
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.past import Past
 from fairlead_gateway.problems import Refused
@@ -72,7 +73,9 @@ class Whys:
             if (refused := no_element(views, job)) is not None:
                 raise refused
             return _retired(await retired_job(self._bus, job))
-        return _why(views, job, row, self._clock(), answer)
+        why = _why(views, job, row, self._clock(), answer)
+        why.output = await last_words(self._bus, views, row) if job == row.id else []
+        return why
 
     async def _follow(self, sequence: int) -> bool:
         """Whether the views have come so far, or do soon."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from fairlead_bus.port import Bus, TooLarge, Unavailable
+from fairlead_bus.port import Bus, BusError, OutcomeUnknown, TooLarge, Unavailable
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.entities import Node
 from fairlead_placer.orders import OrderBook
@@ -30,9 +30,12 @@ log = structlog.get_logger()
 class Actor:
     """Writes DESIRED and confirms reports. `act` is the service's act; `beat` is called for each beat."""
 
-    def __init__(self, bus: Bus, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bus: Bus, *, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], int] = time.time_ns
+    ) -> None:
         self._bus = bus
         self._monotonic = monotonic
+        self._wall = wall
         self._core: PlacerCore | None = None
         self._book = OrderBook()
         #: {node: (sequence of the value last written, when)}
@@ -87,7 +90,7 @@ class Actor:
                 except TooLarge as error:  # one node must not keep the others from theirs
                     log.critical("desired state does not fit the bus", node=left[-1], reason=str(error))
                 left.pop()
-        except Unavailable:
+        except (Unavailable, OutcomeUnknown):  # writing it again does no harm
             self._behind |= set(left)
             self._wake.set()
 
@@ -95,21 +98,22 @@ class Actor:
         value = self._book.desired(core.state, core.state.nodes[name])
         sequence = core.state.sequence
         for digest, spec in self._book.take_specs().items():
-            if digest not in self._specs_stored:
+            key = subjects.spec_key(name, digest)
+            if key not in self._specs_stored:
                 try:
-                    await self._bus.put_object(subjects.SPEC, digest, spec)
-                except Unavailable:
+                    await self._bus.put(subjects.SPEC, key, spec)
+                except BusError:
                     self._book = OrderBook()  # it will name the spec again
                     raise
-                self._remember(digest)
+                self._remember(key)
         await self._bus.put_quickly(subjects.DESIRED, name, value)
         self._written[name] = (sequence, self._monotonic())
         self._due.discard(name)
 
-    def _remember(self, digest: str) -> None:
+    def _remember(self, key: str) -> None:
         if len(self._specs_stored) >= SPECS_KNOWN_MAX:
             self._specs_stored.clear()
-        self._specs_stored.add(digest)
+        self._specs_stored.add(key)
 
     # -- between commits
 
@@ -150,7 +154,9 @@ class Actor:
         due = node.lost or name in state.touched or name in self._due or name in self._behind
         desired = state.sequence if due else self._written.get(name, (0, 0.0))[0]
         beat = 0 if name in self.losing else self._beats.get(name, 0)
-        return Confirm(node=name, incarnation=node.incarnation, through=node.reported, beat=beat, desired=desired)
+        return Confirm(
+            node=name, incarnation=node.incarnation, through=node.reported, beat=beat, wall_ns=self._wall(), desired=desired
+        )  # fmt: skip
 
     async def _keep_up(self) -> None:
         """Answers go out by themselves: an agent's lease must not hang on our next commit."""

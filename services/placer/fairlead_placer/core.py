@@ -10,7 +10,7 @@ from fairlead_placer.decide import decide
 from fairlead_placer.defragmenting.carrying_out import next_look
 from fairlead_placer.entities import DRAINING
 from fairlead_placer.evolve import fold
-from fairlead_placer.nodes import windows
+from fairlead_placer.nodes import fencing, windows
 from fairlead_placer.state import State
 from fairlead_schemas.commit import Commit
 
@@ -47,6 +47,7 @@ class PlacerCore:
             and not looks
             and state.pools.version == self._quiet_at
             and not state.recalls
+            and not fencing.is_due(state)
             and not self._due(now_ns)
         ):
             return NOTHING
@@ -91,6 +92,6 @@ class PlacerCore:
     def _deadlines(self) -> list[int]:
         state = self.state
         drains = [node.deadline_ns for node in map(state.nodes.__getitem__, state.closed) if node.duty == DRAINING]
-        starts = [kept.start_ns for kept in state.reservations.values() if not kept.hole]
+        starts = [kept.start_ns + 1 for kept in state.reservations.values() if kept.start_ns and not kept.hole]
         cuts = planning.deadlines(state, self._looked_ns)
         return [deadline_ns for deadline_ns in drains + starts if deadline_ns] + windows.deadlines(state) + cuts

@@ -11,7 +11,7 @@ from fairlead_placer import parking, preemption, reports, reservations
 from fairlead_placer.cutting import ending, planning
 from fairlead_placer.defragmenting import carrying_out
 from fairlead_placer.draft import Draft
-from fairlead_placer.nodes import blackhole, breaker, coming, duty, health, rollouts, windows
+from fairlead_placer.nodes import blackhole, breaker, coming, duty, fencing, health, rollouts, windows
 from fairlead_placer.nodes.commands import command
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -32,13 +32,13 @@ def decide(
     draft = Draft(state, now_ns, roomy=roomy)
     state.journal = []
     try:
-        coming.fence_lost(draft)
+        fencing.fence_lost(draft)
         for item in inputs:
             _take(draft, item)
         breaker.watch_losses(draft)
         reservations.end(draft)
         _return_offers(draft)
-        coming.fence_lost(draft)
+        fencing.fence_lost(draft)
         looked_after = _look_after_nodes(draft)
         ending.tend(draft)
         placed_all = reservations.mend(draft) and parking.place(draft)

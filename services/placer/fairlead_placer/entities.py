@@ -5,7 +5,10 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_placer.capacity.left import Left
-from fairlead_schemas.events import Basis, Part, RunOutcome, Setter, Victim
+from fairlead_schemas.checkpoints import Checkpoint
+from fairlead_schemas.events import Basis, Part, RunOutcome, Setter, StartFault, Victim
+from fairlead_schemas.launchers import GangRule
+from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.resources import Inventory, Request
 
@@ -16,9 +19,36 @@ class Node:
     """One machine and what it has left."""
 
     __slots__ = (
-        "boot_id", "by", "cause", "deadline_ns", "duty", "faulted", "held", "hosts", "incarnation", "inventory", "keeper",
-        "left", "live", "lost", "lost_ns", "mask", "name", "pool", "quarantined", "reason", "reported", "row", "setter",
-        "slot", "superseded", "suspect", "tainted", "taints",
+        "boot_id",
+        "by",
+        "cause",
+        "dead",
+        "deadline_ns",
+        "duty",
+        "faulted",
+        "held",
+        "hosts",
+        "ills",
+        "incarnation",
+        "inventory",
+        "keeper",
+        "left",
+        "live",
+        "lost",
+        "lost_ns",
+        "mask",
+        "name",
+        "pool",
+        "quarantined",
+        "reason",
+        "reported",
+        "row",
+        "setter",
+        "slot",
+        "superseded",
+        "suspect",
+        "tainted",
+        "taints",
     )  # fmt: skip
 
     #: What nobody holds (derived; set by the state, which knows the runs).
@@ -35,6 +65,8 @@ class Node:
         self.lost = False
         #: When it was lost last (0: never).
         self.lost_ns = 0
+        #: Of a lost one: whether a person has seen that it runs nothing any more.
+        self.dead = False
         #: ready | cordoned | draining | drained, which class set it, who and why; it outlives the agent.
         self.duty = READY
         self.setter: Setter = "person"
@@ -52,6 +84,8 @@ class Node:
         self.taints: tuple[str, ...] = effective_taints((), inventory)
         #: {GPU UUID: code}: neither free nor usable. One that has left the inventory may come back.
         self.faulted: dict[str, str] = {}
+        #: Codes of what is not well about the node itself, sorted.
+        self.ills: tuple[str, ...] = ()
         #: {run key: rank} of every part that is not released yet, dirty ones included.
         self.held: dict[str, int] = {}
         #: Held parts whose rank has not ended.
@@ -84,8 +118,8 @@ class Node:
 
     @property
     def ailing(self) -> bool:
-        """True when it has faulted GPUs, or a taint that health has set."""
-        return bool(self.faulted) or any(setter == "health" for _, setter in self.tainted)
+        """True when it or some of its GPUs are not well, or it has a taint that health has set."""
+        return bool(self.faulted or self.ills) or any(setter == "health" for _, setter in self.tainted)
 
     @property
     def gpus_free(self) -> int:
@@ -117,11 +151,24 @@ def pool_of(request: Request) -> str:
 class Job:
     """What an order needs of a job; kept from its submission to its end (an array: to the whole array's end)."""
 
-    __slots__ = ("grace_ns", "name", "queue", "request", "slice_ns", "spec", "total_ns", "user")
+    __slots__ = (
+        "checkpoint",
+        "gang",
+        "grace_ns",
+        "name",
+        "on_partition",
+        "queue",
+        "request",
+        "slice_ns",
+        "spec",
+        "total_ns",
+        "user",
+    )
 
     def __init__(
         self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw, total_ns: int = 0,
-        slice_ns: int = 0,
+        slice_ns: int = 0, on_partition: OnPartition = AS_THE_CLUSTER, checkpoint: Checkpoint | None = None,
+        gang: GangRule = "",
     ) -> None:  # fmt: skip
         self.name = name
         self.queue = queue
@@ -131,6 +178,12 @@ class Job:
         self.total_ns = total_ns
         #: A batch job's least run time before it may be asked to yield: it saves and goes on. 0: nobody says that it does.
         self.slice_ns = slice_ns
+        #: When its node falls silent.
+        self.on_partition = on_partition
+        #: How it saves its work; None: it says nothing of it.
+        self.checkpoint = checkpoint
+        #: What one rank's end means for the others.
+        self.gang: GangRule = gang
         self.request = request
         self.spec = spec
 
@@ -265,14 +318,17 @@ class Verdict(NamedTuple):
     signal: int | None
     rank: int
     message: str
+    fault: StartFault = ""
+    #: The rank whose node is to blame, where that is another one.
+    blames: int | None = None
 
 
 class Run:
     """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
 
     __slots__ = (
-        "attempt", "began_ns", "ended", "epoch", "hosts", "job", "key", "master_address", "master_port", "parts", "placed_ns",
-        "released", "started", "stop", "verdict",
+        "attempt", "began_ns", "ended", "epoch", "gang", "hosts", "job", "key", "master_address", "master_port", "notice_ns", "noticed_ns",
+        "parts", "placed_ns", "released", "restarted", "saved_ns", "started", "stop", "verdict",
     )  # fmt: skip
 
     def __init__(self, job: str, attempt: int, epoch: int, parts: tuple[Part, ...], hosts: tuple[str, ...]) -> None:
@@ -293,13 +349,26 @@ class Run:
         self.released = 0
         #: Why its orders say stop: cancelled | time_limit | drained | preempted | "".
         self.stop = ""
-        #: The first rank's end that was no success; it decides the outcome and stops the others.
+        #: When it was given notice that it will be stopped (0: it was not), and for how long before TERM; 0: TERM at once.
+        self.noticed_ns = self.notice_ns = 0
+        #: When it said last that its work is saved; 0: never.
+        self.saved_ns = 0
+        #: Why the attempt before this one has ended, "" for the first.
+        self.restarted = ""
+        #: The first rank's end that was no success; it decides the outcome and stops the others, unless `gang` says otherwise.
         self.verdict: Verdict | None = None
+        #: As its job has it.
+        self.gang: GangRule = ""
 
     @property
     def is_stopping(self) -> bool:
         """True when every rank that lives has been, or is being, told to stop."""
-        return bool(self.stop) or self.verdict is not None
+        return bool(self.stop) or (self.verdict is not None and self.gang != "continue") or self.led_to_its_end
+
+    @property
+    def led_to_its_end(self) -> bool:
+        """True when rank 0 has ended well for all of them."""
+        return self.gang == "leader" and bool(self.ended & 1) and self.verdict is None
 
     @property
     def all_ranks(self) -> int:

@@ -14,7 +14,19 @@ def _job_submitted(state: State, seq: int, index: int, at_ns: int, event: ev.Job
     spec = event.spec.copy()
     request = state.intern(event.request)
     slice_ns = event.slice_ns if event.kind == "batch" else 0
-    job = Job(event.name, event.queue, event.user, event.grace_ns, request, spec, event.total_ns, slice_ns)
+    job = Job(
+        event.name,
+        event.queue,
+        event.user,
+        event.grace_ns,
+        request,
+        spec,
+        event.total_ns,
+        slice_ns,
+        event.on_partition,
+        event.checkpoint,
+        event.gang,
+    )
     state.put(state.jobs, event.job, job)
 
 
@@ -50,7 +62,7 @@ def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.JobR
 def _job_stop_requested(state: State, seq: int, index: int, at_ns: int, event: ev.JobStopRequested) -> None:
     run = state.runs.get(run_key(event.job, event.attempt))
     if run is not None:
-        stop(state, run, event.reason)
+        stop(state, run, event.reason, at_ns, notice=event.save or event.reason != "cancelled")
     else:
         _want_back(state, event.job, event.attempt, f"{seq}.{index}", event.reason)
 
@@ -74,12 +86,14 @@ def _job_finished(
     state.drop(state.jobs, event.job)
     state.drop(state.unanswered, event.job)
     state.drop(state.failed_on, event.job)
+    state.drop(state.requeued, event.job)
     if state.pleas:
         state.drop(state.pleas, event.job)
 
 
 def _job_requeued(state: State, seq: int, index: int, at_ns: int, event: ev.JobRequeued) -> None:
     state.drop(state.unanswered, event.job)
+    state.put(state.requeued, event.job, event.reason)
 
 
 def _jobs_retired(state: State, seq: int, index: int, at_ns: int, event: ev.JobsRetired) -> None:

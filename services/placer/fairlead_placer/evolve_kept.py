@@ -71,7 +71,7 @@ def _answered(state: State, job: str, cause: str) -> None:
 
 def _preemption_started(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionStarted) -> None:
     _answered(state, event.beneficiary, event.cause)
-    stop(state, state.runs[run_key(event.job, event.attempt)], "preempted")
+    stop(state, state.runs[run_key(event.job, event.attempt)], "preempted", at_ns)
 
 
 def _preemption_declined(state: State, seq: int, index: int, at_ns: int, event: ev.PreemptionDeclined) -> None:

@@ -10,6 +10,7 @@ from fairlead_placer.nodes.folding import heed_taints
 from fairlead_placer.nodes.planfolding import mark_drained
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
+from fairlead_schemas.resources import Inventory
 
 #: Faulted GPUs that a node remembers beyond its inventory.
 FAULTED_MAX = 64
@@ -26,18 +27,18 @@ def _node_joined(state: State, seq: int, index: int, at_ns: int, event: ev.NodeJ
         state.set(node, "incarnation", event.incarnation)
         state.set(node, "reported", 0)
         _take_stock(state, node, event.boot_id, event.inventory)
-        state.change(node, lost=False)
+        state.change(node, lost=False, dead=False)
     state.touch(event.node)
 
 
 def _node_changed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeChanged) -> None:
     node = state.nodes[event.node]
     _take_stock(state, node, event.boot_id, event.inventory)
-    heed_taints(state, node)
+    heed_taints(state, node, at_ns)
     state.touch(event.node)  # its desired state names the boot that it is meant for
 
 
-def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory) -> None:
+def _take_stock(state: State, node: Node, boot_id: str, inventory: Inventory) -> None:
     """Another inventory under what is held: what is held and gone is nobody's until it is released."""
     if boot_id != node.boot_id and state.spoilt:
         forget_failures(state, node.name)
@@ -48,11 +49,15 @@ def _take_stock(state: State, node: Node, boot_id: str, inventory: ev.Inventory)
 
 
 def _node_lost(state: State, seq: int, index: int, at_ns: int, event: ev.NodeLost) -> None:
-    state.change(state.nodes[event.node], lost=True, lost_ns=at_ns)
+    state.change(state.nodes[event.node], lost=True, lost_ns=at_ns, dead=False)
+
+
+def _node_declared_dead(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDeclaredDead) -> None:
+    state.change(state.nodes[event.node], dead=True)
 
 
 def _node_returned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeReturned) -> None:
-    state.change(state.nodes[event.node], lost=False)
+    state.change(state.nodes[event.node], lost=False, dead=False)
     state.touch(event.node)
 
 
@@ -66,6 +71,7 @@ def _node_cordoned(state: State, seq: int, index: int, at_ns: int, event: ev.Nod
 
 def _node_uncordoned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeUncordoned) -> None:
     state.change(state.nodes[event.node], duty=READY, by="", reason="", cause="", deadline_ns=0, setter="person")
+    state.touch(event.node)
 
 
 def _node_draining(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDraining) -> None:
@@ -78,12 +84,13 @@ def _node_draining(state: State, seq: int, index: int, at_ns: int, event: ev.Nod
         node, duty=DRAINING, by=event.by, reason=event.reason, cause=cause, deadline_ns=deadline_ns, setter=event.setter
     )
     if due:
-        send_away(state, node)
+        send_away(state, node, at_ns)
 
 
 def _node_drained(state: State, seq: int, index: int, at_ns: int, event: ev.NodeDrained) -> None:
     node = state.nodes[event.node]
     state.change(node, duty=DRAINED, deadline_ns=0)
+    state.touch(event.node)
     mark_drained(state, node)
 
 
@@ -92,6 +99,7 @@ HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.NodeChanged: _node_changed,
     ev.NodeLost: _node_lost,
     ev.NodeReturned: _node_returned,
+    ev.NodeDeclaredDead: _node_declared_dead,
     ev.NodeCordoned: _node_cordoned,
     ev.NodeUncordoned: _node_uncordoned,
     ev.NodeDraining: _node_draining,

@@ -6,8 +6,9 @@ from typing import Any
 from fairlead_placer.entities import Node, Outcome, Run, Verdict, run_key
 from fairlead_placer.nodes.endings import Ending, note, way_of
 from fairlead_placer.state import State
-from fairlead_placer.timeline.learning import learn
+from fairlead_placer.timeline.learning import job_of, learn
 from fairlead_schemas import events as ev
+from fairlead_schemas.ids import array_of
 
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
 NEWS_INTERVAL_NS = 10 * 1_000_000_000
@@ -20,6 +21,10 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
     run = Run(event.job, event.attempt, seq, event.parts, hosts)
     run.master_address, run.master_port = event.master_address, event.master_port
     run.placed_ns = at_ns
+    if state.requeued:
+        run.restarted = state.drop(state.requeued, event.job) or ""
+    job = state.jobs.get(array_of(event.job) or event.job)
+    run.gang = job.gang if job is not None else ""
     if state.recalls:
         recall = state.drop(state.recalls, event.job)
         if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
@@ -66,13 +71,25 @@ def _began(state: State, run: Run, at_ns: int) -> None:
         state.set(run, "began_ns", at_ns)
 
 
+def _checkpoint_saved(state: State, seq: int, index: int, at_ns: int, event: ev.CheckpointSaved) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "saved_ns", at_ns)
+    if event.noticed and run.notice_ns:  # the notice is over, for all ranks
+        state.set(run, "notice_ns", 0)
+        _touch_live(state, run)
+
+
 def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEnded) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     _end(state, run, event.rank)
     if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
-        verdict = Verdict(event.outcome, event.exit_code, event.signal, event.rank, event.message)
+        verdict = Verdict(
+            event.outcome, event.exit_code, event.signal, event.rank, event.message, event.fault, event.blames
+        )
         state.set(run, "verdict", verdict)
         note(state, run, _ending(event, well=False), at_ns)
+        _touch_live(state, run)
+    elif event.rank == 0 and run.led_to_its_end:
         _touch_live(state, run)
     if event.released:
         _release(state, run, event.rank)
@@ -98,7 +115,8 @@ def _allocation_released(state: State, seq: int, index: int, at_ns: int, event: 
 
 
 def _ending(event: ev.RankEnded | ev.RunEnded, *, well: bool) -> Ending:
-    return Ending(event.outcome, well, event.rank, way_of(event.outcome, event.exit_code, event.signal))
+    way = way_of(event.outcome, event.exit_code, event.signal)
+    return Ending(event.outcome, well, event.rank, way, event.fault, event.blames)
 
 
 def _end(state: State, run: Run, rank: int) -> None:
@@ -117,20 +135,32 @@ def _release(state: State, run: Run, rank: int) -> None:
     state.touch(part.node)
 
 
-def stop(state: State, run: Run, reason: str) -> None:
+def stop(state: State, run: Run, reason: str, at_ns: int, *, notice: bool = True) -> None:
     """Mark the orders of a run's living ranks. What the queue asks for (a person's stop, a limit) outranks a drain's
-    stop and one for another job: the job is then not requeued."""
+    stop and one for another job: the job is then not requeued. The first stop gives a run that is to be told its
+    `notice`; one without a notice ends that."""
     if run.stop in ("", "drained", "preempted"):
+        if not notice:
+            state.set(run, "notice_ns", 0)
+        elif not run.stop and run.started == run.all_ranks and not run.ended:
+            _give_notice(state, run, at_ns)
         state.set(run, "stop", reason)
         _touch_live(state, run)
 
 
-def send_away(state: State, node: Node, leave: Callable[[Run], bool] = lambda run: True) -> None:
+def _give_notice(state: State, run: Run, at_ns: int) -> None:
+    job = job_of(state, run)
+    if job is not None and job.checkpoint is not None and job.checkpoint.is_told:
+        state.set(run, "noticed_ns", at_ns)
+        state.set(run, "notice_ns", job.checkpoint.notice_ns)
+
+
+def send_away(state: State, node: Node, at_ns: int, leave: Callable[[Run], bool] = lambda run: True) -> None:
     """Stop what runs on the node (as far as `leave` says so) and is not stopping; each job is to go elsewhere."""
     for key in sorted(node.held):
         run = state.runs[key]
         if run.ended != run.all_ranks and not run.stop and leave(run):
-            stop(state, run, "drained")
+            stop(state, run, "drained", at_ns)
 
 
 def _touch_live(state: State, run: Run) -> None:
@@ -150,6 +180,7 @@ HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.OfferReturned: _offer_returned,
     ev.RankStarted: _rank_started,
     ev.RunStarted: _run_started,
+    ev.CheckpointSaved: _checkpoint_saved,
     ev.RankEnded: _rank_ended,
     ev.RunEnded: _run_ended,
     ev.AllocationReleased: _allocation_released,

@@ -17,22 +17,33 @@ class LeaseWatch:
         self.lease_ns = lease_ns
         #: {node: last contact}, oldest first.
         self._heard: OrderedDict[str, int] = OrderedDict()
+        #: {node: its last word}: not moved by being named.
+        self._since: dict[str, int] = {}
         self._now = 0
         self._asked = 0
 
     def heard(self, node: str, now_ns: int) -> None:
         """The node spoke."""
-        self._heard[node] = self._at(now_ns)
+        self._since[node] = self._at(now_ns)
+        self._watch(node)
+
+    def _watch(self, node: str) -> None:
+        self._heard[node] = self._now
         self._heard.move_to_end(node)
 
     def forget(self, node: str) -> None:
         """Watch it no more."""
         self._heard.pop(node, None)
+        self._since.pop(node, None)
+
+    def silence_ns(self, node: str) -> int:
+        """How long it had said nothing when the watch was asked last."""
+        return self._now - self._since.get(node, self._now)
 
     def restart(self, now_ns: int) -> None:
         """Count every node as heard now: it was we who could not hear."""
         for node in self._heard:
-            self._heard[node] = self._at(now_ns)
+            self._heard[node] = self._since[node] = self._at(now_ns)
 
     def silent(self, now_ns: int, limit: int = 64) -> list[tuple[str, int]]:
         """(node, ns of silence) of at most `limit` nodes whose lease is over; each is then watched anew."""
@@ -46,7 +57,7 @@ class LeaseWatch:
             if now - last < self.lease_ns:
                 break
             found.append((node, now - last))
-            self.heard(node, now)
+            self._watch(node)
         return found
 
     def next_at(self) -> int | None:

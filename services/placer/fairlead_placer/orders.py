@@ -9,10 +9,10 @@ import hashlib
 
 import msgspec
 
-from fairlead_placer.entities import Job, Node, Run
+from fairlead_placer.entities import DRAINED, Job, Node, Run
 from fairlead_placer.parking import master_port
 from fairlead_placer.state import State
-from fairlead_schemas.desired import DesiredRaw, LayoutOrder, RunOrder, encode_desired, encode_order
+from fairlead_schemas.desired import DesiredRaw, Drained, LayoutOrder, RunOrder, encode_desired, encode_order
 from fairlead_schemas.ids import array_of
 
 #: A larger spec goes to the SPEC store once and is named by its hash.
@@ -31,7 +31,21 @@ def stop_of(run: Run, rank: int) -> str:
     """Why the rank's order says stop, "" when it shall run."""
     if run.ended >> rank & 1:
         return "ended"
-    return run.stop or ("rank_failed" if run.verdict is not None else "")
+    if run.stop or not run.is_stopping:
+        return run.stop
+    return "leader_ended" if run.verdict is None else "rank_failed"
+
+
+def slots_of(run: Run, job: Job | None) -> tuple[int, ...]:
+    """How many processes a launcher starts in each part, unless the job file says it: tasks, or GPUs, or one. () for one in all."""
+    tasks = job is not None and job.request.tasks
+    slots = tuple([part.tasks if tasks else len(part.instances or part.gpus) or 1 for part in run.parts])
+    return slots if slots != (1,) else ()
+
+
+def notice_of(run: Run) -> int:
+    """How long before TERM a stopping run is told. A gang of which a rank has ended saves nothing any more."""
+    return 0 if run.verdict is not None or run.ended else run.notice_ns
 
 
 def order_of(
@@ -49,12 +63,16 @@ def order_of(
     order = RunOrder(
         job=run.job, attempt=run.attempt, rank=rank, epoch=run.epoch, gpus=part.gpus, cpu_milli=part.cpu_milli,
         memory_mib=part.memory_mib, shm_mib=job.request.shm_mib if job else 0, hosts=run.hosts,
+        nodes=tuple([part.node for part in run.parts]) if len(run.parts) > 1 else (), slots=slots_of(run, job),
         gpus_per_node=len(part.gpus), gpu_milli=part.gpu_milli, gpu_memory_mib=part.gpu_memory_mib,
         instances=part.instances, cpus=part.cpus, nics=part.nics, tasks=part.tasks,
         master_address=run.master_address or run.hosts[0],
         master_port=run.master_port or master_port(run.job, run.attempt),
-        grace_ns=job.grace_ns if job else 0, user=job.user if job else "", queue=job.queue if job else "",
+        grace_ns=job.grace_ns if job else 0,
+        stop_after_ns=job.on_partition.stop_after_ns if job and not stop else 0, user=job.user if job else "", queue=job.queue if job else "",
         name=job.name if job else "", spec=spec, spec_hash=hashlib.sha256(big).hexdigest() if big else "", stop=stop,
+        checkpoint=job.checkpoint if job and not stop else None, restarted=run.restarted,
+        notice_ns=notice_of(run) if stop else 0,
     )  # fmt: skip
     return order, big
 
@@ -67,12 +85,17 @@ def layouts_of(state: State, node: Node) -> list[LayoutOrder]:
     return [LayoutOrder(gpu=plan.gpu, plan=plan.sequence, mode=plan.mode, destroy=plan.destroy, create=plan.create)]
 
 
+def drained_of(node: Node) -> Drained | None:
+    """What the agent is told of the node's drain, once it is empty."""
+    return Drained(cause=node.cause, setter=node.setter, reason=node.reason) if node.duty == DRAINED else None
+
+
 class OrderBook:
     """The encoded orders of all parts that are held, and what must be in the SPEC store before they are sent."""
 
     def __init__(self) -> None:
-        #: {(run key, rank): (stop, bytes)}
-        self._orders: dict[tuple[str, int], tuple[str, msgspec.Raw]] = {}
+        #: {(run key, rank): (stop and its notice, bytes)}
+        self._orders: dict[tuple[str, int], tuple[tuple[str, int], msgspec.Raw]] = {}
         #: {node: parts that its last value held}: so that the bytes of released parts can be dropped.
         self._written: dict[str, set[tuple[str, int]]] = {}
         self._specs: dict[str, bytes] = {}
@@ -100,6 +123,7 @@ class OrderBook:
                 boot_id=node.boot_id,
                 runs=runs,
                 layouts=layouts_of(state, node),
+                drained=drained_of(node),
             )
         )
 
@@ -111,11 +135,12 @@ class OrderBook:
     def _order(self, state: State, run: Run, rank: int, inline_max: int) -> msgspec.Raw:
         stop = stop_of(run, rank)
         known = self._orders.get((run.key, rank))
-        if known is not None and known[0] == stop:
+        said = stop, notice_of(run)
+        if known is not None and known[0] == said:
             return known[1]
         order, big = order_of(run, rank, state.jobs.get(array_of(run.job) or run.job), stop, inline_max)
         if big:
             self._specs[order.spec_hash] = big
         encoded = encode_order(order)
-        self._orders[(run.key, rank)] = (stop, encoded)
+        self._orders[(run.key, rank)] = (said, encoded)
         return encoded

@@ -14,13 +14,15 @@ from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node, Run, Verdict, run_key
 from fairlead_placer.evolve import REPORT_CURSOR
 from fairlead_placer.inventories import fault_of_inventory
-from fairlead_placer.nodes import coming, health
+from fairlead_placer.nodes import coming, fencing, health
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import digest_of
 from fairlead_schemas.ids import is_token
 from fairlead_schemas.reports import (
+    IMAGE_CHARS_MAX,
+    CheckpointSeen,
     CleanSeen,
     ExitSeen,
     HealthSeen,
@@ -112,7 +114,7 @@ def _take(draft: Draft, body: ReportBatch, report: Report) -> bool:
         return True
     if report.n <= node.reported:
         return True
-    if report.n != node.reported + 1 or (node.lost and not coming.may_return(draft, node)):
+    if report.n != node.reported + 1 or (node.lost and not fencing.may_return(draft, node)):
         return False
     coming.heard(draft, node.name, cause)
     if not _meaning(draft, node, report, cause):
@@ -129,12 +131,19 @@ def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
         case StartSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
-                runs.rank_started(draft, run, report.rank, cause)
+                runs.rank_started(draft, run, report.rank, report.image[:IMAGE_CHARS_MAX], cause)
+        case CheckpointSeen():
+            run = _run_of(draft, node, report, cause)
+            if run is not None:
+                runs.said_saved(draft, run, report, cause)
         case ExitSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
                 message = report.message[:MESSAGE_CHARS_MAX]
-                verdict = Verdict(report.outcome, report.exit_code, report.signal, report.rank, message)
+                blames = report.blames if report.outcome == "preflight" and _is_rank(run, report.blames) else None
+                verdict = Verdict(
+                    report.outcome, report.exit_code, report.signal, report.rank, message, report.fault, blames
+                )
                 runs.rank_ended(draft, run, verdict, report.clean, cause)
         case CleanSeen():
             run = _run_of(draft, node, report, cause)
@@ -151,7 +160,9 @@ def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
     return True
 
 
-def _run_of(draft: Draft, node: Node, report: StartSeen | ExitSeen | CleanSeen, cause: str) -> Run | None:
+def _run_of(
+    draft: Draft, node: Node, report: StartSeen | CheckpointSeen | ExitSeen | CleanSeen, cause: str
+) -> Run | None:
     """The run whose part the node holds at that rank. A start of anything else was never authorised."""
     key = run_key(report.job, report.attempt)
     rank = node.held.get(key)
@@ -162,6 +173,10 @@ def _run_of(draft: Draft, node: Node, report: StartSeen | ExitSeen | CleanSeen, 
     elif rank is None and isinstance(report, StartSeen) and key not in draft.state.runs:
         _disbelieved(draft, node, report, "not_authorised", f"no part of {key} was placed on this node", cause)
     return None
+
+
+def _is_rank(run: Run, rank: int | None) -> bool:
+    return rank is not None and 0 <= rank < len(run.parts)
 
 
 def _was_here(run: Run, node: Node, rank: int) -> bool:

@@ -72,8 +72,9 @@ def is_kept_well(state: State, kept: Reservation, request: Request, now_ns: int)
 
 
 def overdue(kept: Reservation, now_ns: int) -> bool:
-    """True when the job should have started by now."""
-    return not kept.hole and 0 < kept.start_ns <= now_ns
+    """True when the job should have started before now: what ends in the very moment that was said is not late, and a new
+    start, which is never said to be at once, would let guests in that are in its way."""
+    return not kept.hole and 0 < kept.start_ns < now_ns
 
 
 def _is_due(state: State, kept: Reservation, now_ns: int) -> bool:

@@ -11,16 +11,33 @@ from fairlead_placer.evolve_runs import is_success
 from fairlead_placer.nodes.endings import Ending, failed_alike, way_of
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
+from fairlead_schemas.checkpoints import note_of
+from fairlead_schemas.reports import CheckpointSeen
+
+#: Agents say it half as often at most, but for the last word before an end.
+SAVED_EVERY_NS = 5 * 1_000_000_000
 
 
-def rank_started(draft: Draft, run: Run, rank: int, cause: str) -> None:
-    """A rank runs. Said twice, or after its end, it changes nothing."""
+def rank_started(draft: Draft, run: Run, rank: int, image: str, cause: str) -> None:
+    """A rank runs, made of `image`. Said twice, or after its end, it changes nothing."""
     if (run.started | run.ended) >> rank & 1:
         return
-    if len(run.parts) > 1:
-        draft.emit(ev.RankStarted(cause=cause, job=run.job, attempt=run.attempt, rank=rank))
+    gang, size = len(run.parts) > 1, EVENT_BYTES + encoded_bytes(image)
+    if gang:
+        draft.emit(ev.RankStarted(cause=cause, job=run.job, attempt=run.attempt, rank=rank, image=image), size)
     if (run.started | 1 << rank) == run.all_ranks:
-        draft.emit(ev.RunStarted(cause=cause, job=run.job, attempt=run.attempt))
+        draft.emit(ev.RunStarted(cause=cause, job=run.job, attempt=run.attempt, image="" if gang else image), size)
+
+
+def said_saved(draft: Draft, run: Run, report: CheckpointSeen, cause: str) -> None:
+    """Rank 0 says that the run's work is saved. What comes sooner after its last word than any agent says it is dropped."""
+    noticed = report.noticed and run.noticed_ns > 0  # a fence tells a run, too, which the log knows nothing of
+    soon = run.saved_ns and not noticed and draft.now_ns - run.saved_ns < SAVED_EVERY_NS
+    if report.rank or run.ended & 1 or soon:
+        return
+    note = note_of(report.note)
+    event = ev.CheckpointSaved(cause=cause, job=run.job, attempt=run.attempt, note=note, noticed=noticed)
+    draft.emit(event, EVENT_BYTES + encoded_bytes(note))
 
 
 def rank_ended(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str) -> None:
@@ -30,35 +47,46 @@ def rank_ended(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str
         if clean:
             released(draft, run, rank, cause)
         return
+    if run.led_to_its_end:  # it only waited for rank 0's word, and whatever ended it came after that
+        verdict = Verdict("exited", 0, None, rank, "ended with rank 0")
     size = EVENT_BYTES + encoded_bytes(verdict.message)
     if run.ended | 1 << rank == run.all_ranks:
         ended = _run_ended(draft.state, run, verdict, clean, cause)
-        draft.emit(ended, size + sum(len(name) + 3 for name in ended.alike))
+        draft.emit(ended, EVENT_BYTES + encoded_bytes(ended.message) + sum(len(name) + 3 for name in ended.alike))
         return
     draft.emit(
         ev.RankEnded(
             cause=cause, job=run.job, attempt=run.attempt, rank=rank, outcome=verdict.outcome,
-            exit_code=verdict.exit_code, signal=verdict.signal, message=verdict.message, released=clean,
+            exit_code=verdict.exit_code, signal=verdict.signal, message=verdict.message, fault=verdict.fault,
+            released=clean, blames=verdict.blames,
         ),
         size,
     )  # fmt: skip
 
 
 def _run_ended(state: State, run: Run, last: Verdict, clean: bool, cause: str) -> ev.RunEnded:
-    """The first failure decides; without one every rank has exited with 0, and so says rank 0."""
+    """The first failure decides; without one every rank has exited with 0 (or ended with rank 0), and so says rank 0."""
     verdict = run.verdict or last
     well = is_success(verdict.outcome, verdict.exit_code, verdict.signal)
     if well:
-        verdict = verdict._replace(rank=0)
+        verdict = verdict._replace(rank=0, message="")
     way = way_of(verdict.outcome, verdict.exit_code, verdict.signal)
     return ev.RunEnded(
         cause=cause, job=run.job, attempt=run.attempt, outcome=verdict.outcome, exit_code=verdict.exit_code,
-        signal=verdict.signal, rank=verdict.rank, message=verdict.message,
-        drained=run.stop == "drained" and verdict.outcome == "stopped",
+        signal=verdict.signal, rank=verdict.rank, message=verdict.message if well else _told(run, verdict, way),
+        fault=verdict.fault, blames=verdict.blames, drained=run.stop == "drained" and verdict.outcome == "stopped",
+        noticed_ns=run.noticed_ns, saved_ns=run.saved_ns,
         preempted=run.stop == "preempted" and verdict.outcome == "stopped",
         released=(run.parts[last.rank].node,) if clean else (),
         alike=failed_alike(state, run, Ending(verdict.outcome, well, verdict.rank, way)),
     )  # fmt: skip
+
+
+def _told(run: Run, verdict: Verdict, way: str) -> str:
+    """What a gang's failure says: which rank was the first, where, and its own words."""
+    if len(run.parts) == 1 or run.stop:
+        return verdict.message
+    return f"rank {verdict.rank} on {run.parts[verdict.rank].node} was the first to end: {verdict.message or way}"
 
 
 def released(draft: Draft, run: Run, rank: int, cause: str) -> None:

@@ -1,23 +1,26 @@
 """The placer as a service: which parts it is made of."""
 
 import os
+import time
 
 from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.relay import Relay
 from fairlead_placer.sources import ReportSource, lease_from
 
 
 async def build(bus: Bus) -> Service[PlacerCore]:
     """The service on this bus, ready to `run`. Raises BadSetting."""
     actor = Actor(bus)
+    await Relay(bus).open()
     return Service(
         bus,
         PlacerCore,
         writer=PlacerCore.writer,
-        sources=[CommandSource("placer"), ReportSource(actor, lease_from(os.environ))],
+        sources=[CommandSource("placer"), ReportSource(actor, lease_from(os.environ), time.monotonic_ns)],
         act=actor.act,
         instance=os.environ.get("FAIRLEAD_INSTANCE", ""),
     )

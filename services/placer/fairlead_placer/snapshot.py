@@ -24,7 +24,10 @@ from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.state import State
 from fairlead_placer.timeline.spans import Spans
+from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.events import Part, Setter
+from fairlead_schemas.launchers import GangRule
+from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import Packing
 from fairlead_schemas.resources import Inventory, Request
 
@@ -50,10 +53,12 @@ class NodeShot(_Strict, frozen=True, kw_only=True):
     inventory: Inventory
     setter: Setter = "person"
     lost_ns: int = 0
+    dead: bool = False
     quarantined: bool = False
     suspect: bool = False
     tainted: tuple[tuple[str, Setter], ...] = ()
     faulted: dict[str, str] = {}
+    ills: tuple[str, ...] = ()
 
 
 class JobShot(_Strict, frozen=True, kw_only=True):
@@ -68,6 +73,9 @@ class JobShot(_Strict, frozen=True, kw_only=True):
     spec: msgspec.Raw
     total_ns: int = 0
     slice_ns: int = 0
+    on_partition: OnPartition = AS_THE_CLUSTER
+    checkpoint: Checkpoint | None = None
+    gang: GangRule = ""
 
 
 class ClassShot(_Strict, frozen=True, kw_only=True):
@@ -94,6 +102,11 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     verdict: Verdict | None
     began_ns: int = 0
     placed_ns: int = 0
+    noticed_ns: int = 0
+    notice_ns: int = 0
+    saved_ns: int = 0
+    restarted: str = ""
+    gang: GangRule = ""
 
 
 class WorkShot(_Strict, frozen=True, kw_only=True):
@@ -133,6 +146,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     spoilt: dict[str, Spoilt] = {}
     defragmented: list[str] = []
     packings: dict[str, Packing] = {}
+    requeued: dict[str, str] = {}
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -150,6 +164,7 @@ def dump(state: State) -> bytes:
             offers=[state.offers[job] for job in sorted(state.offers)],
             recalls=[state.recalls[job] for job in sorted(state.recalls)],
             unanswered=state.unanswered,
+            requeued=state.requeued,
             classes=_classes(state),
             claims=[state.claims[job] for job in sorted(state.claims)],
             pleas=[state.pleas[job] for job in sorted(state.pleas)],
@@ -203,11 +218,21 @@ def load(data: bytes) -> State:
     for item in shot.jobs:
         request = state.intern(item.request)
         state.jobs[item.job] = Job(
-            item.name, item.queue, item.user, item.grace_ns, request, item.spec.copy(), item.total_ns, item.slice_ns
+            item.name,
+            item.queue,
+            item.user,
+            item.grace_ns,
+            request,
+            item.spec.copy(),
+            item.total_ns,
+            item.slice_ns,
+            item.on_partition,
+            item.checkpoint,
+            item.gang,
         )
     for offer in shot.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
-    state.unanswered = shot.unanswered
+    state.unanswered, state.requeued = shot.unanswered, shot.requeued
     state.recalls = {recall.job: recall for recall in shot.recalls}
     for item in shot.classes:
         state.classes[item.request].outcome = item.outcome
@@ -247,7 +272,9 @@ def _hold(state: State, shot: RunShot) -> None:
     run.master_address, run.master_port = shot.master_address, shot.master_port
     run.started, run.ended, run.released = int(shot.started, 16), int(shot.ended, 16), int(shot.released, 16)
     run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns
-    run.placed_ns = shot.placed_ns
+    run.placed_ns, run.gang = shot.placed_ns, shot.gang
+    run.noticed_ns, run.notice_ns, run.saved_ns = shot.noticed_ns, shot.notice_ns, shot.saved_ns
+    run.restarted = shot.restarted
     state.runs[run.key] = run
     for rank, part in enumerate(run.parts):
         if not run.released >> rank & 1:

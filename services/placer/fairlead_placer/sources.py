@@ -16,6 +16,7 @@ from fairlead_bus.settings import BadSetting, seconds
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
+from fairlead_placer.nodes.fencing import next_after_ns
 from fairlead_placer.reports import Refused, fault_of
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import digest_of
@@ -30,25 +31,26 @@ REFUSED_PER_INTERVAL_MAX = 20
 REFUSED_INTERVAL_NS = 10 * SECOND_NS
 BEATS_HEARD_WITHIN_NS = SECOND_NS
 #: The agents' (fairlead_agent/settings.py, reconcile.py; a test compares): silence after which they fence themselves,
-#: and the grace that their runs then get.
-FENCE_S, FENCE_GRACE_S = 60.0, 30.0
-#: For the kill itself, and for an agent that looks a little late.
-KILL_MARGIN_S = 10.0
+#: the grace that their runs then get at most, and what is left for the kill, a guard that waits for its agent, slow clocks.
+FENCE_S, FENCE_GRACE_S, FENCE_MARGIN_S = 60.0, 30.0, 30.0
 
 
 def lease_from(env: Mapping[str, str]) -> int:
     """FAIRLEAD_NODE_LEASE_S in ns, 120 s by default. Raises BadSetting.
 
-    A node must have ended its work before another gets it, so the lease outlasts the agents' fence: 60 s, or what
-    FAIRLEAD_SELF_FENCE_S says, which must then be the same here as on the nodes.
+    A node must have ended its work before another gets it, so the lease outlasts the agents' fence, its grace and a
+    margin: FAIRLEAD_SELF_FENCE_S, FAIRLEAD_FENCE_GRACE_S and FAIRLEAD_FENCE_MARGIN_S must be the same here as on the nodes.
     """
     lease_s = seconds(env, "FAIRLEAD_NODE_LEASE_S", DEFAULT_LEASE_NS / SECOND_NS)
     fence_s = seconds(env, "FAIRLEAD_SELF_FENCE_S", FENCE_S)
-    least_s = fence_s + FENCE_GRACE_S + KILL_MARGIN_S
+    grace_s = seconds(env, "FAIRLEAD_FENCE_GRACE_S", FENCE_GRACE_S)
+    margin_s = seconds(env, "FAIRLEAD_FENCE_MARGIN_S", FENCE_MARGIN_S)
+    least_s = fence_s + grace_s + margin_s
     if lease_s < least_s:
         raise BadSetting(
             f"FAIRLEAD_NODE_LEASE_S: expected at least {least_s:g} seconds (an agent's fence after {fence_s:g}, grace of "
-            f'{FENCE_GRACE_S:g}, {KILL_MARGIN_S:g} for the kill; FAIRLEAD_SELF_FENCE_S is the fence), found "{lease_s:g}"'
+            f"{grace_s:g}, margin of {margin_s:g}; FAIRLEAD_SELF_FENCE_S, FAIRLEAD_FENCE_GRACE_S and "
+            f'FAIRLEAD_FENCE_MARGIN_S set these), found "{lease_s:g}"'
         )
     return int(lease_s * SECOND_NS)
 
@@ -56,8 +58,12 @@ def lease_from(env: Mapping[str, str]) -> int:
 class ReportSource:
     """`fairlead_bus.source.Source` for everything that agents say."""
 
-    def __init__(self, actor: Actor, lease_ns: int = DEFAULT_LEASE_NS) -> None:
+    def __init__(
+        self, actor: Actor, lease_ns: int = DEFAULT_LEASE_NS, monotonic_ns: Callable[[], int] | None = None
+    ) -> None:  # fmt: skip
+        """`monotonic_ns`: by what silence is measured: a wall clock that is set is no silence. None: by the time of `take`."""
         self._actor = actor
+        self._monotonic_ns = monotonic_ns
         self._watch = LeaseWatch(lease_ns)
         self._waiting: deque[ReportBatch] = deque()
         self._refused: deque[Refused] = deque()
@@ -68,7 +74,9 @@ class ReportSource:
         self._heard: set[str] = set()
         self._returned: set[str] = set()
         self._reconnected = False
+        #: When something was taken last: by the service's time, and by that of silence.
         self._taken_at_ns = 0
+        self._measured_ns = 0
         self._subscriptions: list[Subscription] = []
         self.dropped = 0
 
@@ -86,18 +94,19 @@ class ReportSource:
     def take(self, now_ns: int) -> list[Input]:
         """What has arrived, up to REPORTS_PER_TAKE_MAX reports, and the leases that are over."""
         self._taken_at_ns = now_ns
+        self._measured_ns = measured_ns = self._monotonic_ns() if self._monotonic_ns is not None else now_ns
         # What was taken before is decided by now.
         self._on_the_way = {batch.node: (batch.incarnation, batch.reports[-1].n) for batch in self._waiting}
         inputs = [*self._take_refused(now_ns), *self._take_reports()]
         for node in sorted(self._heard):
-            self._watch.heard(node, now_ns)
+            self._watch.heard(node, measured_ns)
         self._heard.clear()
         if self._reconnected:
             self._reconnected = False
-            self._watch.restart(now_ns)
+            self._watch.restart(measured_ns)
         inputs += [Input("heard", 0, node) for node in sorted(self._returned)]
         self._returned.clear()
-        silent = self._take_silent(now_ns)
+        silent = [*self._take_silent(measured_ns), *self._still_silent()]
         inputs += [Input("silent", 0, each) for each in silent]
         # Until the next take, when this decision is in the log and folded: a beat that comes now must not let the
         # agent start what is being given to another node.
@@ -110,7 +119,12 @@ class ReportSource:
         """At a lease's end; and soon after beats, so that a lease is not renewed later than it was."""
         if self._heard:
             return self._taken_at_ns + BEATS_HEARD_WITHIN_NS
-        return self._watch.next_at()
+        times = [
+            self._watch.next_at(),
+            *(after - self._watch.silence_ns(name) + self._measured_ns for name, after in self._waited_for()),
+        ]
+        next_ns = min((each for each in times if each is not None), default=None)
+        return None if next_ns is None else self._taken_at_ns + next_ns - self._measured_ns
 
     async def close(self) -> None:
         """Listen no more."""
@@ -206,6 +220,17 @@ class ReportSource:
             if name not in nodes:  # of something that never joined, as anybody may say
                 self._watch.forget(name)
         return [each for each in found if each[0] in nodes and not nodes[each[0]].lost]
+
+    def _still_silent(self) -> list[tuple[str, int]]:
+        """Lost nodes whose silence has become as long as a job of theirs waits for."""
+        silences = [(name, self._watch.silence_ns(name), after) for name, after in self._waited_for()]
+        return [(name, silence_ns) for name, silence_ns, after in silences if silence_ns >= after]
+
+    def _waited_for(self) -> list[tuple[str, int]]:
+        """(lost node, silence in ns) after which one of its runs may be started elsewhere."""
+        state = self._core.state
+        found = [(name, next_after_ns(state, state.nodes[name])) for name in sorted(state.closed)]
+        return [(name, after) for name, after in found if after is not None]
 
     def _take_refused(self, now_ns: int) -> list[Input]:
         if now_ns >= self._refused_since_ns + REFUSED_INTERVAL_NS:

@@ -60,6 +60,8 @@ class State:
         self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}
+        #: {job that waits for another attempt: why the last one has ended}
+        self.requeued: dict[str, str] = {}
         #: {job: where it has failed, and how}, newest last; until the job ends.
         self.failed_on: dict[str, tuple[Failed, ...]] = {}
         #: {node: fast failures since a run did well there}; {user: where one did well last}.

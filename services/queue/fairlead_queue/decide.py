@@ -91,7 +91,12 @@ def _stop_elements(plan: Plan, array: Array) -> None:
         else:
             plan.emit(
                 JobStopRequested(
-                    cause=array.cause, job=element.id, attempt=element.attempt, reason="cancelled", by=array.stop_by
+                    cause=array.cause,
+                    job=element.id,
+                    attempt=element.attempt,
+                    reason="cancelled",
+                    by=array.stop_by,
+                    save=array.stop_saves,
                 ),
                 by_bytes,
             )

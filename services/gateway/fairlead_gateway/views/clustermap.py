@@ -20,7 +20,7 @@ def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
     keepers = views.waiting.keepers()
     rows = (row for _, row in sorted(views.nodes.rows.items()))
     nodes = [
-        _node(views, row, keepers.get(row.id, "")) for row in rows
+        map_node(views, row, keepers.get(row.id, "")) for row in rows
         if pool in ("", _pool_of(row)) and rack in ("", domain_of(row.inventory.labels, "rack"))
     ]  # fmt: skip
     return ClusterMap(
@@ -33,7 +33,8 @@ def _pool_of(row: NodeRow) -> str:
     return row.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL
 
 
-def _node(views: Views, row: NodeRow, keeper: str) -> MapNode:
+def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
+    """One node; `keeper`: the waiting job that it is kept for."""
     labels = row.inventory.labels
     domains = {level: domain for level in DOMAIN_LABELS if (domain := domain_of(labels, level))}
     state = node_state(row)

@@ -6,9 +6,10 @@ from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.insides import cut_summary, summary
 from fairlead_gateway.views.nodes import gpus_free, held_sum, node_state
-from fairlead_gateway.views.rows import JobRow, NodeRow
+from fairlead_gateway.views.rows import Ailment, JobRow, NodeRow
 from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas import api
+from fairlead_schemas.health import meaning_of
 
 
 def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = False) -> api.Job:
@@ -25,7 +26,8 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
         slice_seconds=row.slice_ns // SECOND_NS if row.slice_ns else None, used_seconds=used_ns // SECOND_NS,
         left_seconds=max(0, row.total_ns - used_ns) // SECOND_NS if row.total_ns else None,
         after=[{"job": one.job, "state": one.state} for one in row.after], preempted=row.preempted,
-        preempted_for=_preempted_for(row),
+        preempted_for=_preempted_for(row), saved_at=moment_or_none(row.saved_ns), saved_note=row.saved_note,
+        lost_seconds=row.lost_ns // SECOND_NS,
     )  # fmt: skip
 
 
@@ -57,4 +59,13 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
         jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, setter=row.setter,
         taints=sorted({*(taint for taint, _ in row.taints), *inventory.taints}), faulted=dict(sorted(row.faulted.items())),
         inside=summary(inventory.inside), mig=cut_summary(inventory.gpus),
+        health=[_ailment(each) for each in row.ailments], blamed_by=list(row.blamed_by),
+    )  # fmt: skip
+
+
+def _ailment(seen: Ailment) -> api.Ailment:
+    meaning = meaning_of(seen.gpu, seen.code)
+    return api.Ailment(
+        gpu=seen.gpu, code=seen.code, severity=meaning.severity, words=meaning.words, evidence=seen.evidence,
+        since=rfc3339(seen.since_ns), returns=meaning.returns,
     )  # fmt: skip

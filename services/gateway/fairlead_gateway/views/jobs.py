@@ -11,7 +11,7 @@ from fairlead_schemas.ids import array_of, element_id
 from fairlead_schemas.lifecycle import END_STATES, next_state
 
 #: After these a job goes on with what is left of its time; after any other ending it starts anew.
-GOES_ON = frozenset({"preempted", "drained"})
+GOES_ON = frozenset({"preempted", "drained", "preflight"})
 
 
 class JobsView:
@@ -62,7 +62,8 @@ class JobsView:
         row = JobRow(
             e.job, e.name, e.queue, e.user, e.project, e.kind, e.priority, e.request, e.spec.copy(), state,
             self.born, at_ns, seq, e.start_at_ns, array_limit=e.array_limit, after=e.after, deadline_ns=e.deadline_ns,
-            slice_ns=e.slice_ns, total_ns=e.total_ns, grace_ns=e.grace_ns,
+            slice_ns=e.slice_ns, total_ns=e.total_ns, grace_ns=e.grace_ns, on_partition=e.on_partition,
+            notice_ns=e.checkpoint.notice_ns if e.checkpoint is not None else 0,
         )  # fmt: skip
         self.rows[e.job] = row
         queue = self._queues.of(e.queue)
@@ -84,7 +85,9 @@ class JobsView:
         row = JobRow(
             job, array.name, array.queue, array.user, array.project, array.kind, array.priority, array.request, NO_SPEC,
             "", self.born, array.submitted_ns, seq, array_id=array.id, deadline_ns=array.deadline_ns,
-            slice_ns=array.slice_ns, total_ns=array.total_ns, grace_ns=array.grace_ns, aged=array.aged,
+            slice_ns=array.slice_ns, total_ns=array.total_ns, grace_ns=array.grace_ns,
+            on_partition=array.on_partition,
+            notice_ns=array.notice_ns, aged=array.aged,
         )  # fmt: skip
         self.rows[job] = row
         array.elements["waiting"] -= 1

@@ -1,6 +1,6 @@
 """The view of nodes: what each has, which state it is in, and what it holds."""
 
-from fairlead_gateway.views.rows import NodeRow
+from fairlead_gateway.views.rows import Ailment, NodeRow
 from fairlead_schemas import events as ev
 from fairlead_schemas.events import Part
 
@@ -22,6 +22,7 @@ class NodesView:
             ev.NodeChanged: self._changed,
             ev.NodeLost: self._lost,
             ev.NodeReturned: self._returned,
+            ev.NodeDeclaredDead: self._declared_dead,
             ev.NodeCordoned: self._cordoned,
             ev.NodeUncordoned: self._uncordoned,
             ev.NodeDraining: self._draining,
@@ -34,6 +35,8 @@ class NodesView:
             ev.NodeReleased: self._set_free,
             ev.GpuFaulted: self._faulted,
             ev.GpuRestored: self._restored,
+            ev.NodeAiled: self._ailed,
+            ev.NodeRecovered: self._recovered,
             ev.JobPlaced: self._placed,
             ev.RankEnded: self._rank_ended,
             ev.RunEnded: self._run_ended,
@@ -44,7 +47,7 @@ class NodesView:
         row = self.rows.get(e.node)
         if row is None:
             row = self.rows[e.node] = NodeRow(
-                e.node, e.inventory, e.boot_id, e.incarnation, held={}, taints=[], faulted={}
+                e.node, e.inventory, e.boot_id, e.incarnation, held={}, taints=[], faulted={}, ailments=[]
             )
         row.inventory, row.boot_id, row.incarnation = e.inventory, e.boot_id, e.incarnation
         row.lost = False
@@ -54,9 +57,14 @@ class NodesView:
         row = self.rows[e.node]
         row.inventory, row.boot_id, row.changed_seq = e.inventory, e.boot_id, seq
 
-    def _lost(self, e: ev.NodeLost, seq: int, _at_ns: int) -> None:
+    def _lost(self, e: ev.NodeLost, seq: int, at_ns: int) -> None:
         row = self.rows[e.node]
         row.lost, row.changed_seq = True, seq
+        row.heard_ns, row.dead = max(0, at_ns - e.silent_ns), False
+
+    def _declared_dead(self, e: ev.NodeDeclaredDead, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.dead, row.changed_seq = True, seq
 
     def _returned(self, e: ev.NodeReturned, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
@@ -94,28 +102,41 @@ class NodesView:
 
     def _suspected(self, e: ev.NodeSuspected, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
-        row.suspect, row.changed_seq = True, seq
+        row.suspect, row.blamed_by, row.changed_seq = True, e.jobs, seq
 
     def _cleared(self, e: ev.NodeCleared, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
-        row.suspect, row.changed_seq = False, seq
+        row.suspect, row.blamed_by, row.changed_seq = False, (), seq
 
     def _quarantined(self, e: ev.NodeQuarantined, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.quarantined, row.quarantine_reason, row.changed_seq = True, e.reason, seq
+        row.blamed_by = e.jobs or row.blamed_by
 
     def _set_free(self, e: ev.NodeReleased, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.quarantined = row.suspect = False
-        row.quarantine_reason, row.changed_seq = "", seq
+        row.quarantine_reason, row.blamed_by, row.changed_seq = "", (), seq
 
-    def _faulted(self, e: ev.GpuFaulted, seq: int, _at_ns: int) -> None:
+    def _faulted(self, e: ev.GpuFaulted, seq: int, at_ns: int) -> None:
         row = self.rows[e.node]
         row.faulted[e.gpu], row.changed_seq = e.code, seq
+        others = [each for each in row.ailments if each.gpu != e.gpu]
+        row.ailments = [*others, Ailment(e.gpu, e.code, e.reason, at_ns)]
 
     def _restored(self, e: ev.GpuRestored, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.faulted.pop(e.gpu, None)
+        row.changed_seq = seq
+        row.ailments = [each for each in row.ailments if each.gpu != e.gpu]
+
+    def _ailed(self, e: ev.NodeAiled, seq: int, at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.ailments, row.changed_seq = [*row.ailments, Ailment("", e.code, e.reason, at_ns)], seq
+
+    def _recovered(self, e: ev.NodeRecovered, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.node]
+        row.ailments = [each for each in row.ailments if each.gpu or each.code != e.code]
         row.changed_seq = seq
 
     def _placed(self, e: ev.JobPlaced, seq: int, _at_ns: int) -> None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from fairlead_schemas.events import Dependency, NearMiss, Part
+from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import Amounts, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Inventory, Request
 
@@ -97,6 +98,8 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+    #: The rank whose end those three are.
+    end_rank: int = 0
     #: Why the job was queued again or ended (closed words of the events).
     reason: str = ""
     by: str = ""
@@ -120,6 +123,14 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     slice_ns: int = 0
     total_ns: int = 0
     grace_ns: int = 0
+    on_partition: OnPartition = AS_THE_CLUSTER
+    notice_ns: int = 0
+    #: When it said last that its work is saved (the log's clock, as below), and what; what its ends have lost in all, and
+    #: the last of them.
+    saved_ns: int = 0
+    saved_note: str = ""
+    lost_ns: int = 0
+    lost_last_ns: int = 0
     #: Run time of the attempts that this one goes on from, its own ended run included; since when it runs now. Both by
     #: the log's clock, which never goes back: writers' own clocks may differ.
     used_ns: int = 0
@@ -195,6 +206,15 @@ class PoolRow(msgspec.Struct, gc=False):
     settings: PoolSettings
 
 
+class Ailment(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Something that is not well about a node (gpu "") or a GPU of it, as its agent saw it, since a Unix time."""
+
+    gpu: str
+    code: str
+    evidence: str
+    since_ns: int
+
+
 class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     """One node and what it holds: {"<job>.<attempt>": part}."""
 
@@ -206,6 +226,9 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     draining: bool = False
     drained: bool = False
     lost: bool = False
+    #: Of a lost one: when it was heard last (Unix ns), and whether a person has said that nothing runs there.
+    heard_ns: int = 0
+    dead: bool = False
     quarantined: bool = False
     suspect: bool = False
     #: Why it is cordoned or drained, and which class set that; why it is in quarantine.
@@ -215,6 +238,9 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     #: (taint, setter), as they were set; those of the inventory stand there. {GPU UUID: what is wrong with it}.
     taints: list[tuple[str, str]] = []
     faulted: dict[str, str] = {}
+    #: What is not well, with the evidence, oldest first. Jobs that failed fast there, where it is suspect or in quarantine for it.
+    ailments: list[Ailment] = []
+    blamed_by: tuple[str, ...] = ()
     held: dict[str, Part] = {}
     changed_seq: int = 0
 

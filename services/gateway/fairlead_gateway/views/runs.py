@@ -19,6 +19,7 @@ class RunsView:
             ev.OfferReturned: self._returned,
             ev.RankStarted: self._rank_started,
             ev.RunStarted: self._run_started,
+            ev.CheckpointSaved: self._saved,
             ev.RankEnded: self._rank_ended,
             ev.RunEnded: self._run_ended,
         }
@@ -30,7 +31,7 @@ class RunsView:
         self._jobs.place(row, e.units, at_ns)
         row.run_ended = False
         row.exit_code = row.signal = None
-        row.message = ""
+        row.message, row.end_rank = "", 0
 
     def _unplaceable(self, e: ev.JobUnplaceable, seq: int, _at_ns: int) -> None:
         self._jobs.move(self._jobs.rows[e.job], "JobUnplaceable", seq)
@@ -53,6 +54,10 @@ class RunsView:
             if array is not None and not array.started_ns:
                 array.started_ns = at_ns
 
+    def _saved(self, e: ev.CheckpointSaved, seq: int, _at_ns: int) -> None:
+        row = self._jobs.rows[e.job]
+        row.saved_ns, row.saved_note = self._clock(), e.note
+
     def _rank_ended(self, e: ev.RankEnded, seq: int, _at_ns: int) -> None:
         self._jobs.move(self._jobs.rows[e.job], "RankEnded", seq)
 
@@ -62,8 +67,12 @@ class RunsView:
         self._jobs.uncharge(row)
         if row.runs_since_ns:
             row.used_ns += self._clock() - row.runs_since_ns
+            well = e.outcome == "exited" and e.exit_code == 0
+            row.lost_last_ns = 0 if well else self._clock() - max(row.runs_since_ns, row.saved_ns)
+            row.lost_ns += row.lost_last_ns
             row.runs_since_ns = 0
         row.run_ended = True
         row.exit_code = e.exit_code
         row.signal = e.signal
+        row.end_rank = e.rank
         row.message = e.message

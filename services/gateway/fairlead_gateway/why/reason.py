@@ -3,7 +3,7 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
-from fairlead_gateway.why import waiting, yielding
+from fairlead_gateway.why import silence, waiting, yielding
 from fairlead_gateway.why.amounts import these
 from fairlead_schemas.api import Reason
 from fairlead_schemas.ask import Explanation
@@ -13,6 +13,7 @@ from fairlead_schemas.resources import Request
 _FAILURES = {
     "time_limit": "it reached its time limit",
     "start_failed": "it could not be started",
+    "gpu_memory": "it was stopped for using more GPU memory than its share",
     "infrastructure": "it was lost to the cluster's own failures too often",
     "element_failed": "at least one of its elements failed",
 }
@@ -39,11 +40,11 @@ def reason_of(
         case "offered":
             return waiting.offered(views, row, count_ahead=count_ahead, told=told)
         case "placed":
-            return _placed(row)
+            return silence.of_a_node(views, row) or _placed(row)
         case "running":
-            return _running(row)
+            return silence.of_a_node(views, row) or _running(row)
         case "stopping":
-            return _stopping(row)
+            return silence.of_a_node(views, row) or _stopping(row)
         case "succeeded":
             return Reason(code="succeeded", message=_ended(row, "ended with exit code 0"))
         case "failed":

@@ -7,7 +7,7 @@ from fairlead_gateway.why.kept import kept
 from fairlead_gateway.why.nodes import kept_back
 from fairlead_schemas.api import Reason
 from fairlead_schemas.events import Victim
-from fairlead_schemas.quantities import format_duration
+from fairlead_schemas.quantities import SECOND_NS, format_duration
 from fairlead_schemas.queuewords import counted
 
 #: Why a run is stopped, or was, after a change of queues that asked for it.
@@ -70,6 +70,8 @@ def asked(row: JobRow, where: str) -> Reason:
     """A run that is in its notice and grace. `where`: what is said of it otherwise."""
     assert row.yielding is not None
     grace = f" of {format_duration(row.grace_ns)}" if row.grace_ns else ""
+    if row.notice_ns:
+        grace = f"{grace}, {format_duration(row.notice_ns)} after its notice at the latest"
     return Reason(
         code="yielding",
         message=f"{where}; is asked to yield {_to_whom(row.yielding)} and ends within its grace{grace}",
@@ -86,7 +88,17 @@ def after_yielding(row: JobRow, now: Reason) -> Reason:
         return now
     whom: dict[str, int | str] = {"preempted_for": row.yielding.beneficiary} if row.yielding.beneficiary else {}
     detail: dict[str, int | str] = {**whom, "rule": row.yielding.rule, "times": row.preempted, "now": now.code}
-    return Reason(code="preempted", message=f"{yielded(row.yielding)}; now {now.message}", detail=detail | now.detail)
+    detail["lost_seconds"] = row.lost_last_ns // SECOND_NS
+    message = f"{yielded(row.yielding)}{_lost(row)}; now {now.message}"
+    return Reason(code="preempted", message=message, detail=detail | now.detail)
+
+
+def _lost(row: JobRow) -> str:
+    """What its end has cost it, where that is worth a word."""
+    if row.lost_last_ns < SECOND_NS:
+        return ", with nothing lost" if row.saved_ns else ""
+    since = "since it had saved" if row.saved_ns else "of work, none of which it said to have saved"
+    return f" and lost {format_duration(row.lost_last_ns)} {since}"
 
 
 def with_room(row: JobRow, now: Reason) -> Reason:

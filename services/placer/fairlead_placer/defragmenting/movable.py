@@ -1,13 +1,14 @@
 """Runs that may be moved, and what a move costs in GPU-seconds.
 
 A batch job whose file names `time.slice` says that it may be interrupted after it: it saves and goes on. Nobody else is
-moved. What is lost is the time since its start, at most a slice (what came before was worth an interruption already), and
-the time in which it neither works here nor there.
+moved. What is lost is the time since it said that it has saved, or since its start, at most a slice (what came before was worth
+an interruption already) or the time after which it saves by itself, and the time in which it neither works here nor there.
 """
 
 from fairlead_placer.entities import Run
 from fairlead_placer.making_room.candidates import is_stopping
 from fairlead_placer.state import State
+from fairlead_placer.timeline.learning import job_of
 from fairlead_schemas.events import Victim
 from fairlead_schemas.ids import array_of
 
@@ -36,7 +37,10 @@ def _victim(state: State, run: Run, pool: str, now_ns: int) -> Victim | None:
         return None
     request = state.request_of(run.job)
     assert request is not None
-    lost_s = min(now_ns - run.began_ns, slice_ns) // SECOND_NS + RESTART_S
+    job = job_of(state, run)
+    every_ns = job.checkpoint.every_ns if job is not None and job.checkpoint is not None else 0
+    lost_ns = min(now_ns - max(run.began_ns, run.saved_ns), slice_ns, every_ns or slice_ns)
+    lost_s = lost_ns // SECOND_NS + RESTART_S
     return Victim(
         job=run.job, attempt=run.attempt, rule="defragmentation", gpu_s=request.gpu_milli_total * lost_s // 1000
     )

@@ -21,7 +21,7 @@ class Candidate(NamedTuple):
 
 def is_stopping(run: Run) -> bool:
     """True when every rank that lives has been, or is being, told to stop."""
-    return bool(run.stop) or run.verdict is not None
+    return run.is_stopping
 
 
 def living_parts(run: Run) -> tuple[Part, ...]:

@@ -5,7 +5,7 @@ import msgspec
 from fairlead_placer.cutting import ending
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node
-from fairlead_placer.nodes import breaker
+from fairlead_placer.nodes import fencing
 from fairlead_placer.runs import end_all
 from fairlead_schemas import events as ev
 from fairlead_schemas.reports import InventorySeen
@@ -61,34 +61,17 @@ def _clear(draft: Draft, node: Node, outcome: ev.RunOutcome, cause: str) -> bool
 
 
 def silent(draft: Draft, name: str, silent_ns: int) -> None:
-    """No word for the whole lease: the node is lost. Its runs are ended by `fence_lost`."""
+    """No word for the whole lease: the node is lost. Its runs are ended by `fencing.fence_lost`, or, said again after
+    a longer silence, here."""
     node = draft.state.nodes.get(name)
-    if node is not None and not node.lost:
+    if node is not None and node.lost:
+        fencing.silent_for(draft, node, silent_ns)
+    elif node is not None:
         draft.emit(ev.NodeLost(cause="clock", node=name, silent_ns=silent_ns))
 
 
 def heard(draft: Draft, name: str, cause: str) -> None:
     """A lost node speaks again."""
     node = draft.state.nodes.get(name)
-    if node is not None and node.lost and may_return(draft, node):
+    if node is not None and node.lost and fencing.may_return(draft, node):
         draft.emit(ev.NodeReturned(cause=cause, node=name))
-
-
-def may_return(draft: Draft, node: Node) -> bool:
-    """Not before all that ran on it is recorded as ended; unless ends are withheld: then its runs are still its own,
-    and its agent says what became of them."""
-    return not node.live or breaker.holds_losses(draft.state)
-
-
-def fence_lost(draft: Draft) -> None:
-    """End what lives on lost nodes, but where so many were lost that it may be us who cannot hear. Driven by state, so
-    that more than one commit's worth is done in several."""
-    if breaker.holds_losses(draft.state):
-        return
-    for node in [n for n in _closed(draft) if n.lost and n.live]:
-        if not end_all(draft, node, "node_lost", clean=False, cause="clock"):
-            return
-
-
-def _closed(draft: Draft) -> list[Node]:
-    return [draft.state.nodes[name] for name in sorted(draft.state.closed)]

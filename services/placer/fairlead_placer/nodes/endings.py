@@ -2,7 +2,9 @@
 
 A run did well when it exited with 0, or ended by itself after it had run for a while. It failed where its deciding
 rank exited otherwise or could not be started; fast, when that took less than two minutes. What was stopped, lost or
-rebooted says nothing. A job that fails in the same way on several nodes is told to the queue with them: that is the job's doing.
+rebooted says nothing, and of a start that failed by the job's own fault the node is not to blame. One that its node would not start,
+because it failed a check of its own, speaks against the node and never against the job. A job that fails in the same way on
+several nodes is told to the queue with them: that is the job's doing.
 """
 
 from typing import NamedTuple
@@ -24,6 +26,8 @@ USERS_MAX = 256
 BLAMED_AFTER = 2
 #: Ends that are failures; all others are not the run's own doing.
 FAILURES: tuple[ev.RunOutcome, ...] = ("exited", "start_failed")
+#: Ends after which the job goes elsewhere.
+AVOIDED: tuple[ev.RunOutcome, ...] = (*FAILURES, "preflight")
 
 
 class Ending(NamedTuple):
@@ -33,6 +37,9 @@ class Ending(NamedTuple):
     well: bool
     rank: int
     way: str
+    fault: ev.StartFault = ""
+    #: Another rank, whose node that rank blames.
+    blames: int | None = None
 
 
 def note(state: State, run: Run, ending: Ending, at_ns: int) -> None:
@@ -40,13 +47,15 @@ def note(state: State, run: Run, ending: Ending, at_ns: int) -> None:
     lasted = run.began_ns and at_ns - run.began_ns >= FAST_NS
     if ending.well or (lasted and ending.outcome == "exited" and not run.stop):
         _went_well(state, run, at_ns)
-    if ending.well or run.stop or ending.outcome not in FAILURES:
+    if ending.well or run.stop or ending.outcome not in AVOIDED:
         return
-    node = run.parts[ending.rank].node
+    node = run.parts[ending.rank if ending.blames is None else ending.blames].node
     others = tuple([each for each in state.failed_on.get(run.job, ()) if each.node != node])
     if state.request_of(run.job) is not None:
         state.put(state.failed_on, run.job, (*others, Failed(node, ending.way))[-FAILED_ON_MAX:])
-    if not lasted and len(others) < BLAMED_AFTER:
+    if ending.blames is not None:
+        return  # one node's word about another keeps this job from it, and is no evidence against it for others
+    if not lasted and ending.fault != "job" and (ending.outcome not in FAILURES or len(others) < BLAMED_AFTER):
         fail = FastFail(at_ns, array_of(run.job) or run.job, _user_of(state, run))
         recent = [old for old in state.failing.get(node, ()) if old.at_ns > at_ns - WINDOW_NS]
         state.put(state.failing, node, (*recent, fail)[-FAILS_MAX:])

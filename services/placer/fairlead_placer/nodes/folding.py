@@ -21,7 +21,7 @@ def _node_tainted(state: State, seq: int, index: int, at_ns: int, event: ev.Node
         if setter != event.setter or (pattern(taint).key, pattern(taint).effect) != (new.key, new.effect)
     ]
     state.change(node, tainted=tuple(sorted([*kept, (event.taint, event.setter)])))
-    heed_taints(state, node)
+    heed_taints(state, node, at_ns)
     if event.setter != "person":
         _acted(state, event.node, at_ns)
 
@@ -31,10 +31,10 @@ def _node_untainted(state: State, seq: int, index: int, at_ns: int, event: ev.No
     state.change(node, tainted=tuple(each for each in node.tainted if each != (event.taint, event.setter)))
 
 
-def heed_taints(state: State, node: Node) -> None:
+def heed_taints(state: State, node: Node, at_ns: int) -> None:
     """Whoever may not even stay is stopped, and goes elsewhere."""
     if evicts(node.taints, ()):
-        send_away(state, node, lambda run: _must_leave(state, node, run))
+        send_away(state, node, at_ns, lambda run: _must_leave(state, node, run))
 
 
 def _must_leave(state: State, node: Node, run: Run) -> bool:
@@ -48,12 +48,22 @@ def _gpu_faulted(state: State, seq: int, index: int, at_ns: int, event: ev.GpuFa
     for key, rank in sorted(node.held.items()) if event.stop else ():
         run = state.runs[key]
         if event.gpu in run.parts[rank].gpus and run.ended != run.all_ranks:
-            stop(state, run, "drained")
+            stop(state, run, "drained", at_ns, notice=False)  # there is nothing to save on a faulted GPU
 
 
 def _gpu_restored(state: State, seq: int, index: int, at_ns: int, event: ev.GpuRestored) -> None:
     node = state.nodes[event.node]
     _mark_gpus(state, node, {uuid: code for uuid, code in node.faulted.items() if uuid != event.gpu})
+
+
+def _node_ailed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeAiled) -> None:
+    node = state.nodes[event.node]
+    state.change(node, ills=tuple(sorted({*node.ills, event.code})))
+
+
+def _node_recovered(state: State, seq: int, index: int, at_ns: int, event: ev.NodeRecovered) -> None:
+    node = state.nodes[event.node]
+    state.change(node, ills=tuple([code for code in node.ills if code != event.code]))
 
 
 def _mark_gpus(state: State, node: Node, faulted: dict[str, str]) -> None:
@@ -104,6 +114,8 @@ HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.NodeUntainted: _node_untainted,
     ev.GpuFaulted: _gpu_faulted,
     ev.GpuRestored: _gpu_restored,
+    ev.NodeAiled: _node_ailed,
+    ev.NodeRecovered: _node_recovered,
     ev.NodeSuspected: _node_suspected,
     ev.NodeCleared: _node_cleared,
     ev.NodeQuarantined: _node_quarantined,

@@ -1,11 +1,8 @@
-"""GPUs by what agents report of their health. Emits on a draft.
+"""Nodes and GPUs by what agents report of their health. Emits on a draft. What a code means stands in the contracts (health.py).
 
 A fault always takes the GPU out of use: that rests on evidence from the very device. Some faults also stop the run that
 holds it, and taint the node until it is well; the taint asks the breaker first, because it may come for many at once.
 """
-
-import re
-from typing import NamedTuple
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node
@@ -13,35 +10,16 @@ from fairlead_placer.nodes import breaker
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import RestoreGpu
+from fairlead_schemas.health import OF_NODES, is_code, meaning_of_gpu
 from fairlead_schemas.reports import HealthSeen
 
 UNHEALTHY = "fairlead/unhealthy"
 
 
-class Meaning(NamedTuple):
-    """What a code asks for."""
-
-    fault: bool = True
-    #: The run that holds the GPU cannot go on.
-    stop: bool = False
-    #: The whole node wants a look before it gets more work.
-    node: bool = False
-
-
-#: After NVIDIA's catalogue of XIDs as gpud reads it. A code that is not here takes the GPU out of use and no more.
-MEANINGS: dict[str, Meaning] = {
-    **{f"xid{number}": Meaning(fault=False) for number in (13, 31, 63, 94)},  # a program's error, or a note
-    **{f"xid{number}": Meaning(stop=True, node=True) for number in (48, 64, 79, 95, 119, 120)},
-    "remap_pending": Meaning(),  # row remapping; mended by a reset once it is idle
-    "remap_failed": Meaning(),
-    "thermal": Meaning(),
-    "kill_failed": Meaning(node=True),
-}
-_CODE = re.compile(r"[a-z0-9_-]{1,40}")
-
-
 def seen(draft: Draft, node: Node, report: HealthSeen, cause: str) -> Refusal | None:
     """Take up one report; what is known already changes nothing. A refusal says why it is not believed."""
+    if not report.gpu:
+        return _of_node(draft, node, report, cause)
     known = node.faulted.get(report.gpu)
     if report.gpu not in node.left.at and known is None:
         return Refusal("unknown_gpu", f'expected a GPU of this node, found "{report.gpu[:80]}"')
@@ -49,9 +27,9 @@ def seen(draft: Draft, node: Node, report: HealthSeen, cause: str) -> Refusal | 
         if known is not None:
             draft.emit(ev.GpuRestored(cause=cause, node=node.name, gpu=report.gpu))
         return None
-    if not _CODE.fullmatch(report.code):
+    if not is_code(report.code):
         return Refusal("bad_code", f'expected 1 to 40 of a-z 0-9 _ -, found "{report.code[:80]}"')
-    meaning = MEANINGS.get(report.code, Meaning())
+    meaning = meaning_of_gpu(report.code)
     if meaning.fault and known != report.code:
         reason = report.evidence[:MESSAGE_CHARS_MAX]
         draft.emit(
@@ -63,17 +41,35 @@ def seen(draft: Draft, node: Node, report: HealthSeen, cause: str) -> Refusal | 
     return None
 
 
+def _of_node(draft: Draft, node: Node, report: HealthSeen, cause: str) -> Refusal | None:
+    code, reason = report.code, report.evidence[:MESSAGE_CHARS_MAX]
+    if code not in OF_NODES:
+        return Refusal("bad_code", f'expected a code of a node\'s health, found "{code[:80]}"')
+    if report.over and code in node.ills:
+        draft.emit(ev.NodeRecovered(cause=cause, node=node.name, code=code))
+    elif not report.over and code not in node.ills:
+        ailed = ev.NodeAiled(cause=cause, node=node.name, code=code, reason=reason, closes=OF_NODES[code].node)
+        draft.emit(ailed, EVENT_BYTES + encoded_bytes(reason))
+    return None
+
+
 def restore(draft: Draft, asked: RestoreGpu, cause: str) -> Refusal | None:
-    """A person says that the GPU is well."""
-    if asked.gpu not in draft.state.nodes[asked.node].faulted:
+    """A person says that the GPU, or without one the node itself, is well."""
+    node = draft.state.nodes[asked.node]
+    if not asked.gpu:
+        ills = node.ills
+        for code in ills:
+            draft.emit(ev.NodeRecovered(cause=cause, node=node.name, code=code, by=asked.user))
+        return None if ills else Refusal("not_faulted", f"expected a node that is not well, found {node.name} well")
+    if asked.gpu not in node.faulted:
         return Refusal("not_faulted", f'expected a faulted GPU of {asked.node}, found "{asked.gpu[:80]}"')
     draft.emit(ev.GpuRestored(cause=cause, node=asked.node, gpu=asked.gpu, by=asked.user))
     return None
 
 
 def taint(draft: Draft) -> None:
-    """Bring the taints that health sets to what the GPUs say. Driven by state: what the breaker held back comes after
-    its reset."""
+    """Bring the taints that health sets to what is known of nodes and GPUs. Driven by state: what the breaker held back comes
+    after its reset."""
     state = draft.state
     for name in sorted(state.ailing):
         if draft.full:
@@ -88,8 +84,10 @@ def taint(draft: Draft) -> None:
 
 
 def wanted_taint(node: Node) -> str:
-    """The taint that the faults of its GPUs ask for, "" for none. The first code by name stands for all."""
-    codes = [code for uuid, code in node.faulted.items() if uuid in node.left.at and MEANINGS.get(code, Meaning()).node]
+    """The taint that the node's own ills, or else the faults of its GPUs, ask for; "" for none. The first code by name stands
+    for all."""
+    codes = [code for code in node.ills if code in OF_NODES and OF_NODES[code].node]
+    codes = codes or [code for uuid, code in node.faulted.items() if uuid in node.left.at and meaning_of_gpu(code).node]
     return f"{UNHEALTHY}={min(codes)}:NoSchedule" if codes else ""
 
 

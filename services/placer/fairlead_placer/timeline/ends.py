@@ -31,7 +31,7 @@ UNKNOWN = End(0, "")
 
 def latest_end_ns(job: Job, units: int, placed_ns: int) -> int:
     """When a job that is placed then, and has a limit, has given everything back."""
-    return placed_ns + (START_NS if units == 1 else 2 * START_NS) + _limit_ns(job)
+    return _started_ns(units, placed_ns) + _limit_ns(job)
 
 
 def promised_end_ns(state: State, run: Run) -> int:
@@ -42,6 +42,11 @@ def promised_end_ns(state: State, run: Run) -> int:
     if run.started != run.all_ranks:
         return max(latest_end_ns(job, len(run.parts), run.placed_ns), run.began_ns + _limit_ns(job))
     return _from_ns(run) + _limit_ns(job)
+
+
+def _started_ns(units: int, placed_ns: int) -> int:
+    """By when the last rank has started."""
+    return placed_ns + (START_NS if units == 1 else 2 * START_NS)
 
 
 def _limit_ns(job: Job) -> int:
@@ -59,7 +64,7 @@ def end_of(state: State, run: Run, rank: int, now_ns: int) -> End:
     if run.ended >> rank & 1:
         return UNKNOWN
     if run.is_stopping:
-        return End(now_ns + (job.grace_ns if job is not None else 0) + SETTLE_NS, "limits")
+        return End(now_ns + run.notice_ns + (job.grace_ns if job is not None else 0) + SETTLE_NS, "limits")
     if job is None:
         return UNKNOWN
     if job.total_ns:
@@ -72,9 +77,9 @@ def end_of(state: State, run: Run, rank: int, now_ns: int) -> End:
 
 
 def _by_limit(run: Run, job: Job, now_ns: int) -> int:
-    """One that should have ended may last as long again as it is late."""
+    """One that should have ended may last as long again as it is late. Never sooner than `promised_end_ns`."""
     waits = run.started != run.all_ranks
-    due_ns = (max(run.placed_ns + START_NS, now_ns) if waits else _from_ns(run)) + _limit_ns(job)
+    due_ns = (max(_started_ns(len(run.parts), run.placed_ns), now_ns) if waits else _from_ns(run)) + _limit_ns(job)
     return due_ns if due_ns > now_ns else now_ns + max(SETTLE_NS, now_ns - due_ns)
 
 

@@ -8,6 +8,8 @@ from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.deciding.refusals import Refusal
 from fairlead_queue.fairness.users import is_users
 from fairlead_queue.waiting.nodes import Shape
+from fairlead_schemas import partitions
+from fairlead_schemas.checkpoints import fault_of
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, PRIORITY_MAX, RETRIES_MAX
 from fairlead_schemas.quantities import format_duration, format_memory, format_milli
@@ -61,6 +63,10 @@ def _invalid(command: SubmitJob) -> Refusal | None:
         )
     if not 0 <= command.slice_ns <= TIME_MAX_NS:
         return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.slice_ns}", "time.slice")
+    if fault := partitions.fault_of(command.on_partition):
+        return Refusal("invalid", fault.message, fault.field)
+    if command.checkpoint is not None and (wrong := fault_of(command.checkpoint, command.total_ns)) is not None:
+        return Refusal("invalid", wrong[1], f"checkpoint.{wrong[0]}")
     if len(command.after) > DEPENDENCIES_MAX:
         return Refusal("invalid", f"expected at most {DEPENDENCIES_MAX} jobs, found {len(command.after)}", "dependsOn")
     if command.array is not None:

@@ -61,7 +61,7 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
         spec=command.spec, project=command.project, kind=command.kind, priority=command.priority, array=command.array,
         retries=command.retries, total_ns=command.total_ns, grace_ns=command.grace_ns, start_at_ns=command.start_at_ns,
         deadline_ns=command.deadline_ns, slice_ns=command.slice_ns, after=command.after,
-        array_limit=command.array_limit, key=command.key, digest=command.digest,
+        array_limit=command.array_limit, on_partition=command.on_partition, checkpoint=command.checkpoint, key=command.key, digest=command.digest, gang=command.gang,
     )  # fmt: skip
 
 
@@ -106,7 +106,9 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
         return _conflict(command.id, cause, f"job {job.id} has already ended: {state}")
     if state in ("offered", "placed", "running", "stopping") or (isinstance(job, Array) and job.live):
         plan.states[job.id] = "stopping"
-        return ev.JobStopRequested(cause=cause, job=job.id, attempt=job.attempt, reason="cancelled", by=command.user)
+        return ev.JobStopRequested(
+            cause=cause, job=job.id, attempt=job.attempt, reason="cancelled", by=command.user, save=command.save
+        )
     plan.states[job.id] = "cancelled"
     return ev.JobCancelled(cause=cause, job=job.id, by=command.user, attempt=job.attempt)
 

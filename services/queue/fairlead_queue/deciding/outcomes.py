@@ -2,7 +2,8 @@
 
 Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are
 not the job's doing (node lost, rebooted, exit unseen) have a budget of their own, with delays. A
-drain is a person's decision and costs nothing, and so does yielding to another job. None pays for a job that
+drain is a person's decision and costs nothing; so do yielding to another job, and a node that has failed its own check before
+it started anything: it takes no work then, and the job avoids it. None pays for a job that
 has failed in the same way on BLAMED_NODES nodes: the next would be the same.
 """
 
@@ -125,11 +126,16 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
         return "drained", True, 0, "infrastructure"
     if end.preempted:
         return "preempted", True, 0, "infrastructure"
+    if end.outcome == "preflight":
+        return "preflight", True, 0, "infrastructure"
     if end.outcome == "exited":
         return "retry", paid, 0, "exit_code"
+    if end.outcome == "gpu_memory":  # its own doing, like an exit code
+        return "retry", paid, 0, "gpu_memory"
     if end.outcome == "start_failed":
         free = job.starts < FREE_STARTS_MAX and not blamed
-        return ("start_failed" if free else "retry"), free or paid, 0, "start_failed"
+        allowed = free or (paid and end.fault != "job")  # one other node may know better; more would not
+        return ("start_failed" if free else "retry"), allowed, 0, "start_failed"
     # "stopped" without a stop or a drain of ours: the node ended it, and nobody can say how far it was.
     lost: RequeueReason = end.outcome if end.outcome in ("node_lost", "node_rebooted") else "exit_unknown"
     allowed = job.losses < len(LOSS_DELAYS_NS)

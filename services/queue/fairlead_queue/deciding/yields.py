@@ -339,9 +339,11 @@ def _victim(choice: _Choice) -> Victim:
 
 
 def lost_gpu_s(job: Job, now_ns: int) -> int:
-    """GPU-seconds since it started: what it loses if it has saved nothing."""
-    ran_ns = now_ns - job.started_ns if job.started_ns else 0
-    return job.lane.klass.pool.holds(job)[GPU] * (ran_ns // SECOND_NS) // 1000
+    """GPU-seconds since it said that it has saved, or since it started; no more than between two times that it saves."""
+    lost_ns = now_ns - max(job.started_ns, job.saved_ns) if job.started_ns else 0
+    if job.every_ns:
+        lost_ns = min(lost_ns, job.every_ns)
+    return job.lane.klass.pool.holds(job)[GPU] * (lost_ns // SECOND_NS) // 1000
 
 
 def _priority(job: Job) -> int:

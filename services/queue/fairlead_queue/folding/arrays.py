@@ -16,6 +16,7 @@ def born(state: State, id_: str) -> Job:
     job = Job(id_, array.order, array.lane, array.cause)
     job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
     job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
+    job.notice_ns, job.every_ns = array.notice_ns, array.every_ns
     array.live[id_] = job
     state.add(job)
     if array.deadline_ns:

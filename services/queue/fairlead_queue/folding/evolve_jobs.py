@@ -14,7 +14,7 @@ from fairlead_schemas import events as ev
 from fairlead_schemas.lifecycle import END_STATES
 
 #: Attempts that go on from where the last one was; the others begin anew.
-GOES_ON = ("preempted", "drained")
+GOES_ON = ("preempted", "drained", "preflight")
 
 
 def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
@@ -33,6 +33,9 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     job.user = event.user
     job.retries, job.total_ns, job.start_at_ns = event.retries, event.total_ns, event.start_at_ns
     job.slice_ns, job.since_ns, job.submitted_ns = event.slice_ns, state.at_ns, at_ns
+    if event.checkpoint is not None:
+        job.notice_ns = event.checkpoint.notice_ns if event.checkpoint.is_told else 0
+        job.every_ns = event.checkpoint.every_ns
     job.after = pending(state, event.after) if event.after else None
     state.add(job)
     if event.deadline_ns:
@@ -163,7 +166,7 @@ def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None
 
 def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    job.stop, job.stop_by = event.reason, event.by
+    job.stop, job.stop_by, job.stop_saves = event.reason, event.by, event.save
     was, job.state = job.state, "stopping"
     if isinstance(job, Array):
         arrays.stop(state, job, id_)
@@ -183,7 +186,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     job = state.jobs[event.job]
     state.unwait(job)
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
-    job.stop = job.stop_by = ""
+    job.stop, job.stop_by, job.stop_saves = "", "", False
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:

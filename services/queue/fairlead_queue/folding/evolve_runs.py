@@ -100,7 +100,14 @@ def _run_started(state: State, event: ev.RunStarted, id_: str, at_ns: int) -> No
         return
     job.state = "running"
     if job.total_ns:
-        state.wait_until(job, state.at_ns + max(0, job.total_ns - job.used_ns))
+        # Its notice is over when its time is.
+        state.wait_until(job, state.at_ns + max(0, job.total_ns - job.used_ns - job.notice_ns))
+
+
+def _saved(state: State, event: ev.CheckpointSaved, id_: str, at_ns: int) -> None:
+    job = _attempt(state, event)
+    if job is not None and job.started_ns:
+        job.saved_ns = state.at_ns
 
 
 def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
@@ -110,10 +117,11 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
         return
     if job.started_ns:
         job.used_ns += state.at_ns - job.started_ns
-        job.started_ns = 0
+        job.started_ns = job.saved_ns = 0
     _give_back(state, job, at_ns)
     end = End(
-        id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted, event.alike
+        id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted, event.alike,
+        event.fault,
     )  # fmt: skip
     state.settled(job, end)
 
@@ -189,6 +197,7 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
     ev.JobUnplaceable: _unplaceable,
     ev.OfferReturned: _returned,
     ev.RunStarted: _run_started,
+    ev.CheckpointSaved: _saved,
     ev.RunEnded: _run_ended,
     ev.RankEnded: _rank_ended,
     ev.PreemptionStarted: _preemption_started,

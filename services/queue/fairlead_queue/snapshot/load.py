@@ -131,6 +131,12 @@ def _job(row: JobRow, lane: Lane) -> Job:
     job.total_ns, job.used_ns = row.total_ns, row.used_ns
     job.started_ns = row.started_ns
     job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
+    job.notice_ns, job.every_ns, job.saved_ns, job.stop_saves = (
+        row.notice_ns,
+        row.every_ns,
+        row.saved_ns,
+        row.stop_saves,
+    )
     job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
     job.missing, job.nodes = row.missing, tuple(row.nodes)
     job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by

@@ -9,7 +9,7 @@ from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
 #: Of the document's form.
-VERSION = 4
+VERSION = 5
 
 
 class PoolRow(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +76,9 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     used_ns: int
     started_ns: int
     slice_ns: int
+    notice_ns: int
+    every_ns: int
+    saved_ns: int
     start_at_ns: int
     deadline_ns: int
     since_ns: int
@@ -94,6 +97,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     hold_by: str
     stop: str
     stop_by: str
+    stop_saves: bool
     yields_to: str
     yields_by: str
     yielders: int

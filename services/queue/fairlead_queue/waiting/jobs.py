@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fairlead_schemas.events import RunOutcome
+from fairlead_schemas.events import RunOutcome, StartFault
 
 if TYPE_CHECKING:
     from fairlead_queue.waiting.lanes import Lane
@@ -36,15 +36,17 @@ class End(msgspec.Struct, frozen=True, array_like=True, gc=False):
     preempted: bool = False
     #: Nodes on which it has failed in the same way; () while that is one only.
     alike: tuple[str, ...] = ()
+    #: Whose fault it is that it could not be started.
+    fault: StartFault = ""
 
 
 class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "failures", "hold", "hold_by", "id", "lane",
-        "losses", "missing", "nodes", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "since_ns", "slice_ns",
-        "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
+        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "every_ns", "failures", "hold", "hold_by", "id", "lane",
+        "losses", "missing", "nodes", "notice_ns", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "saved_ns", "since_ns", "slice_ns",
+        "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "stop_saves", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_by", "yields_to",
     )  # fmt: skip
 
@@ -64,6 +66,8 @@ class Job:
         self.total_ns = self.start_at_ns = self.deadline_ns = self.slice_ns = 0
         #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not).
         self.used_ns = self.started_ns = 0
+        #: How long it is told before it is to end, how often it saves untold, and when its run said last that it has (0: never).
+        self.notice_ns = self.every_ns = self.saved_ns = 0
         self.submitted_ns = 0
         #: Since when it waits (for an offer and then for a place), by how much its priority has risen meanwhile, and when it
         #: rises next (0: it does not).
@@ -84,6 +88,8 @@ class Job:
         #: "" | "cancelled" | "time_limit" | "reclaimed"
         self.stop = ""
         self.stop_by = ""
+        #: Of one that was cancelled: it is to have its notice first.
+        self.stop_saves = False
         #: The job that it was asked to yield to, and by which rule; how many were asked to yield to it and have not ended.
         self.yields_to = self.yields_by = ""
         self.yielders = 0

@@ -1,0 +1,103 @@
+"""What becomes of the runs of a lost node: when each counts as ended there, and may be started elsewhere. Emits on a draft.
+
+A node that is lost has ended its work by itself, unless a job says that it may run longer; a strict job waits for proof: its
+node's own word, its reboot or a new journal (`coming.py`), or a person's. Where too many nodes were lost at once nothing is
+ended at all: then it may be us who cannot hear.
+"""
+
+from collections.abc import Iterator
+
+from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
+from fairlead_placer.entities import Node, Run, Verdict
+from fairlead_placer.nodes import breaker
+from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
+from fairlead_placer.runs import rank_ended
+from fairlead_placer.state import State
+from fairlead_placer.timeline.learning import job_of
+from fairlead_schemas import events as ev
+from fairlead_schemas.commands import DeclareNodeDead
+
+#: The job ends with such a run, whoever else may still run it: nothing is started elsewhere.
+FINAL_STOPS = ("cancelled", "time_limit")
+
+
+def fence_lost(draft: Draft) -> None:
+    """End what waits for nothing on lost nodes. Driven by state, so that more than one commit's worth is done in several."""
+    for node in [] if breaker.holds_losses(draft.state) else list(_lost(draft.state)):
+        if not _end(draft, [each for each in _live(draft.state, node) if ends_now(draft.state, node, each[0])]):
+            return
+
+
+def is_due(state: State) -> bool:
+    """Whether `fence_lost` has something to do: a stop may have come since the node was lost."""
+    if not state.closed or breaker.holds_losses(state):
+        return False
+    return any(ends_now(state, node, run) for node in _lost(state) for run, _ in _live(state, node))
+
+
+def silent_for(draft: Draft, node: Node, silent_ns: int) -> None:
+    """End what says that it may be started elsewhere after so long. The length is measured by who listens, whose clock does not
+    jump; it is not folded, since the ends are."""
+    if not breaker.holds_losses(draft.state):
+        waiting = _live(draft.state, node)
+        _end(draft, [each for each in waiting if 0 < _replace_after_ns(draft.state, each[0]) <= silent_ns])
+
+
+def next_after_ns(state: State, node: Node) -> int | None:
+    """The silence after which `silent_for` has something to do; None where nothing waits for that."""
+    if not node.lost or not node.live or breaker.holds_losses(state):
+        return None
+    after = [_replace_after_ns(state, run) for run, _ in _live(state, node) if not ends_now(state, node, run)]
+    return min((each for each in after if each > 0), default=None)
+
+
+def ends_now(state: State, node: Node, run: Run) -> bool:
+    """Whether a run counts as ended as soon as its node is lost, or by now."""
+    return node.dead or run.stop in FINAL_STOPS or _replace_after_ns(state, run) == 0
+
+
+def may_return(draft: Draft, node: Node) -> bool:
+    """Whether a lost node may be heard again: not while ends are due that are not recorded yet. What is withheld still is the
+    node's own, and its agent says what became of it."""
+    state = draft.state
+    if not node.live or breaker.holds_losses(state):
+        return True
+    return not any(ends_now(state, node, run) for run, _ in _live(state, node))
+
+
+def declare_dead(draft: Draft, asked: DeclareNodeDead, cause: str) -> Refusal | None:
+    """A person has seen that nothing runs there."""
+    node = draft.state.nodes[asked.node]
+    if not node.lost:
+        return Refusal(
+            "not_lost", f"expected a node that is lost, found {asked.node}, which is heard; drain it instead"
+        )
+    reason = asked.reason[:MESSAGE_CHARS_MAX]
+    event = ev.NodeDeclaredDead(cause=cause, node=asked.node, by=asked.user, reason=reason)
+    draft.emit(event, EVENT_BYTES + encoded_bytes(reason))
+    return None
+
+
+def _end(draft: Draft, due: list[tuple[Run, int]]) -> bool:
+    """False when the commit is full first."""
+    for run, rank in due:
+        if draft.full:
+            return False
+        rank_ended(draft, run, Verdict("node_lost", None, None, rank, ""), False, "clock")
+    return True
+
+
+def _replace_after_ns(state: State, run: Run) -> int:
+    """0 for a job that says nothing, or is gone; below 0 for a strict one."""
+    job = job_of(state, run)
+    return 0 if job is None else job.on_partition.replace_after_ns
+
+
+def _lost(state: State) -> Iterator[Node]:
+    nodes = (state.nodes[name] for name in sorted(state.closed))
+    return (node for node in nodes if node.lost and node.live)
+
+
+def _live(state: State, node: Node) -> list[tuple[Run, int]]:
+    held = ((state.runs[key], node.held[key]) for key in sorted(node.held))
+    return [(run, rank) for run, rank in held if not run.ended >> rank & 1]

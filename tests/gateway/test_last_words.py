@@ -1,0 +1,72 @@
+"""The last lines that a run has printed: by themselves, and as part of why its job failed or has not started."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fairlead_gateway.lastwords import FAILED_LINES
+from fairlead_gateway.logs import last_lines
+from tests.gateway.test_logs import TEXT, pieces, running, send
+from tests.gateway.world import World, gpus
+
+NOTES = b"fairlead: pulling image x:1\nfairlead: pulling image x:1: 40 %, 12 of 30 MiB\n"
+
+
+async def test_the_last_lines_of_a_text() -> None:
+    """Wherever it is cut; all of it where it has fewer; bounded however long a line is."""
+
+    async def cut(text: bytes, size: int) -> AsyncIterator[bytes]:
+        for at in range(0, len(text), size):
+            yield text[at : at + size]
+
+    for size in (1, 7, 100, 1000):
+        assert await last_lines(cut(TEXT, size), 3) == b"line 37\nline 38\nline 39\n"
+    assert await last_lines(cut(TEXT, 9), 100) == TEXT
+    assert len(await last_lines(cut(b"x" * (5 * 2**20), 2**16), 1)) == 2**20
+
+
+async def test_a_tail_is_followed_by_what_comes_later() -> None:
+    """`tail` alone gives the last lines; with `follow` nothing between them and what is printed later is lost."""
+    async with World() as world:
+        job = await running(world)
+        sent = pieces(TEXT, 64)
+        await send(world, job, sent[:3])
+        text = b"".join(piece.data for piece in sent[:3])
+        last = b"".join(text.splitlines(keepends=True)[-2:])
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?tail=2&stream=stdout")).content == last
+        answer = asyncio.create_task(world.http.get(f"/v1/jobs/{job}/logs?tail=2&follow=1"))
+        await asyncio.sleep(2.5)
+        await send(world, job, [*sent[3:], *pieces(b"", 1, "stderr")])
+        assert (await answer).content == last + TEXT[len(text) :]
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?tail=-1")).status_code == 422
+
+
+async def test_why_a_job_failed_says_what_it_printed_last() -> None:
+    """The last 200 lines of the rank that decided the end, without the others'."""
+    async with World() as world:
+        played = {name: await world.node(name) for name in ("n1", "n2")}
+        job = await world.submit(nodes=2, resources=gpus(1))
+        await world.in_state(job, "placed")
+        nodes = [played[part.node] for part in world.gateway.views.jobs.rows[job].parts]
+        for rank, node in enumerate(nodes):
+            await node.start(job, rank)
+        long = b"".join(b"line %d\n" % i for i in range(FAILED_LINES + 50))
+        for rank, text in enumerate((b"from the other\n", long)):
+            await send(world, job, [*pieces(text, 500), *pieces(b"", 1, "stderr")], rank)
+        await nodes[1].exit(job, 1, rank=1)
+        await nodes[0].stopped(job, rank=0)
+        await world.in_state(job, "failed")
+        assert (await world.why(job))["output"] == long.decode().splitlines()[-FAILED_LINES:]
+
+
+async def test_why_a_job_has_not_started_says_what_its_node_waits_for() -> None:
+    """The node's own words, which stand in the job's stderr; nothing of jobs that run."""
+    async with World() as world:
+        node = await world.node("n1")
+        job = await world.submit(resources=gpus(1))
+        await world.in_state(job, "placed")
+        await send(world, job, pieces(NOTES, 1000, "stderr")[:1])
+        why = await world.why(job)
+        assert (why["reason"]["code"], why["output"]) == ("placed", NOTES.decode().splitlines())
+        await node.start(job)
+        await world.in_state(job, "running")
+        assert not (await world.why(job)).get("output")

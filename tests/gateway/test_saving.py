@@ -1,0 +1,49 @@
+"""What views and `why` say of a run that saves, and of what an end has cost."""
+
+import pytest
+
+from fairlead_gateway.views.documents import job_document
+from fairlead_schemas import api
+from fairlead_schemas import events as ev
+from fairlead_schemas.checkpoints import Checkpoint
+from tests.gateway.logbook import (
+    SECOND_NS,
+    Logbook,
+    ended,
+    joined,
+    offered,
+    placed,
+    preempting,
+    requeued,
+    started,
+    submitted,
+)
+
+
+def yielded_after(*, saves: bool) -> api.Job:
+    """A job that ran for 100 s, said (or not) after 70 of them that it has saved, and had to yield."""
+    book = Logbook()
+    book.write(joined(), submitted(checkpoint=Checkpoint()), submitted("2"), offered(), placed("1", "n1"), started())
+    began_ns = book.now_ns
+    if saves:
+        book.now_ns = began_ns + 69 * SECOND_NS  # a commit is a second later
+        book.write(ev.CheckpointSaved(cause="report:n1:3", job="1", attempt=1, note="step=7"))
+    book.now_ns = began_ns + 99 * SECOND_NS
+    book.write(preempting("1", "2"), ended("1", 0, "n1", outcome="stopped", preempted=True))
+    book.write(requeued())
+    return job_document(book.views, book.views.jobs.rows["1"], book.now_ns)
+
+
+@pytest.mark.parametrize(
+    ("saves", "lost", "told"),
+    [(True, 30, "and lost 30s since it had saved; now"),
+     (False, 100, "and lost 1m 40s of work, none of which it said to have saved; now")],
+)  # fmt: skip
+def test_who_has_yielded_says_what_it_has_lost(saves: bool, lost: int, told: str) -> None:
+    """Since its last word, or since it started; and what that word was stays with the job."""
+    job = yielded_after(saves=saves)
+    assert job.lost_seconds == lost
+    assert job.reason is not None
+    assert told in job.reason.message
+    assert job.reason.detail["lost_seconds"] == lost
+    assert (job.saved_note, job.saved_at is not None) == (("step=7", True) if saves else ("", False))

@@ -1,0 +1,165 @@
+"""Runs that say when they have saved: what is believed, what a stop gives them, and what it has cost in the end."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_placer.core import PlacerCore
+from fairlead_schemas import events as ev
+from fairlead_schemas.checkpoints import Checkpoint
+from fairlead_schemas.commands import DrainNode
+from fairlead_schemas.reports import CheckpointSeen, HealthSeen
+from tests.placer.test_preemption import plea
+from tests.placer.world import SECOND, World, names, request
+
+MINUTE = 60 * SECOND
+TOLD = Checkpoint(signal="SIGUSR1", notice_ns=2 * MINUTE)
+
+
+def saves(world: World, *nodes: str, checkpoint: Checkpoint | None = TOLD, gpus: int = 4) -> str:
+    """A job that says when it has saved and runs on these nodes."""
+    submitted, offered = world.submitted(request(gpus, nodes=len(nodes)))
+    world.queue(msgspec.structs.replace(submitted, checkpoint=checkpoint), offered)
+    for rank, node in enumerate(nodes):
+        world.start(node, submitted.job, rank)
+    return submitted.job
+
+
+def running(**more: Any) -> World:
+    """Job 1 on node a, which is full with it."""
+    world = World()
+    world.join("a", 4)
+    saves(world, "a", **more)
+    return world
+
+
+def said(world: World, note: str = "", *, node: str = "a", rank: int = 0, noticed: bool = False) -> list[ev.Event]:
+    """The agent says that job 1 has saved."""
+    report = CheckpointSeen(n=0, job="1", attempt=1, rank=rank, at_ns=world.now, note=note, noticed=noticed)
+    return world.report(node, report)
+
+
+def preempted(world: World) -> list[ev.Event]:
+    """Another job comes, for which job 1 is asked to yield."""
+    world.offer(request(4), job="2")
+    return world.queue(plea("2", ("1", 5)))
+
+
+def notice(world: World, node: str = "a") -> tuple[str, int]:
+    """What the order of job 1 says of its end."""
+    order = world.orders(node)["1.1"]
+    return order.stop, order.notice_ns
+
+
+def test_a_word_is_an_event_and_stands_in_the_end() -> None:
+    """Who reads the end alone knows when it had saved, and that it was not told."""
+    world = running()
+    world.now += MINUTE
+    assert names(said(world, "step=7")) == ["CheckpointSaved"]
+    at_ns = world.now
+    world.now += MINUTE
+    [end] = [e for e in world.exit("a", "1", exit_code=1) if isinstance(e, ev.RunEnded)]
+    assert (end.saved_ns, end.noticed_ns) == (at_ns, 0)
+
+
+def test_words_that_come_faster_than_agents_say_them_are_dropped() -> None:
+    """The log is not a job's notebook, whatever its agent does."""
+    world = running()
+    events: list[ev.Event] = []
+    for step in range(20):
+        world.now += SECOND
+        events += said(world, f"step={step}")
+    assert [e.note for e in events if isinstance(e, ev.CheckpointSaved)] == ["step=0", "step=5", "step=10", "step=15"]
+    assert world.core.state.nodes["a"].reported == world.numbers["a"]
+
+
+def test_of_a_gang_rank_zero_speaks_for_all() -> None:
+    """What another rank says is taken up, and says nothing."""
+    world = World()
+    world.join("a", 4)
+    world.join("b", 4)
+    saves(world, "a", "b")
+    assert said(world, node="b", rank=1) == []
+    assert names(said(world, node="a")) == ["CheckpointSaved"]
+
+
+def test_a_preemption_gives_notice_first() -> None:
+    """The order names the notice, the end when it was given; and in the snapshot nothing is lost of it."""
+    world = running()
+    assert world.orders("a")["1.1"].checkpoint == TOLD
+    preempted(world)
+    told_ns = world.now
+    assert notice(world) == ("preempted", 2 * MINUTE)
+    world.core = PlacerCore.restore(world.core.snapshot())
+    assert notice(world) == ("preempted", 2 * MINUTE)
+    world.now += 10 * SECOND
+    assert names(said(world, noticed=True)) == ["CheckpointSaved"]
+    assert notice(world) == ("preempted", 0)
+    [end] = [e for e in world.exit("a", "1", outcome="stopped", exit_code=0) if isinstance(e, ev.RunEnded)]
+    assert (end.preempted, end.noticed_ns, end.saved_ns) == (True, told_ns, world.now)
+
+
+def test_who_would_not_be_told_has_no_notice() -> None:
+    """It saves by itself, or not at all."""
+    for checkpoint in (None, Checkpoint(every_ns=MINUTE)):
+        world = running(checkpoint=checkpoint)
+        preempted(world)
+        assert notice(world) == ("preempted", 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "save", "given"),
+    [("cancelled", False, 0), ("cancelled", True, 2 * MINUTE), ("time_limit", False, 2 * MINUTE),
+     ("reclaimed", False, 2 * MINUTE)],
+)  # fmt: skip
+def test_what_the_queue_asks_for(reason: ev.StopReason, save: bool, given: int) -> None:
+    """A cancel has no notice unless it was asked for; all else has."""
+    world = running()
+    world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason=reason, save=save))
+    assert notice(world) == (reason, given)
+
+
+def test_a_cancel_ends_a_notice_that_runs() -> None:
+    """Whoever cancels does not want to wait."""
+    world = running()
+    preempted(world)
+    world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason="cancelled"))
+    assert notice(world) == ("cancelled", 0)
+
+
+def test_drains_give_notice_and_a_faulted_gpu_does_not() -> None:
+    """What the GPU holds cannot be read any more."""
+    world = running()
+    world.command(DrainNode(id="c1", node="a", deadline_ns=SECOND))
+    world.now += SECOND
+    world.step()
+    assert notice(world) == ("drained", 2 * MINUTE)
+    world = running()
+    world.report("a", HealthSeen(n=0, gpu="a-g0", code="xid79"))
+    assert notice(world) == ("drained", 0)
+
+
+def test_a_gang_that_has_lost_a_rank_has_nothing_to_save() -> None:
+    """The others are ended at once, also out of their notice."""
+    world = World()
+    world.join("a", 4)
+    world.join("b", 4)
+    saves(world, "a", "b")
+    preempted(world)
+    assert notice(world, "b") == ("preempted", 2 * MINUTE)
+    world.exit("a", "1", outcome="stopped", exit_code=0)
+    assert notice(world, "b") == ("preempted", 0)
+
+
+def test_the_next_attempt_knows_why_there_is_one() -> None:
+    """The reason of the requeue goes with the order, once."""
+    world = running()
+    preempted(world)
+    world.exit("a", "1", outcome="stopped", exit_code=None)
+    world.queue(ev.JobRequeued(cause="9.0", job="1", attempt=2, reason="preempted"))
+    world.core = PlacerCore.restore(world.core.snapshot())
+    world.exit("a", "2")
+    world.queue(ev.JobOffered(cause="9.0", job="1", attempt=2, rank=9))
+    assert world.orders("a")["1.2"].restarted == "preempted"
+    assert world.core.state.requeued == {}

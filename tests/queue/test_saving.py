@@ -1,0 +1,128 @@
+"""Runs that say when they have saved: who is asked to yield first, when their time is over, and what their end means."""
+
+import pytest
+
+from fairlead_schemas import commands as cmd
+from fairlead_schemas import events as ev
+from fairlead_schemas.checkpoints import Checkpoint
+from tests.queue.world import SECOND, World
+from tests.queue.yielding import refused, running, world_of
+
+MINUTE = 60 * SECOND
+TOLD = Checkpoint(signal="SIGUSR1", notice_ns=2 * MINUTE)
+
+
+def saved(world: World, job: str) -> None:
+    """It says that it has saved."""
+    world.says(ev.CheckpointSaved(cause="report:n1:5", job=job, attempt=world.attempt(job)))
+
+
+def named(world: World) -> list[tuple[str, int]]:
+    """Who may yield in the newest plea, and what it would lose, in GPU-seconds."""
+    return [(victim.job, victim.gpu_s) for victim in world.said(ev.PreemptionRequested)[-1].victims]
+
+
+def test_who_has_just_saved_yields_first() -> None:
+    """Of two that have run alike, the one that has saved loses less; what it loses counts from its last word."""
+    world = world_of(gpus=4, q={})
+    never = running(world, 2, "q", priority=40)
+    saves = running(world, 2, "q", priority=40, checkpoint=TOLD)
+    world.pass_time(600)
+    saved(world, saves)
+    world.pass_time(30)
+    refused(world, 2, "q", priority=60)
+    world.pass_time()
+    assert named(world)[0] == (saves, 2 * 31)
+    assert named(world)[1:] in ([], [(never, 2 * 631)])
+
+
+def test_who_saves_untold_loses_no_more_than_from_one_time_to_the_next() -> None:
+    """A job that only says how often it saves is believed."""
+    world = world_of(gpus=4, q={})
+    job = running(world, 4, "q", priority=40, checkpoint=Checkpoint(every_ns=MINUTE))
+    world.pass_time(600)
+    refused(world, 2, "q", priority=60)
+    world.pass_time()
+    assert named(world) == [(job, 4 * 60)]
+
+
+def test_a_word_counts_for_its_attempt_only() -> None:
+    """The next one has saved nothing, whatever it goes on from: that is safe already."""
+    world = world_of(gpus=4, q={})
+    job = running(world, 4, "q", priority=40, checkpoint=TOLD)
+    world.pass_time(10)
+    saved(world, job)
+    world.yielded(job)
+    world.settle()
+    world.place_on("n1", 4, job)
+    assert world.state.jobs[job].saved_ns == 0
+    world.says(ev.CheckpointSaved(cause="report:n1:5", job=job, attempt=1))
+    assert world.state.jobs[job].saved_ns == 0
+
+
+def test_the_notice_of_a_time_limit_is_over_when_the_time_is() -> None:
+    """As with Slurm's --signal: so long before."""
+    world = World()
+    world.node()
+    job = world.submit(total_ns=10 * MINUTE, checkpoint=TOLD)
+    world.run(job)
+    world.pass_time(479)
+    assert world.of(job) == "running"
+    world.pass_time(1)
+    assert world.said(ev.JobStopRequested)[-1].reason == "time_limit"
+
+
+@pytest.mark.parametrize("reason", ["preempted", "drained"])
+def test_an_exit_with_0_after_a_notice_is_no_success(reason: str) -> None:
+    """It has saved and made room: it goes on in another attempt, for which nobody pays a retry."""
+    world = World()
+    world.node()
+    job = world.submit(checkpoint=TOLD)
+    world.run(job)
+    world.end(job, 0, "stopped", noticed_ns=world.now, saved_ns=world.now, **{reason: True})
+    world.step()
+    requeued = world.said(ev.JobRequeued)[-1]
+    assert (requeued.reason, requeued.attempt, world.state.jobs[job].failures) == (reason, 2, 0)
+    assert world.said(ev.JobSucceeded) == []
+
+
+def test_an_exit_with_0_after_a_cancel_is_a_cancel_and_after_a_time_limit_a_failure() -> None:
+    """Whoever stops a run by his own wish does not get it back; who has had all his time gets no more."""
+    world = World()
+    world.node()
+    cancelled, late = world.submit(checkpoint=TOLD), world.submit(checkpoint=TOLD, total_ns=5 * MINUTE)
+    world.run(cancelled, late)
+    answer = world.one(cmd.CancelJob(id="c99", user="bob", job=cancelled, save=True))
+    assert isinstance(answer, ev.JobStopRequested)
+    assert answer.save
+    world.pass_time(200)
+    world.end(cancelled, 0, "stopped")
+    world.end(late, 0, "stopped")
+    world.settle()
+    assert (world.of(cancelled), world.of(late)) == ("cancelled", "failed")
+    assert world.said(ev.JobFailed)[-1].reason == "time_limit"
+
+
+def test_the_elements_of_a_cancelled_array_have_their_notice_if_it_was_asked_for() -> None:
+    """The wish outlives a restart in the middle."""
+    world = World()
+    world.node()
+    array = world.submit(array=(0, 2), checkpoint=TOLD)
+    world.settle()
+    world.run(f"{array}_0", f"{array}_1")
+    world.one(cmd.CancelJob(id="c99", user="bob", job=array, save=True))
+    world.restart()
+    world.settle()
+    stops = [event for event in world.said(ev.JobStopRequested) if "_" in event.job]
+    assert stops
+    assert all(event.save for event in stops)
+
+
+@pytest.mark.parametrize("checkpoint", [Checkpoint(signal="SIGKILL", notice_ns=1), Checkpoint(notice_ns=5)])
+def test_a_command_from_elsewhere_is_refused_by_its_field(checkpoint: Checkpoint) -> None:
+    """The gateway checks job files; commands come from others, too."""
+    world = World()
+    world.node()
+    answer = world.one(world.submission(checkpoint=checkpoint))
+    assert isinstance(answer, ev.JobRejected)
+    assert answer.field.startswith("checkpoint.")
