@@ -1,4 +1,4 @@
-"""A process of its own that stores a busy story, a few commits per transaction, until it is killed.
+"""A process of its own that stores a busy story, a hundred commits per transaction, until it is killed.
 
 python -m tests.telemetry.storing DIRECTORY JOBS
 """
@@ -15,5 +15,5 @@ if __name__ == "__main__":
     warehouse = Warehouse(Path(sys.argv[1]))
     print("storing", flush=True)
     while warehouse.cursor.sequence < len(story.commits):
-        store(warehouse, story, first=warehouse.cursor.sequence, count=5)
+        store(warehouse, story, first=warehouse.cursor.sequence, count=100)
     print("done", flush=True)

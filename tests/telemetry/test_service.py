@@ -17,7 +17,7 @@ from fairlead_bus.port import Bus
 from fairlead_schemas import subjects
 from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.warehouse import Kept, Warehouse
 from tests.telemetry.rows import actual, expected
 from tests.telemetry.story import START_NS, Story, busy, morning
 
@@ -26,9 +26,9 @@ KILLS = 5
 
 
 @contextlib.asynccontextmanager
-async def running(bus: Bus, directory: Path) -> AsyncIterator[asyncio.Task[int]]:
+async def running(bus: Bus, directory: Path, service: Telemetry | None = None) -> AsyncIterator[asyncio.Task[int]]:
     """The service, stopped at the end."""
-    service = Telemetry(bus, directory, samples_kept_ns=10**18 * 9)
+    service = service or Telemetry(bus, directory, kept=Kept(10**18 * 9, 10**18 * 9, 10**18 * 9))
     task = asyncio.create_task(service.run())
     yield task
     await service.stop()
@@ -98,7 +98,7 @@ async def test_job_documents_come_from_events(tmp_path: Path) -> None:
             "submitted_at": "2026-01-01T00:00:10.000Z", "started_at": "2026-01-01T00:00:13.000Z",
             "ended_at": "2026-01-01T01:00:13.000Z", "sequence": 33, "spec": {"name": "job-1", "command": ["true"]},
             "deadline": None, "deadline_missed": False, "slice_seconds": None, "used_seconds": 3599, "left_seconds": None,
-            "after": [], "preempted": 0, "preempted_for": None,
+            "after": [], "preempted": 0, "preempted_for": None, "saved_at": None, "saved_note": "", "lost_seconds": 0,
         }  # fmt: skip
         failed = await ask(bus, "job", id="2")
         assert (failed["state"], failed["attempt"], failed["signal"], failed["nodes"]) == ("failed", 2, 9, ["n2"])

@@ -2,40 +2,16 @@
 queues change all the time they must agree."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fairlead_bus.log import Chain
-from fairlead_bus.port import Stored
 from fairlead_gateway.views.fold import Views
-from fairlead_replay.sim.bus import FaultyBus
-from fairlead_replay.sim.restless import Restless
-from fairlead_replay.sim.world import Parts, run_seed
-from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_commit
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.warehouse import CommitBytes, Warehouse
-
-COMMANDS = 60
-
-
-def log_of(seed: int) -> list[Stored]:
-    """The whole log of a simulated world."""
-    hubs: list[Any] = []
-
-    class Seen(FaultyBus):
-        def __init__(self, hub: Any, *more: Any) -> None:
-            hubs.append(hub)
-            super().__init__(hub, *more)
-
-    assert run_seed(seed, parts=Parts(bus=Seen, people=Restless), commands=COMMANDS).violation is None
-    messages = hubs[0].streams[subjects.LOG].messages
-    return [
-        Stored(sequence, subjects.log(decode_commit(message.payload).writer), message.payload)
-        for sequence, message in enumerate(messages, 1)
-    ]
+from tests.telemetry.simulated import log_of
 
 
 @pytest.mark.slow

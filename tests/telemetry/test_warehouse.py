@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
 from fairlead_telemetry.samples import SampleBook, SampleGap, SampleHead
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse, WarehouseBusy
+from fairlead_telemetry.warehouse import CommitBytes, Kept, Warehouse, WarehouseBusy
 from tests.telemetry.rows import actual, expected, store
 from tests.telemetry.story import busy, morning
 
@@ -80,7 +80,7 @@ def test_kill_9_at_any_moment(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"storing\n"
             if kill < KILLS:
-                time.sleep(chance.uniform(0.0, 0.3))
+                time.sleep(chance.uniform(0.0, 0.6))
                 process.kill()
         warehouse = Warehouse(tmp_path)
         cursor = warehouse.cursor
@@ -164,15 +164,16 @@ def test_samples_and_their_cursor_are_stored_together(tmp_path: Path) -> None:
 
 
 def test_old_samples_are_dropped(tmp_path: Path) -> None:
-    """Samples older than the limit go, with their gaps and heads; beyond a number of rows the oldest go, too."""
+    """Samples older than the limit go, with their gaps and heads; beyond a number of rows the oldest minutes go, too."""
     warehouse = Warehouse(tmp_path)
     book = SampleBook({})
-    taken(book, *(batch(n) for n in range(2, 12)), batch(1, node="n2", at_ns=2 * 10**9))
+    minute = 60 * 10**9
+    taken(book, *(batch(n, at_ns=n * minute) for n in range(2, 12)), batch(1, node="n2", at_ns=2 * minute))
     warehouse.store([], {}, "a log", book.take())
-    warehouse.drop_samples(before_ns=5 * 10**9)
+    warehouse.drop_samples(Kept(5 * minute + 7))
     assert warehouse.rows("SELECT node, min(n), count(*) FROM samples GROUP BY node") == [("n1", 5, 14)]
     assert warehouse.rows("SELECT count(*) FROM sample_gaps") == [(0,)]
     assert set(warehouse.sample_heads()) == {("n1", "a")}
-    warehouse.drop_samples(before_ns=0, rows_max=4)
+    warehouse.drop_samples(Kept(0), rows_max=4)
     assert warehouse.rows("SELECT min(n), count(*) FROM samples") == [(10, 4)]
     warehouse.close()

@@ -4,6 +4,7 @@
     job     {"id"}               -> the job's document, from events alone
     tables  -                    -> {"text"}: every table, view and column
     state   -                    -> {"sequence", "events", "samples_lost", "samples_refused"}
+    usage   {"month"?, "by"?}    -> a month's statement of GPU time (usage/asked.py)
 
 An answer that could not be given is {"error": {"code", "message", "hint"}}.
 """
@@ -19,6 +20,8 @@ from fairlead_telemetry import schema
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.sql import Sql
+from fairlead_telemetry.usage import relations
+from fairlead_telemetry.usage.asked import UsageDesk
 from fairlead_telemetry.warehouse import Warehouse
 
 #: Under a bus message's 1 MiB.
@@ -36,14 +39,21 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
 class Answers:
     """Serves the verbs while the parts are open."""
 
-    def __init__(self, warehouse: Warehouse, ingest: Ingest, sql: Sql) -> None:
+    def __init__(self, warehouse: Warehouse, ingest: Ingest, sql: Sql, usage: UsageDesk) -> None:
         self._warehouse = warehouse
         self._ingest = ingest
         self._sql = sql
+        self._usage = usage
 
     async def serve(self, bus: Bus) -> list[Subscription]:
         """Answer on `fairlead.rpc.telemetry.<verb>` until the subscriptions are closed."""
-        verbs = {"sql": self._sql.ask, "job": self._job, "tables": self._tables, "state": self._state}
+        verbs = {
+            "sql": self._sql.ask,
+            "job": self._job,
+            "tables": self._tables,
+            "state": self._state,
+            "usage": self._usage.ask,
+        }
         return [await bus.serve(subjects.rpc("telemetry", verb), _guarded(answer)) for verb, answer in verbs.items()]
 
     async def _job(self, request: bytes) -> bytes:
@@ -62,7 +72,7 @@ class Answers:
         return answer
 
     async def _tables(self, request: bytes) -> bytes:
-        return msgspec.json.encode({"text": schema.help_text()})
+        return msgspec.json.encode({"text": schema.help_text() + "\n" + relations.help_text()})
 
     async def _state(self, request: bytes) -> bytes:
         cursor = self._ingest.cursor

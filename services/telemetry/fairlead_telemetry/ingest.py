@@ -1,6 +1,6 @@
 """The log and the samples, read from the bus and stored in batches.
 
-Owns the pace: promptly when idle, at most about twice a second when busy, at once when much has
+Owns the pace: promptly when idle, at most about once a second when busy, at once when much has
 piled up; reading stops while more than `PENDING_BYTES_MAX` wait. Knows no SQL. One thread owns
 the warehouse; everything that touches it goes through `on_thread`. Start at `run`.
 """
@@ -20,15 +20,19 @@ from fairlead_schemas import subjects
 from fairlead_schemas.commit import commit_hash
 from fairlead_schemas.samples import decode_samples
 from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import CommitBytes, Cursor, Warehouse, WarehouseRefused
+from fairlead_telemetry.warehouse import CommitBytes, Cursor, Kept, Warehouse, WarehouseRefused
 
 #: Least time between the starts of two transactions, unless FLUSH_BYTES wait.
-INTERVAL_S = 0.5
+INTERVAL_S = 1.0
 FLUSH_BYTES = 8 * 2**20
 PENDING_BYTES_MAX = 32 * 2**20
 #: How often old samples are dropped.
 RETENTION_CHECK_S = 600.0
+#: How often samples are added up per minute and hour.
+ROLL_UP_S = 30.0
 DAY_NS = 86_400 * 10**9
+#: How long samples and their sums are kept unless settings say otherwise.
+KEPT = Kept(7 * DAY_NS, 90 * DAY_NS, 1095 * DAY_NS)
 
 log = structlog.get_logger("telemetry")
 
@@ -41,12 +45,12 @@ class Ingest:
         bus: Bus,
         warehouse: Warehouse,
         *,
-        samples_kept_ns: int = 7 * DAY_NS,
+        kept: Kept = KEPT,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._bus = bus
         self._warehouse = warehouse
-        self._samples_kept_ns = samples_kept_ns
+        self._kept = kept
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="warehouse")
         self._created = ""
@@ -77,6 +81,7 @@ class Ingest:
             group.create_task(self._read_log(), name="read log")
             group.create_task(self._read_samples(), name="read samples")
             group.create_task(self._drop_old_samples(), name="drop old samples")
+            group.create_task(self._roll_up(), name="roll up samples")
             group.create_task(self._store(), name="store")
 
     async def close(self) -> None:
@@ -142,7 +147,7 @@ class Ingest:
             return
         if batch.node != subjects.node_of(subject):
             self._refuse_sample(subject, f"batch of node {batch.node!r}")
-        elif batch.at_ns >= self._clock() - self._samples_kept_ns and self._book.add(batch, payload):
+        elif batch.at_ns >= self._clock() - self._kept.samples_ns and self._book.add(batch, payload):
             self._bytes += len(payload)
 
     def _refuse_sample(self, subject: str, why: str) -> None:
@@ -192,7 +197,13 @@ class Ingest:
 
     async def _drop_old_samples(self) -> None:
         while True:
-            before_ns = self._clock() - self._samples_kept_ns
-            await self.on_thread(self._warehouse.drop_samples, before_ns)
-            self._book.forget(before_ns)
+            now_ns = self._clock()
+            before = Kept(*(now_ns - kept_ns for kept_ns in self._kept))
+            await self.on_thread(self._warehouse.drop_samples, before)
+            self._book.forget(before.samples_ns)
             await asyncio.sleep(RETENTION_CHECK_S)
+
+    async def _roll_up(self) -> None:
+        while True:
+            await self.on_thread(self._warehouse.roll_up, self._clock())
+            await asyncio.sleep(ROLL_UP_S)

@@ -56,6 +56,7 @@ def fold_job(
     )
     for one in happened:
         _apply(document, one)
+    document.lost_seconds = lost_time(happened) // 10**9
     used_ns = run_time(happened, now_ns)
     document.used_seconds = used_ns // 10**9
     document.left_seconds = max(0, birth.total_ns - used_ns) // 10**9 if birth.total_ns else None
@@ -78,12 +79,32 @@ def run_time(happened: Sequence[Happened], now_ns: int) -> int:
     return used + (max(0, now_ns - started) if started else 0)
 
 
+def lost_time(happened: Sequence[Happened]) -> int:
+    """Run time (ns) that ends of attempts have lost: since they had saved, or since they started."""
+    lost = started = saved = 0
+    for _, at_ns, event in happened:
+        match event:
+            case ev.RunStarted():
+                started = at_ns
+            case ev.CheckpointSaved():
+                saved = at_ns
+            case ev.RunEnded():
+                if started and not (event.outcome == "exited" and event.exit_code == 0):
+                    lost += max(0, at_ns - max(started, saved))
+                started = 0
+            case _:
+                pass
+    return lost
+
+
 def _apply(job: api.Job, happened: Happened) -> None:
     """One step: the state by the table, the rest by what the event carries."""
     event, job.sequence = happened.event, happened.sequence
     name = type(event).__name__
     if name in lifecycle.NOT_MOVING:
         _note(job, event)
+        if isinstance(event, ev.CheckpointSaved):
+            job.saved_at, job.saved_note = timestamp(happened.at_ns), event.note
         return
     if isinstance(event, ev.JobSubmitted):
         job.state = "scheduled" if event.start_at_ns > happened.at_ns or event.after else "queued"

@@ -8,11 +8,14 @@ from fairlead_schemas.ids import array_of, is_job_id
 from fairlead_telemetry.jobdoc import Happened, fold_job, timestamp
 from fairlead_telemetry.warehouse import Warehouse
 
-_EVENTS = "SELECT sequence, at_ns, body FROM events WHERE job = ? AND type <> 'CommandRepeated' ORDER BY sequence, idx"
-_BIRTH = "SELECT sequence, at_ns, body FROM events WHERE job = ? AND type = 'JobSubmitted'"
+#: Events of a job lie between its first and its newest; DuckDB skips all others by their sequence.
+_WITHIN = "SELECT first_sequence, sequence FROM fold.jobs WHERE job = ?"
+_EVENTS = """SELECT sequence, at_ns, body FROM events
+WHERE sequence BETWEEN ? AND ? AND job = ? AND type <> 'CommandRepeated' ORDER BY sequence, idx"""
+_BIRTH = "SELECT sequence, at_ns, body FROM events WHERE sequence BETWEEN ? AND ? AND job = ? AND type = 'JobSubmitted'"
 _NOW = "SELECT state, queue FROM jobs WHERE id = ?"
 _ELEMENTS = "SELECT state, count(*) FROM jobs WHERE starts_with(id, ?) GROUP BY state"
-_FIRST_START = "SELECT min(at_ns) FROM events WHERE type = 'RunStarted' AND starts_with(job, ?)"
+_FIRST_START = "SELECT min(at_ns) FROM events WHERE sequence >= ? AND type = 'RunStarted' AND starts_with(job, ?)"
 _decoder = msgspec.json.Decoder(ev.Event)
 
 
@@ -34,7 +37,7 @@ def find_job(warehouse: Warehouse, job: str) -> api.Job | None:
     if document.state == "scheduled":
         document.state = state  # and of the jobs that it waits for
     if document.array is not None:
-        started_ns = warehouse.rows(_FIRST_START, [f"{job}_"])[0][0]
+        started_ns = warehouse.rows(_FIRST_START, [born[0].sequence, f"{job}_"])[0][0]
         document.started_at = timestamp(started_ns) if started_ns is not None else None  # with its first element
     if document.array is not None and document.state == "cancelled":
         unborn = document.array.pop("waiting", 0)  # elements never offered end with their array
@@ -43,7 +46,11 @@ def find_job(warehouse: Warehouse, job: str) -> api.Job | None:
 
 
 def _happened(warehouse: Warehouse, query: str, job: str) -> list[Happened]:
-    return [Happened(sequence, at_ns, _decoder.decode(body)) for sequence, at_ns, body in warehouse.rows(query, [job])]
+    within = warehouse.rows(_WITHIN, [job])
+    if not within:
+        return []
+    rows = warehouse.rows(query, [*within[0], job])
+    return [Happened(sequence, at_ns, _decoder.decode(body)) for sequence, at_ns, body in rows]
 
 
 def _elements(warehouse: Warehouse, job: str, birth: ev.JobSubmitted) -> dict[str, int]:

@@ -4,6 +4,7 @@ The SAMPLE stream may lose its tail and reuse its sequences, so the numbers insi
 the cursor: each agent incarnation counts its batches from 1. Loss is counted, never an error.
 """
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from fairlead_schemas.samples import SampleBatch
@@ -34,6 +35,8 @@ class SampleIntake(NamedTuple):
     payloads: list[bytes]
     gaps: list[SampleGap]
     heads: dict[tuple[str, str], SampleHead]
+    #: Minutes since 1970 that the batches are of.
+    minutes: Set[int] = frozenset()
 
 
 class SampleBook:
@@ -42,6 +45,7 @@ class SampleBook:
     def __init__(self, heads: dict[tuple[str, str], SampleHead]) -> None:
         self._heads = heads
         self._intake = SampleIntake([], [], {})
+        self._minutes = set[int]()
         self.repeated = 0
 
     def add(self, batch: SampleBatch, payload: bytes) -> bool:
@@ -58,11 +62,13 @@ class SampleBook:
         moved = SampleHead(batch.n, max(batch.at_ns, head.at_ns), head.lost + missing)
         self._heads[key] = self._intake.heads[key] = moved
         self._intake.payloads.append(payload)
+        self._minutes.add(batch.at_ns // (60 * 10**9))
         return True
 
     def take(self) -> SampleIntake:
         """Everything new since the last call."""
-        taken, self._intake = self._intake, SampleIntake([], [], {})
+        taken, self._intake = self._intake._replace(minutes=self._minutes), SampleIntake([], [], {})
+        self._minutes = set()
         return taken
 
     def forget(self, before_ns: int) -> None:

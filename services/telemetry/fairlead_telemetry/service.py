@@ -13,9 +13,10 @@ import structlog
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.settings import number, seconds
 from fairlead_telemetry.answers import Answers
-from fairlead_telemetry.ingest import DAY_NS, Ingest
+from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
 from fairlead_telemetry.sql import DEADLINE_S, Sql
-from fairlead_telemetry.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
+from fairlead_telemetry.usage.asked import UsageDesk, price_file
+from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
 
 EXIT_STEPPED_DOWN = 75
 
@@ -26,12 +27,14 @@ class Telemetry:
     """The running service; `run` until `stop`."""
 
     def __init__(
-        self, bus: Bus, directory: Path, *, samples_kept_ns: int = 7 * DAY_NS, sql_deadline_s: float = DEADLINE_S
-    ) -> None:
+        self, bus: Bus, directory: Path, *, kept: Kept = KEPT, sql_deadline_s: float = DEADLINE_S,
+        prices: Path | None = None,
+    ) -> None:  # fmt: skip
         self._bus = bus
         self._directory = directory
-        self._samples_kept_ns = samples_kept_ns
+        self._kept = kept
         self._sql_deadline_s = sql_deadline_s
+        self._prices = prices
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
@@ -44,13 +47,15 @@ class Telemetry:
         except WarehouseRefused as refused:
             log.critical("telemetry_refused", reason=str(refused))
             return 1
-        ingest = Ingest(self._bus, warehouse, samples_kept_ns=self._samples_kept_ns)
+        ingest = Ingest(self._bus, warehouse, kept=self._kept)
 
         async def copy_to(target: Path) -> None:
             await ingest.on_thread(warehouse.copy_to, target)
 
         sql = Sql(self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s)
-        served = await Answers(warehouse, ingest, sql).serve(self._bus)
+        usage = UsageDesk(warehouse, ingest, self._prices)
+        served = await Answers(warehouse, ingest, sql, usage).serve(self._bus)
+        usage.start()
         log.info("telemetry_started", sequence=ingest.cursor.sequence, events=ingest.cursor.events)
         try:
             return await self._until_stopped(ingest)
@@ -58,6 +63,7 @@ class Telemetry:
             for subscription in served:
                 await subscription.close()
             await sql.close()
+            await usage.close()
             await ingest.close()
             warehouse.close()
             log.info("telemetry_stopped", sequence=ingest.cursor.sequence)
@@ -89,6 +95,15 @@ async def build(bus: Bus) -> Telemetry:
     return Telemetry(
         bus,
         Path(os.environ.get("FAIRLEAD_DATA", ".fairlead")) / "telemetry",
-        samples_kept_ns=int(number(os.environ, "FAIRLEAD_SAMPLES_DAYS", 7.0, unit="days", below=36500) * DAY_NS),
+        kept=Kept(
+            _days("FAIRLEAD_SAMPLES_DAYS", 7),
+            _days("FAIRLEAD_SAMPLE_MINUTES_DAYS", 90),
+            _days("FAIRLEAD_SAMPLE_HOURS_DAYS", 1095),
+        ),
         sql_deadline_s=seconds(os.environ, "FAIRLEAD_SQL_DEADLINE_S", DEADLINE_S),
+        prices=price_file(os.environ.get("FAIRLEAD_PRICES", "")),
     )
+
+
+def _days(name: str, default: int) -> int:
+    return int(number(os.environ, name, float(default), unit="days", below=36500) * DAY_NS)

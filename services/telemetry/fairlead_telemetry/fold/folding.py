@@ -1,0 +1,119 @@
+"""Takes the newest events into the folded tables, within the transaction that stores them. Start at `Folding.advance`.
+
+Each span of the log is added up by SQL over whole sets. Only moves between queues depend on the order among jobs: the
+log is cut before each, so a span is a few moves and then no more of them.
+"""
+
+from typing import Any, NamedTuple
+
+import duckdb
+
+from fairlead_telemetry.fold import cluster, jobs, moves, runs, tables
+from fairlead_telemetry.fold.fresh import FRESH, IDX_BITS, Span
+
+#: Events folded in one transaction when all of them are folded anew.
+EVENTS_PER_STEP = 100_000
+#: place(sequence, idx) of the last event that a commit could hold.
+_LAST_IDX = (1 << IDX_BITS) - 1
+
+_SURVEY = f"""
+WITH {FRESH}
+SELECT list(place ORDER BY place) FILTER (type = 'JobMoved'), list(place ORDER BY place) FILTER (type = 'QueueRemoved')
+FROM fresh WHERE type IN ('JobMoved', 'QueueRemoved')"""
+
+#: Which types of events there are, so that statements which have nothing to do are left out.
+_TYPES = f"""
+WITH {FRESH}
+SELECT list(DISTINCT type), bool_or(type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[')) FROM fresh"""
+
+_STEPS = (*jobs.STEPS, *runs.STEPS, *jobs.LAST_STEPS, *cluster.STEPS)
+
+
+class Cut(NamedTuple):
+    """Places `low` to `high` to be folded at once, after `moves`, which stand at their start, in places up to `moved`."""
+
+    low: int
+    high: int
+    moves: tuple[str, ...] = ()
+    moved: int = 0
+
+
+class Folding:
+    """Keeps the tables of `fold` at the events that are stored."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+        """Create what is missing; tables of another version are dropped (`sequence` is 0 then)."""
+        self._db = db
+        self.sequence = 0
+        self._create()
+
+    def _create(self) -> None:
+        self._db.execute(tables.SCHEMA)
+        for statement in tables.TABLES:
+            self._db.execute(statement)
+        row = self._db.execute("SELECT version, sequence FROM fold.state").fetchone()
+        if row is not None and row[0] == tables.VERSION:
+            self.sequence = row[1]
+        elif row is not None:
+            self.drop()
+        else:
+            self._db.execute("INSERT INTO fold.state VALUES (?, 0)", [tables.VERSION])
+
+    def drop(self) -> None:
+        """Forget all that was folded."""
+        self._db.execute("DROP SCHEMA fold CASCADE")
+        self.sequence = 0
+        self._create()
+
+    def advance(self, to: int) -> None:
+        """Take in the stored events after `sequence` up to sequence `to`. The caller owns the transaction, and
+        sets `sequence` back where it is rolled back."""
+        span = Span((self.sequence + 1) << IDX_BITS, (to << IDX_BITS) + _LAST_IDX)
+        for cut in self._cuts(span):
+            for statement in cut.moves:
+                self._run(statement, Span(cut.low, cut.moved))
+            self._fold(Span(cut.low, cut.high))
+        self._db.execute("UPDATE fold.state SET sequence = ?", [to])
+        self.sequence = to
+
+    def next_step(self, end: int) -> int:
+        """The sequence up to which about EVENTS_PER_STEP events reach, at most `end`."""
+        query = "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?)"
+        row = self._db.execute(query, [self.sequence, EVENTS_PER_STEP]).fetchone()
+        return min(end, row[0]) if row and row[0] is not None else end
+
+    def _cuts(self, span: Span) -> list[Cut]:
+        """The span in pieces: each begins with moves of one kind, if any, and holds none after them."""
+        moved, removed = self._row(_SURVEY, span)
+        return cuts(span["low"], span["high"], moved or [], removed or [])
+
+    def _fold(self, span: Span) -> None:
+        types, dependent = self._row(_TYPES, span)
+        seen = [*(types or ()), *([jobs.DEPENDENT] if dependent else ())]
+        for step in _STEPS:
+            if any(kind.startswith(step.needs) for kind in seen):
+                self._db.execute(step.statement, dict(span) if step.reads_events else None)
+
+    def _run(self, statement: str, span: Span) -> None:
+        self._db.execute(statement, dict(span))
+
+    def _row(self, query: str, span: Span) -> tuple[Any, ...]:
+        row = self._db.execute(query, dict(span)).fetchone()
+        assert row is not None
+        return row
+
+
+def cuts(low: int, high: int, moved: list[int], removed: list[int]) -> list[Cut]:
+    """Places `low` to `high` cut before every removal and every run of moves in neighbouring places. Pure."""
+    found: list[Cut] = []
+    kinds = dict.fromkeys(moved, moves.BY_WORD) | dict.fromkeys(removed, moves.BY_REMOVAL)
+    for place in sorted(kinds):
+        last = found[-1] if found else None
+        if last is not None and last.moved == place - 1 and last.moves is kinds[place] is moves.BY_WORD:
+            found[-1] = last._replace(moved=place)
+        else:
+            found.append(Cut(place, 0, kinds[place], place))
+    starts = [cut.low for cut in found]
+    pieces = [cut._replace(high=end - 1) for cut, end in zip(found, [*starts, high + 1][1:], strict=True)]
+    first_end = starts[0] - 1 if starts else high
+    return ([Cut(low, first_end)] if first_end >= low else []) + pieces

@@ -1,0 +1,100 @@
+"""Jobs: what newly came is added up per job, then laid over the row that is there.
+
+Batches come in the order of the log, so whatever a batch says of a job is newer than its row. No event in a span says
+that a job changes its queue, except at its very start (`moves.py`).
+"""
+
+from fairlead_telemetry.fold.fresh import FRESH, Step
+
+_END_TYPES = ("JobSucceeded", "JobFailed", "JobCancelled")
+_ENDS = str(_END_TYPES)
+#: Not a type: some job was born behind others.
+DEPENDENT = "born behind others"
+#: Events that say which state a job is in, besides JobOffered, which may come too late.
+_LIFE = """('JobSubmitted', 'JobQueued', 'OfferReturned', 'JobHeld', 'JobReleased', 'JobRequeued', 'JobPlaced', 'RunStarted',
+  'JobSucceeded', 'JobFailed', 'JobCancelled')"""
+
+_BORN = f"""
+INSERT INTO fold.open_jobs
+WITH {FRESH}, born AS (
+  SELECT job, queue, "user", at_ns, from_json(body, '{{"name": "VARCHAR", "project": "VARCHAR", "kind": "VARCHAR",
+    "priority": "INTEGER", "array": "JSON", "start_at_ns": "BIGINT", "request": {{"nodes": "BIGINT", "gpu_milli": "BIGINT",
+    "also": [{{"nodes": "BIGINT", "gpu_milli": "BIGINT"}}]}}}}') AS b
+  FROM fresh WHERE type = 'JobSubmitted')
+SELECT job, b.name, coalesce(b.kind, 'batch'), queue, "user", coalesce(b.project, ''), coalesce(b.priority, 50),
+  b.array IS NOT NULL, coalesce(b.request.nodes, 1) * coalesce(b.request.gpu_milli, 0)
+    + CASE WHEN b.request.also IS NULL THEN 0 ELSE coalesce(list_sum(list_transform(b.request.also,
+        lambda kind: coalesce(kind.nodes, 1) * coalesce(kind.gpu_milli, 0))), 0)::BIGINT END,
+  at_ns, coalesce(b.start_at_ns, 0) > at_ns
+FROM born"""
+
+_DELTA = f"""
+delta AS (
+  SELECT job, split_part(job, '_', 1) AS born_as, min(sequence) AS first_sequence, max(sequence) AS sequence,
+    max(attempt) AS attempt,
+    arg_max(type, place) FILTER (type IN {_LIFE}) AS said, max(place) FILTER (type IN {_LIFE}) AS said_place,
+    arg_max(attempt, place) FILTER (type = 'JobOffered') AS offered_attempt,
+    max(place) FILTER (type = 'JobOffered') AS offered_place,
+    max(place) FILTER (type = 'JobStopRequested') AS stop_place,
+    max(place) FILTER (type = 'JobRequeued') AS requeue_place,
+    arg_max(type, place) FILTER (type IN {_ENDS}) AS ended_as, max(time) FILTER (type IN {_ENDS}) AS ended_at,
+    max(place) FILTER (type IN {_ENDS}) AS ended_place,
+    arg_max(attempt, place) FILTER (type = 'RunStarted') AS started_attempt,
+    arg_max(time, place) FILTER (type = 'RunStarted') AS started_at,
+    min(at_ns) FILTER (type = 'JobPlaced') AS first_placed_ns,
+    arg_max(attempt, place) FILTER (type = 'JobPlaced') AS placed_attempt,
+    arg_max(body, place) FILTER (type = 'JobPlaced') AS placed,
+    arg_max(attempt, place) FILTER (type = 'RunEnded') AS run_attempt,
+    arg_max(body, place) FILTER (type = 'RunEnded') AS run,
+    arg_max(body, place) FILTER (type = 'JobFailed') AS failed
+  FROM fresh WHERE job IS NOT NULL GROUP BY job)"""
+
+#: An element takes after its array; a row without a name is of a job that the log never took.
+_LIVED = f"""
+INSERT INTO fold.jobs
+WITH {FRESH}, {_DELTA}
+SELECT d.job, d.born_as, o.name, o.kind, o.queue, o."user", o.project, o.priority, o.is_array AND d.job = d.born_as,
+  o.gpu_milli, o.submitted_ns, o.waits, d.first_sequence, d.sequence, d.attempt, d.said, d.said_place, d.offered_attempt,
+  d.offered_place, d.stop_place, d.requeue_place, d.ended_as, d.ended_at, d.ended_place, d.started_attempt, d.started_at,
+  d.placed_attempt, array_to_string(d.placed->>'$.parts[*].node', ','), d.run_attempt, (d.run->>'exit_code')::INTEGER,
+  (d.run->>'signal')::INTEGER, d.failed->>'reason', d.first_placed_ns, CASE WHEN d.first_placed_ns IS NOT NULL THEN o.queue END
+FROM delta d LEFT JOIN fold.open_jobs o ON o.job = d.born_as
+ON CONFLICT (job) DO UPDATE SET
+  sequence = excluded.sequence, attempt = greatest(attempt, excluded.attempt),
+  said = coalesce(excluded.said, said), said_place = coalesce(excluded.said_place, said_place),
+  offered_attempt = coalesce(excluded.offered_attempt, offered_attempt),
+  offered_place = coalesce(excluded.offered_place, offered_place),
+  stop_place = coalesce(excluded.stop_place, stop_place), requeue_place = coalesce(excluded.requeue_place, requeue_place),
+  ended_as = coalesce(excluded.ended_as, ended_as), ended_at = greatest(ended_at, excluded.ended_at),
+  ended_place = coalesce(excluded.ended_place, ended_place),
+  started_attempt = coalesce(excluded.started_attempt, started_attempt),
+  started_at = coalesce(excluded.started_at, started_at),
+  placed_attempt = coalesce(excluded.placed_attempt, placed_attempt), nodes = coalesce(excluded.nodes, nodes),
+  exit_code = CASE WHEN excluded.run_attempt IS NULL THEN exit_code ELSE excluded.exit_code END,
+  signal = CASE WHEN excluded.run_attempt IS NULL THEN signal ELSE excluded.signal END,
+  run_attempt = coalesce(excluded.run_attempt, run_attempt), reason = coalesce(excluded.reason, reason),
+  first_placed_ns = coalesce(first_placed_ns, excluded.first_placed_ns),
+  first_placed_queue = coalesce(first_placed_queue, excluded.first_placed_queue)"""
+
+#: Jobs born behind others wait, unless each of those had ended as wanted before.
+_BEHIND = f"""
+UPDATE fold.jobs SET waits = true FROM (
+  WITH {FRESH}, wanted AS (
+    SELECT job, place AS born, unnest(from_json(body->'after', '[{{"job": "VARCHAR", "state": "VARCHAR"}}]')) AS other
+    FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":['))
+  SELECT DISTINCT wanted.job FROM wanted LEFT JOIN fold.jobs o
+    ON o.job = other.job AND o.ended_place < born AND CASE coalesce(other.state, 'succeeded')
+      WHEN 'ended' THEN true WHEN 'failed' THEN o.ended_as <> 'JobSucceeded' ELSE o.ended_as = 'JobSucceeded' END
+  WHERE o.job IS NULL) AS behind
+WHERE fold.jobs.job = behind.job"""
+
+_ENDED = f"""
+DELETE FROM fold.open_jobs WHERE job IN (WITH {FRESH} SELECT job FROM fresh WHERE type IN {_ENDS})"""
+
+STEPS = (
+    Step(("JobSubmitted",), _BORN),
+    Step(("",), _LIVED),
+    Step((DEPENDENT,), _BEHIND),
+)
+#: After all else of a span: runs and elements that came in it have taken after these.
+LAST_STEPS = (Step(_END_TYPES, _ENDED),)

@@ -1,0 +1,66 @@
+"""The folded tables: what each row holds. Internal; people read the views over them (`schema/`).
+
+Generations keep a transaction's cost at what it touches: `open_*` hold what may still change and stay as small as the
+cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its key.
+"""
+
+#: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
+VERSION = 1
+
+SCHEMA = "CREATE SCHEMA IF NOT EXISTS fold"
+
+_STATE = "CREATE TABLE IF NOT EXISTS fold.state (version INTEGER, sequence UBIGINT)"
+
+#: Every job, array and element. `*_place` orders events: place(sequence, idx).
+_JOBS = """
+CREATE TABLE IF NOT EXISTS fold.jobs (
+  job VARCHAR PRIMARY KEY, born_as VARCHAR, name VARCHAR, kind VARCHAR, queue VARCHAR, "user" VARCHAR, project VARCHAR,
+  priority INTEGER, is_array BOOLEAN, gpu_milli BIGINT, submitted_ns BIGINT, waits BOOLEAN,
+  first_sequence UBIGINT, sequence UBIGINT, attempt UINTEGER,
+  said VARCHAR, said_place BIGINT, offered_attempt UINTEGER, offered_place BIGINT,
+  stop_place BIGINT, requeue_place BIGINT, ended_as VARCHAR, ended_at TIMESTAMP, ended_place BIGINT,
+  started_attempt UINTEGER, started_at TIMESTAMP, placed_attempt UINTEGER, nodes VARCHAR,
+  run_attempt UINTEGER, exit_code INTEGER, signal INTEGER, reason VARCHAR,
+  first_placed_ns BIGINT, first_placed_queue VARCHAR)"""
+
+#: Births of jobs and arrays (not elements) that have not ended: what elements and placements take after.
+_OPEN_JOBS = """
+CREATE TABLE IF NOT EXISTS fold.open_jobs (
+  job VARCHAR, name VARCHAR, kind VARCHAR, queue VARCHAR, "user" VARCHAR, project VARCHAR, priority INTEGER,
+  is_array BOOLEAN, gpu_milli BIGINT, submitted_ns BIGINT, waits BOOLEAN)"""
+
+_MOVES = "CREATE TABLE IF NOT EXISTS fold.moves (job VARCHAR, queue VARCHAR, since BIGINT)"
+
+_PART = """job VARCHAR, attempt UINTEGER, rank INTEGER, node VARCHAR, gpus VARCHAR[], gpu_count INTEGER, gpu_milli BIGINT,
+  cpu_milli BIGINT, memory_mib BIGINT, placed_ns BIGINT, released_ns BIGINT"""
+
+_RUN = """job VARCHAR, attempt UINTEGER, queue VARCHAR, "user" VARCHAR, placed_ns BIGINT, started_ns BIGINT, ended_ns BIGINT,
+  outcome VARCHAR, exit_code INTEGER, signal INTEGER, noticed_ns BIGINT, saved_ns BIGINT"""
+
+_PREEMPTIONS = """
+CREATE TABLE IF NOT EXISTS fold.preemptions (
+  job VARCHAR, attempt UINTEGER, beneficiary VARCHAR, rule VARCHAR, at_ns BIGINT, sequence UBIGINT)"""
+
+#: One row per node and queue; small.
+_NODES = """
+CREATE TABLE IF NOT EXISTS fold.nodes (
+  node VARCHAR PRIMARY KEY, joined_at TIMESTAMP, times_lost INTEGER, presence VARCHAR, wish VARCHAR, quarantine VARCHAR,
+  gpu_model VARCHAR, gpu_count INTEGER, cpu_milli BIGINT, memory_mib BIGINT, runtime VARCHAR, simulated BOOLEAN,
+  sequence UBIGINT)"""
+_QUEUES = """
+CREATE TABLE IF NOT EXISTS fold.queues (path VARCHAR PRIMARY KEY, gpu_milli BIGINT, configured_at TIMESTAMP, there BOOLEAN)"""
+
+#: In order of creation. A done run carries what its parts held, in thousandths of a GPU times nanoseconds: exact.
+TABLES = (
+    _STATE,
+    _JOBS,
+    _OPEN_JOBS,
+    _MOVES,
+    f"CREATE TABLE IF NOT EXISTS fold.open_parts ({_PART})",
+    f"CREATE TABLE IF NOT EXISTS fold.done_parts ({_PART})",
+    f"CREATE TABLE IF NOT EXISTS fold.open_runs ({_RUN})",
+    f"CREATE TABLE IF NOT EXISTS fold.done_runs ({_RUN}, nodes VARCHAR[], gpu_count INTEGER, gpu_milli_ns HUGEINT)",
+    _PREEMPTIONS,
+    _NODES,
+    _QUEUES,
+)

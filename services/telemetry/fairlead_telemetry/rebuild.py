@@ -1,0 +1,45 @@
+"""`python -m fairlead_telemetry.rebuild [DIRECTORY]`: drop the folded tables and fold them anew from the stored events.
+
+For a disk that lied, or to check that the result is the same. The service must be stopped meanwhile; the log is not read.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from fairlead_telemetry.service import EXIT_STEPPED_DOWN
+from fairlead_telemetry.usage.store import refold
+from fairlead_telemetry.warehouse import FILE, Warehouse, WarehouseBusy, WarehouseRefused
+
+
+def main() -> int:
+    """The exit code: 0 folded, 1 refused, 75 another process has the warehouse."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = Path(os.environ.get("FAIRLEAD_DATA", ".fairlead")) / "telemetry"
+    parser.add_argument("directory", nargs="?", type=Path, default=default, help=f"default: {default}")
+    directory: Path = parser.parse_args().directory
+    if not (directory / FILE).exists():
+        sys.stderr.write(f"no warehouse at {directory / FILE}: name the directory that holds it\n")
+        return 1
+    began = time.monotonic()
+    try:
+        warehouse = Warehouse(directory)
+        events = warehouse.rebuild()
+        stays = refold(warehouse)
+    except WarehouseBusy as busy:
+        sys.stderr.write(f"{busy}: stop the telemetry service first\n")
+        return EXIT_STEPPED_DOWN
+    except WarehouseRefused as refused:
+        sys.stderr.write(f"{refused}\n")
+        return 1
+    sequence = warehouse.cursor.sequence
+    warehouse.close()
+    took_s = time.monotonic() - began
+    sys.stdout.write(f"folded {events} events up to log sequence {sequence}, {stays} stays, in {took_s:.1f} s\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

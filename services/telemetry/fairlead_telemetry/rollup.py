@@ -1,0 +1,103 @@
+"""Samples added up per minute and per hour, so that the past stays cheap to ask about after its samples are dropped.
+
+A transaction that stores samples marks their minutes; a marked minute that is over is added up anew from all its samples,
+and its hour from all its minutes. So samples may come late and in any order, and a crash at any moment changes nothing.
+What comes for a minute whose samples were dropped meanwhile is not added. Sums, not means, are stored: exact, whatever
+is made of them.
+"""
+
+from collections.abc import Set
+
+import duckdb
+
+MINUTE_NS = 60 * 10**9
+HOUR_NS = 60 * MINUTE_NS
+#: A minute is added up this long after its end: most of its samples have come by then.
+GRACE_NS = 10 * 10**9
+
+_SUMS = """node VARCHAR, uuid VARCHAR, run VARCHAR, samples BIGINT, busy_samples BIGINT, utilization_pct_sum BIGINT,
+  utilization_pct_max INTEGER, memory_used_mib_sum BIGINT, memory_used_mib_max BIGINT, power_mw_sum BIGINT,
+  power_mw_max BIGINT, temperature_c_max INTEGER, sm_clock_mhz_sum BIGINT, simulated BOOLEAN"""
+
+#: `slot` counts minutes or hours since 1970. These are no part of `fold`: they cannot be made again from events.
+TABLES = (
+    "CREATE SCHEMA IF NOT EXISTS rolled",
+    f"CREATE TABLE IF NOT EXISTS rolled.minutes (slot BIGINT, {_SUMS})",
+    f"CREATE TABLE IF NOT EXISTS rolled.hours (slot BIGINT, {_SUMS})",
+    "CREATE TABLE IF NOT EXISTS rolled.stale_minutes (slot BIGINT)",
+    "CREATE TABLE IF NOT EXISTS rolled.stale_hours (slot BIGINT)",
+    "CREATE TABLE IF NOT EXISTS rolled.horizon (at_ns BIGINT)",
+)
+
+_MARK = "INSERT INTO rolled.stale_minutes SELECT DISTINCT unnest(?::BIGINT[]) AS slot EXCEPT FROM rolled.stale_minutes"
+_MARK_HOURS = (
+    "INSERT INTO rolled.stale_hours SELECT DISTINCT slot // 60 AS slot FROM due EXCEPT FROM rolled.stale_hours"
+)
+_HORIZON = "SELECT coalesce(max(at_ns), 0) FROM rolled.horizon"
+
+_DUE = """CREATE OR REPLACE TEMP TABLE due AS SELECT slot FROM rolled.stale_{} WHERE slot < ?"""
+_RANGE = "SELECT min(slot), max(slot) FROM due"
+
+_MINUTES = """
+INSERT INTO rolled.minutes
+SELECT at_ns // 60000000000 AS slot, node, uuid, run, count(*), count(*) FILTER (utilization_pct > 0), sum(utilization_pct),
+  max(utilization_pct), sum(memory_used_mib), max(memory_used_mib), sum(power_mw), max(power_mw), max(temperature_c),
+  sum(sm_clock_mhz), bool_or(simulated)
+FROM samples WHERE at_ns >= ? AND at_ns < ? AND at_ns // 60000000000 IN (SELECT slot FROM due)
+GROUP BY slot, node, uuid, run ORDER BY slot, node, uuid"""
+_HOURS = """
+INSERT INTO rolled.hours
+SELECT slot // 60 AS hour, node, uuid, run, sum(samples), sum(busy_samples), sum(utilization_pct_sum), max(utilization_pct_max),
+  sum(memory_used_mib_sum), max(memory_used_mib_max), sum(power_mw_sum), max(power_mw_max), max(temperature_c_max),
+  sum(sm_clock_mhz_sum), bool_or(simulated)
+FROM rolled.minutes WHERE slot >= ? AND slot < ? AND slot // 60 IN (SELECT slot FROM due)
+GROUP BY hour, node, uuid, run ORDER BY hour, node, uuid"""
+
+
+class Rollup:
+    """The sums of one warehouse. Its owner gives the transactions."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+        self._db = db
+        for statement in TABLES:
+            db.execute(statement)
+
+    def mark(self, minutes: Set[int]) -> None:
+        """Samples of these minutes (since 1970) were stored: what had been added up of them is stale."""
+        if minutes:
+            self._db.execute(_MARK, [sorted(minutes)])
+
+    def roll(self, now_ns: int) -> bool:
+        """Add up the stale minutes that were over by `now_ns` (Unix), then the stale hours; whether there were any."""
+        horizon_ns = self._number(_HORIZON)
+        self._db.execute("DELETE FROM rolled.stale_minutes WHERE slot * 60000000000 < ?", [horizon_ns])
+        first, minute = self._due("minutes", (now_ns - GRACE_NS) // MINUTE_NS)
+        if minute:
+            self._db.execute(_MARK_HOURS)
+            self._replace("minutes", _MINUTES, first * MINUTE_NS, (minute + 1) * MINUTE_NS)
+        first, hour = self._due("hours", (now_ns - GRACE_NS) // HOUR_NS)
+        if hour:
+            self._replace("hours", _HOURS, first * 60, (hour + 1) * 60)
+        return bool(minute or hour)
+
+    def drop(self, samples_before_ns: int, minutes_before_ns: int, hours_before_ns: int) -> None:
+        """Forget minutes and hours before these times; samples before theirs are gone from here on."""
+        self._db.execute("DELETE FROM rolled.horizon WHERE at_ns <= ?", [samples_before_ns])
+        self._db.execute("INSERT INTO rolled.horizon VALUES (?)", [samples_before_ns])
+        self._db.execute("DELETE FROM rolled.minutes WHERE slot < ?", [minutes_before_ns // MINUTE_NS])
+        self._db.execute("DELETE FROM rolled.hours WHERE slot < ?", [hours_before_ns // HOUR_NS])
+
+    def _due(self, what: str, before: int) -> tuple[int, int]:
+        """First and last of the stale slots that are over; zeros: there is none."""
+        self._db.execute(_DUE.format(what), [before])
+        row = self._db.execute(_RANGE).fetchone()
+        return (0, 0) if row is None or row[0] is None else row
+
+    def _replace(self, what: str, insert: str, low: int, high: int) -> None:
+        self._db.execute(f"DELETE FROM rolled.{what} WHERE slot IN (SELECT slot FROM due)")  # noqa: S608 two names of ours
+        self._db.execute(insert, [low, high])
+        self._db.execute(f"DELETE FROM rolled.stale_{what} WHERE slot IN (SELECT slot FROM due)")  # noqa: S608 as above
+
+    def _number(self, query: str) -> int:
+        row = self._db.execute(query).fetchone()
+        return row[0] if row else 0

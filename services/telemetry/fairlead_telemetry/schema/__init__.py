@@ -1,0 +1,63 @@
+"""What people can ask about: every table and view with its columns, said once, as data.
+
+The DDL, the views and the help text of `fairlead sql --tables` all come from here. The tables that the views read are
+folded from events (`fold/`); views hold no rule that the queue or the placer does not state in an event. To add a
+view: append a `Relation` with a sentence per column to its family; the tests check that both agree.
+"""
+
+from fairlead_telemetry.schema.cluster import NODES, QUEUES
+from fairlead_telemetry.schema.held import ALLOCATIONS, PREEMPTIONS, RUNS
+from fairlead_telemetry.schema.jobs import JOBS, MOVES
+from fairlead_telemetry.schema.log import CURSOR, EVENTS, PLACE
+from fairlead_telemetry.schema.measured import SAMPLE_GAPS, SAMPLE_HEADS, SAMPLES, SAMPLES_1H, SAMPLES_1M
+from fairlead_telemetry.schema.relation import Column, Relation
+from fairlead_telemetry.schema.room import FRAGMENTATION
+from fairlead_telemetry.schema.sums import GPU_HOURS, QUEUE_WAIT
+from fairlead_telemetry.schema.use import IDLE_ALLOCATIONS, JOB_EFFICIENCY
+
+__all__ = ["EVENTS", "TABLES", "VIEWS", "Column", "Relation", "help_text", "table_ddl", "view_ddl"]
+
+TABLES = (EVENTS, SAMPLES, SAMPLE_GAPS, SAMPLE_HEADS, CURSOR)
+#: In order of creation: a view comes after those that it reads.
+VIEWS = (
+    MOVES,
+    JOBS,
+    ALLOCATIONS,
+    RUNS,
+    NODES,
+    QUEUES,
+    GPU_HOURS,
+    QUEUE_WAIT,
+    SAMPLES_1M,
+    SAMPLES_1H,
+    PREEMPTIONS,
+    JOB_EFFICIENCY,
+    IDLE_ALLOCATIONS,
+    FRAGMENTATION,
+)
+
+
+def table_ddl() -> list[str]:
+    """Statements that create every table that is missing, and the macro that orders events."""
+    tables = [
+        f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(f'"{c.name}" {c.type}' for c in table.columns)})"
+        for table in TABLES
+    ]
+    return [*tables, PLACE]
+
+
+def view_ddl() -> list[str]:
+    """Statements that create every view anew, once the folded tables are there."""
+    return [f"CREATE OR REPLACE VIEW {view.name} AS {view.select}" for view in VIEWS]
+
+
+def help_text() -> str:
+    """What `fairlead sql --tables` prints."""
+    lines: list[str] = []
+    for relation in (*VIEWS, *TABLES):
+        lines.append(f"{relation.name}: {relation.about}")
+        width = max(len(column.name) for column in relation.columns)
+        kind = max(len(column.type) for column in relation.columns)
+        lines += [f"  {column.name:<{width}}  {column.type:<{kind}}  {column.about}" for column in relation.columns]
+        lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,103 @@
+"""What ran where, what it held, and what made way for others."""
+
+from fairlead_telemetry.schema.relation import Column, Relation
+
+ALLOCATIONS = Relation(
+    "allocations",
+    "What each run held on each of its nodes, from placement until the devices came back on evidence.",
+    (
+        Column("job", "VARCHAR", "job or array element"),
+        Column("attempt", "UINTEGER", "attempt"),
+        Column("rank", "INTEGER", "rank of this node within the run, from 0"),
+        Column("node", "VARCHAR", "node"),
+        Column("gpus", "VARCHAR[]", "GPU UUIDs"),
+        Column("gpu_count", "INTEGER", "how many"),
+        Column("cpu_milli", "BIGINT", "CPU held, in thousandths"),
+        Column("memory_mib", "BIGINT", "memory held"),
+        Column("placed_at", "TIMESTAMP", "UTC"),
+        Column("released_at", "TIMESTAMP", "UTC; empty while it is held"),
+        Column(
+            "gpu_seconds", "DOUBLE", "GPU-seconds held, a share of a GPU as that; up to cursor.at_ns while it is held"
+        ),
+    ),
+    """
+    WITH part AS (FROM fold.done_parts UNION ALL FROM fold.open_parts)
+    SELECT job, attempt, rank, node, gpus, gpu_count, cpu_milli, memory_mib, make_timestamp_ns(placed_ns)::TIMESTAMP AS placed_at,
+      make_timestamp_ns(released_ns)::TIMESTAMP AS released_at,
+      gpu_milli / 1000 * (coalesce(released_ns, (SELECT at_ns FROM cursor)) - placed_ns) / 1e9 AS gpu_seconds
+    FROM part""",
+)
+RUNS = Relation(
+    "runs",
+    "One row per placement of an attempt: when it ran, where, how it ended, what it held.",
+    (
+        Column("job", "VARCHAR", "job or array element"),
+        Column("attempt", "UINTEGER", "attempt"),
+        Column("nodes", "VARCHAR[]", "nodes in rank order"),
+        Column("gpu_count", "INTEGER", "GPUs over all nodes"),
+        Column("placed_at", "TIMESTAMP", "UTC"),
+        Column("started_at", "TIMESTAMP", "when every rank ran"),
+        Column("ended_at", "TIMESTAMP", "when every rank had ended"),
+        Column(
+            "outcome",
+            "VARCHAR",
+            "exited stopped start_failed preflight node_lost node_rebooted exit_unknown gpu_memory",
+        ),
+        Column("exit_code", "INTEGER", "of the rank that decided the outcome"),
+        Column("signal", "INTEGER", "of the rank that decided the outcome"),
+        Column("gpu_seconds", "DOUBLE", "GPU-seconds held on all nodes"),
+        Column("noticed_at", "TIMESTAMP", "when it was told that its end is near; empty where it was not"),
+        Column("saved_at", "TIMESTAMP", "when it said last that its work is saved; empty where it never did"),
+        Column(
+            "lost_seconds", "DOUBLE", "of an end that was no success: run time since it had saved, or since it started"
+        ),
+    ),
+    """
+    WITH run AS (
+      FROM fold.done_runs
+      UNION ALL
+      SELECT r.*, h.nodes, h.gpu_count, h.gpu_milli_ns FROM fold.open_runs r JOIN (
+        SELECT job, attempt, list(node ORDER BY rank) AS nodes, sum(gpu_count)::INTEGER AS gpu_count,
+          sum(gpu_milli::HUGEINT * (coalesce(released_ns, (SELECT at_ns FROM cursor)) - placed_ns)) AS gpu_milli_ns
+        FROM fold.open_parts GROUP BY job, attempt) AS h ON h.job = r.job AND h.attempt = r.attempt
+    )
+    SELECT job, attempt, nodes, gpu_count, make_timestamp_ns(placed_ns)::TIMESTAMP AS placed_at,
+      make_timestamp_ns(started_ns)::TIMESTAMP AS started_at, make_timestamp_ns(ended_ns)::TIMESTAMP AS ended_at,
+      outcome, exit_code, signal, gpu_milli_ns::DOUBLE / 1e12 AS gpu_seconds,
+      make_timestamp_ns(noticed_ns)::TIMESTAMP AS noticed_at, make_timestamp_ns(saved_ns)::TIMESTAMP AS saved_at,
+      CASE WHEN ended_ns IS NOT NULL AND started_ns IS NOT NULL AND NOT (outcome = 'exited' AND coalesce(exit_code, -1) = 0)
+        THEN (ended_ns - greatest(started_ns, coalesce(saved_ns, 0))) / 1e9 END AS lost_seconds
+    FROM run""",
+)
+PREEMPTIONS = Relation(
+    "preemptions",
+    "Every run that was asked to make way for another job, and what that cost.",
+    (
+        Column("asked_at", "TIMESTAMP", "UTC"),
+        Column("job", "VARCHAR", "job or array element that made way"),
+        Column("attempt", "UINTEGER", "its attempt"),
+        Column("user", "VARCHAR", "who submitted it"),
+        Column("queue", "VARCHAR", "path of the queue that it ran in"),
+        Column("beneficiary", "VARCHAR", "job that it made way for"),
+        Column("rule", "VARCHAR", "which rule allowed it"),
+        Column("saved_at", "TIMESTAMP", "when the run said last that its work is saved; empty where it never did"),
+        Column("ended_at", "TIMESTAMP", "when every rank had ended; empty where that is yet to come"),
+        Column("lost_seconds", "DOUBLE", "run time since it had saved, or since it started; empty where it ended well"),
+        Column("lost_gpu_seconds", "DOUBLE", "the same, times its GPUs as they are charged"),
+        Column("sequence", "UBIGINT", "log sequence of the event that asked"),
+    ),
+    """
+    WITH run AS (
+      SELECT job, attempt, queue, "user", placed_ns FROM fold.done_runs
+      UNION ALL
+      SELECT job, attempt, queue, "user", placed_ns FROM fold.open_runs
+    ), part AS (FROM fold.done_parts UNION ALL FROM fold.open_parts), charged AS (
+      SELECT part.job, part.attempt, sum(gpu_milli) / 1000 AS gpus FROM part
+      SEMI JOIN fold.preemptions p ON p.job = part.job AND p.attempt = part.attempt GROUP BY ALL
+    )
+    SELECT make_timestamp_ns(p.at_ns)::TIMESTAMP AS asked_at, p.job, p.attempt, run."user", run.queue, p.beneficiary, p.rule,
+      runs.saved_at, runs.ended_at, runs.lost_seconds, runs.lost_seconds * charged.gpus AS lost_gpu_seconds, p.sequence
+    FROM fold.preemptions p LEFT JOIN run ON run.job = p.job AND run.attempt = p.attempt
+      LEFT JOIN runs ON runs.job = p.job AND runs.attempt = p.attempt
+      LEFT JOIN charged ON charged.job = p.job AND charged.attempt = p.attempt""",
+)

@@ -1,0 +1,220 @@
+"""Events into stays: what each attempt was charged for on each of its nodes, from when until when. Pure, integers only.
+
+The placer's clock alone measures, for its commits say when something is held and when no more: the time of an event is
+the highest `at_ns` of the placer's commits so far. So a clock that steps back stands still until it has caught up with
+itself, no stay is negative, and no moment counts twice; one that steps forward counts what it skipped.
+
+A stay is *charged* from the placement until the end of its run (as budgets of queues count it: `fairlead_queue.budgets`), at what the
+job asked for; it is *held* until its devices came back on evidence, at what the node gave. Between the two nobody can use
+the devices, and that is nobody's bill: a lost node comes back when it comes back.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from fairlead_schemas import events as ev
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL
+from fairlead_schemas.resources import Inventory, Request
+
+#: What a GPU of a model that its pool names no price for counts in budgets, in thousandths.
+PRICE = 1000
+
+type Metered = (
+    ev.PoolConfigured | ev.PoolRemoved | ev.QueueConfigured | ev.QueueRemoved | ev.JobSubmitted | ev.JobMoved
+    | ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.NodeJoined | ev.NodeChanged | ev.JobPlaced
+    | ev.RankEnded | ev.RunEnded | ev.AllocationReleased
+)  # fmt: skip
+#: The events that a meter takes; it passes over all others.
+METERED: Final[tuple[type[ev.EventBase], ...]] = Metered.__value__.__args__
+
+
+class Stay(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One node's part of one attempt. Times are Unix ns of the placer's clock."""
+
+    job: str
+    attempt: int
+    rank: int
+    node: str
+    model: str  # the node's label nvidia.com/gpu.product; where it has none, what its GPUs say
+    user: str
+    project: str
+    queue: str  # in which it got its place
+    pool: str
+    #: milli-GPU that the job is charged for, and what the node gave.
+    charged_milli: int
+    held_milli: int
+    #: What a GPU of the model counts in budgets, in thousandths, as its pool said when it was placed.
+    weight: int
+    begin_ns: int
+    end_ns: int | None = None  # of the run; None: it goes on
+    back_ns: int | None = None  # when the devices were free again; None: they are not
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing about it can change any more."""
+        return self.end_ns is not None and self.back_ns is not None
+
+
+class Birth(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is kept of a job, or of an array for all its elements, until it ends."""
+
+    user: str
+    project: str
+    queue: str
+    #: (nodes, milli-GPU of a unit) of each kind of unit, in the order of the ranks.
+    kinds: tuple[tuple[int, int], ...]
+    is_elastic: bool = False
+
+
+class Machine(msgspec.Struct, omit_defaults=True):
+    """The GPU model of a node: its label, or what each GPU says."""
+
+    label: str = ""
+    models: dict[str, str] = {}
+
+
+class MeterState(msgspec.Struct, kw_only=True):
+    """Everything that a meter remembers; its canonical JSON is the snapshot."""
+
+    #: The placer's clock.
+    at_ns: int = 0
+    births: dict[str, Birth] = {}
+    #: {queue at the top: its pool}
+    pools: dict[str, str] = {}
+    #: {pool: {model: thousandths}}
+    weights: dict[str, dict[str, int]] = {}
+    machines: dict[str, Machine] = {}
+    #: {"<job>.<attempt>": its stays that are not over}
+    stays: dict[str, list[Stay]] = {}
+
+
+class Meter:
+    """Folds the log's events, in order; `over` collects the stays that have ended for good."""
+
+    def __init__(self, state: MeterState | None = None) -> None:
+        self.state = state or MeterState()
+        #: (sequence of the commit that ended it, stay); the owner takes them away.
+        self.over: list[tuple[int, Stay]] = []
+
+    @property
+    def open(self) -> Iterable[Stay]:
+        """Stays that are not over."""
+        return (stay for stays in self.state.stays.values() for stay in stays)
+
+    def pass_time(self, at_ns: int) -> None:
+        """The placer has committed something at this moment of its clock."""
+        self.state.at_ns = max(self.state.at_ns, at_ns)
+
+    def take(self, sequence: int, event: Metered) -> None:
+        """The next event; where it is the placer's, `pass_time` was told its commit's time before."""
+        state = self.state
+        match event:
+            case ev.JobSubmitted():
+                state.births[event.job] = _birth(event)
+            case ev.JobPlaced():
+                self._placed(event)
+            case ev.RunEnded():
+                self._back(sequence, event.job, event.attempt, nodes=event.released, ended=True)
+            case ev.RankEnded():
+                if event.released:
+                    self._back(sequence, event.job, event.attempt, rank=event.rank)
+            case ev.AllocationReleased():
+                self._back(sequence, event.job, event.attempt, nodes=(event.node,))
+            case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
+                state.births.pop(event.job, None)
+            case ev.JobMoved():
+                state.births[event.job].queue = event.queue
+            case ev.QueueRemoved():
+                self._queue_removed(event)
+            case ev.QueueConfigured():
+                if event.settings is not None and "/" not in event.path:
+                    state.pools[event.path] = event.settings.pool or DEFAULT_POOL
+            case ev.PoolConfigured():
+                state.weights[event.pool] = dict(event.settings.prices)
+            case ev.PoolRemoved():
+                state.weights.pop(event.pool, None)
+            case ev.NodeJoined() | ev.NodeChanged():
+                state.machines[event.node] = _machine(event.inventory)
+
+    def _queue_removed(self, event: ev.QueueRemoved) -> None:
+        self.state.pools.pop(event.path, None)
+        if event.move_to:
+            for birth in self.state.births.values():
+                if birth.queue == event.path:
+                    birth.queue = event.move_to
+
+    def _placed(self, event: ev.JobPlaced) -> None:
+        state = self.state
+        birth = state.births[array_of(event.job) or event.job]
+        pool = state.pools.get(birth.queue.partition("/")[0], DEFAULT_POOL)
+        weights = state.weights.get(pool, {})
+        charges = charged(birth, event.parts)
+        stays: list[Stay] = []
+        for rank, (part, milli) in enumerate(zip(event.parts, charges, strict=True)):
+            given = len(part.gpus) * (part.gpu_milli or 1000)
+            if not milli and not given:
+                continue  # CPUs and memory are not GPU time
+            machine = state.machines.get(part.node, Machine())
+            stays.append(
+                Stay(
+                    job=event.job, attempt=event.attempt, rank=rank, node=part.node, model=_model(machine, part),
+                    user=birth.user, project=birth.project, queue=birth.queue, pool=pool, charged_milli=milli,
+                    held_milli=given, weight=weights.get(machine.label, PRICE), begin_ns=state.at_ns,
+                )
+            )  # fmt: skip
+        if stays:
+            state.stays[f"{event.job}.{event.attempt}"] = stays
+
+    def _back(
+        self, sequence: int, job: str, attempt: int, *, nodes: tuple[str, ...] = (), rank: int = -1, ended: bool = False
+    ) -> None:
+        """Parts came back, or the whole run has ended; what is over leaves. Said again, it changes nothing."""
+        key, now_ns = f"{job}.{attempt}", self.state.at_ns
+        stays = self.state.stays.get(key, [])
+        for stay in stays:
+            if ended and stay.end_ns is None:
+                stay.end_ns = now_ns
+            if stay.back_ns is None and (stay.node in nodes or stay.rank == rank):
+                stay.back_ns = now_ns
+        self.over += [(sequence, stay) for stay in stays if stay.is_over]
+        left = [stay for stay in stays if not stay.is_over]
+        if left:
+            self.state.stays[key] = left
+        else:
+            self.state.stays.pop(key, None)
+
+
+def charged(birth: Birth, parts: Iterable[ev.Part]) -> list[int]:
+    """milli-GPU of each part: its units, at what the job asked for one of their kind. An elastic job that got fewer units
+    than the most it asks for has them all of the first kind."""
+    parts = list(parts)
+    left = [nodes for nodes, _ in birth.kinds]
+    if birth.is_elastic:
+        left[0] -= sum(left) - sum(part.tasks for part in parts)
+    at, charges = 0, list[int]()
+    for part in parts:
+        while not left[at] and at + 1 < len(left):  # the parts of a kind come after those of the kinds before it
+            at += 1
+        charges.append(part.tasks * birth.kinds[at][1])
+        left[at] -= part.tasks
+    return charges
+
+
+def _birth(event: ev.JobSubmitted) -> Birth:
+    request: Request = event.request
+    return Birth(
+        user=event.user, project=event.project, queue=event.queue,
+        kinds=tuple((kind.nodes, kind.gpu_milli) for kind in request.kinds), is_elastic=bool(request.nodes_min),
+    )  # fmt: skip
+
+
+def _machine(inventory: Inventory) -> Machine:
+    label = inventory.labels.get(MODEL_LABEL, "")
+    return Machine(label, {} if label else {gpu.uuid: gpu.model for gpu in inventory.gpus})
+
+
+def _model(machine: Machine, part: ev.Part) -> str:
+    return machine.label or next((machine.models.get(uuid, "") for uuid in part.gpus), "")

@@ -1,0 +1,126 @@
+"""The price table: what an hour of a GPU costs, from when on. Pure.
+
+A file of comma-separated values, under these heads; `*` stands for every model that has no row of its own.
+
+    model,per_gpu_hour,currency,valid_from
+    NVIDIA-H100-80GB-HBM3,2.49,EUR,2026-01-01
+    NVIDIA-H100-80GB-HBM3,2.19,EUR,2026-07-15
+    *,1.00,EUR,2026-01-01
+
+A price holds from midnight (UTC) of its day until the same model's next one. Money is counted in millionths, so a price has six
+decimal places at most, and nothing is rounded but the amount of a line (`statement.py`).
+"""
+
+import csv
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
+from typing import NamedTuple
+
+HEADS = ["model", "per_gpu_hour", "currency", "valid_from"]
+#: Stands for every model that is not named.
+ANY_MODEL = "*"
+MICRO = 1_000_000
+#: A typing error rather than a price.
+PRICE_MAX = 1_000_000
+ROWS_MAX = 10_000
+
+
+class PriceTableError(ValueError):
+    """A price table cannot be used; the message names the line, the column and what was expected there."""
+
+
+class Price(NamedTuple):
+    """What an hour of one whole GPU costs from a moment on."""
+
+    micro: int  # millionths of the currency
+    currency: str
+    from_ns: int  # Unix ns of a midnight in UTC
+
+    @property
+    def text(self) -> str:
+        """As a person writes it: "2.49"."""
+        return f"{Decimal(self.micro).scaleb(-6).normalize():f}"
+
+
+class Prices:
+    """{model: its prices, the oldest first}."""
+
+    def __init__(self, rows: dict[str, list[Price]]) -> None:
+        self._rows = {model: sorted(prices, key=lambda price: price.from_ns) for model, prices in rows.items()}
+
+    def at(self, model: str, at_ns: int) -> Price | None:
+        """The price of a model at a moment; None: it had none. A model with rows of its own never takes `*`'s."""
+        found = None
+        for price in self._rows.get(model, self._rows.get(ANY_MODEL, [])):
+            if price.from_ns <= at_ns:
+                found = price
+        return found
+
+    def of(self, model: str, begin_ns: int, end_ns: int) -> list[tuple[int, int, Price | None]]:
+        """A time in pieces (begin, end, price), cut where the price of a model changes; none is empty."""
+        changes = {price.from_ns for price in self._rows.get(model, self._rows.get(ANY_MODEL, []))}
+        moments = [begin_ns, *sorted(at_ns for at_ns in changes if begin_ns < at_ns < end_ns), end_ns]
+        return [(begin, end, self.at(model, begin)) for begin, end in pairwise(moments)]
+
+
+NO_PRICES = Prices({})
+
+
+def read_prices(text: str) -> Prices:
+    """The price table of a file's text. Raises PriceTableError."""
+    lines = list(csv.reader(text.splitlines()))
+    if not lines or [word.strip() for word in lines[0]] != HEADS:
+        found = ",".join(lines[0]) if lines else "nothing"
+        raise PriceTableError(f'line 1: expected the heads "{",".join(HEADS)}", found "{found[:80]}"')
+    if len(lines) > ROWS_MAX:
+        raise PriceTableError(f"expected at most {ROWS_MAX} lines, found {len(lines)}")
+    rows: dict[str, list[Price]] = {}
+    for number, cells in enumerate(lines[1:], 2):
+        if not any(cell.strip() for cell in cells) or cells[0].lstrip().startswith("#"):
+            continue
+        if len(cells) != len(HEADS):
+            raise PriceTableError(f"line {number}: expected {len(HEADS)} values, found {len(cells)}")
+        model, hour, currency, since = (cell.strip() for cell in cells)
+        price = Price(_micro(number, hour), _currency(number, currency), _midnight(number, since))
+        earlier = rows.setdefault(_named(number, model), [])
+        if any(each.from_ns == price.from_ns for each in earlier):
+            raise PriceTableError(f"line {number}, valid_from: {model} has a price from {since} on already; remove one")
+        earlier.append(price)
+    return Prices(rows)
+
+
+def _named(number: int, model: str) -> str:
+    if not model:
+        raise PriceTableError(
+            f"line {number}, model: expected a GPU model (as `fairlead usage --by model` names it) or *"
+        )
+    return model
+
+
+def _micro(number: int, text: str) -> int:
+    told = (
+        f"line {number}, per_gpu_hour: expected a price such as 2.49, at most six decimal places, found {text[:40]!r}"
+    )
+    try:
+        micro = Decimal(text).scaleb(6)
+    except InvalidOperation:
+        raise PriceTableError(told) from None
+    if not micro.is_finite() or micro != micro.to_integral_value() or not 0 <= micro <= PRICE_MAX * MICRO:
+        raise PriceTableError(told)
+    return int(micro)
+
+
+def _currency(number: int, text: str) -> str:
+    if len(text) != 3 or not (text.isascii() and text.isalpha() and text.isupper()):
+        raise PriceTableError(f"line {number}, currency: expected three capitals such as EUR, found {text[:40]!r}")
+    return text
+
+
+def _midnight(number: int, text: str) -> int:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        told = f"line {number}, valid_from: expected a day such as 2026-01-01, found {text[:40]!r}"
+        raise PriceTableError(told) from None
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 10**9

@@ -1,0 +1,119 @@
+"""The bill of one month, from sums of stays. Pure.
+
+    pieces = cut(month, models, prices)   each model's month, cut where its price changes
+    statement(month, by, pieces, sums, …)
+
+A line is what one user (queue, project, job, model, pool) was charged of one model at one price. Its amount is rounded once, half
+up, to hundredths; totals add up lines, so that a bill adds up. Months are UTC's, and a stay that crosses midnight of
+a month's first day is in both, each with its part.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from fairlead_schemas.usage import GPU_HOUR, By, UsageLine, UsageStatement
+from fairlead_telemetry.usage.prices import MICRO, Price, Prices
+
+_MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
+
+
+class Month(NamedTuple):
+    """A calendar month of UTC: its name ("2026-11"), and from when until when (Unix ns, the end not included)."""
+
+    name: str
+    begin_ns: int
+    end_ns: int
+
+
+class Piece(NamedTuple):
+    """A time within the month in which a model has one price, or none."""
+
+    model: str
+    begin_ns: int
+    end_ns: int
+    price: Price | None
+
+
+class Sum(NamedTuple):
+    """What one key was charged within one piece. Amounts are milli-GPU times ns."""
+
+    key: str
+    piece: int  # its position
+    runs: int
+    charged: int
+    held: int
+    weighted: int  # charged, times what the pool's prices count the model for, in thousandths
+
+
+def month_named(name: str) -> Month | None:
+    """ "2026-11" as a month; None where it is none."""
+    found = _MONTH.match(name)
+    if found is None or not 1970 <= int(found[1]) <= 2200:
+        return None
+    year, month = int(found[1]), int(found[2])
+    return Month(name, _ns(year, month), _ns(year + month // 12, month % 12 + 1))
+
+
+def month_at(at_ns: int) -> Month:
+    """The month that a moment is in."""
+    moment = datetime.fromtimestamp(at_ns // 10**9, UTC)
+    found = month_named(f"{moment.year:04}-{moment.month:02}")
+    assert found is not None, at_ns
+    return found
+
+
+def _ns(year: int, month: int) -> int:
+    return int(datetime(year, month, 1, tzinfo=UTC).timestamp()) * 10**9
+
+
+def cut(month: Month, models: Iterable[str], prices: Prices) -> list[Piece]:
+    """Each model's month in pieces within which its price stays the same."""
+    return [
+        Piece(model, *piece) for model in sorted(models) for piece in prices.of(model, month.begin_ns, month.end_ns)
+    ]
+
+
+def statement(
+    month: Month, by: By, pieces: Sequence[Piece], sums: Iterable[Sum], *, sequence: int, as_of_ns: int
+) -> UsageStatement:
+    """The bill; lines by key, then by model, the oldest price first."""
+    lines = [_line(each, pieces[each.piece]) for each in sorted(sums)]
+    totals: dict[str, int] = {}
+    for line in lines:
+        if line.amount is not None:
+            totals[line.currency] = totals.get(line.currency, 0) + int(line.amount.replace(".", ""))
+    charged = sum(line.charged for line in lines)
+    return UsageStatement(
+        month=month.name, by=by, sequence=sequence, as_of_ns=as_of_ns, is_final=as_of_ns >= month.end_ns, lines=lines,
+        gpu_hours=hours(charged), charged=charged, held=sum(line.held for line in lines),
+        totals={currency: _hundredths(total) for currency, total in sorted(totals.items())},
+        unpriced=sorted({line.model for line in lines if line.amount is None and line.charged}),
+    )  # fmt: skip
+
+
+def _line(each: Sum, piece: Piece) -> UsageLine:
+    line = UsageLine(
+        key=each.key, model=piece.model, from_ns=piece.begin_ns, runs=each.runs, gpu_hours=hours(each.charged), charged=each.charged,
+        held=each.held, weighted=each.weighted,
+    )  # fmt: skip
+    if piece.price is not None:
+        line.per_gpu_hour, line.currency = piece.price.text, piece.price.currency
+        line.amount = amount(each.charged, piece.price.micro)
+    return line
+
+
+def hours(charged: int) -> float:
+    """milli-GPU x ns as GPU-hours, to be read by people."""
+    return round(charged / GPU_HOUR, 6)
+
+
+def amount(charged: int, micro: int) -> str:
+    """What milli-GPU x ns cost at so many millionths a GPU-hour: to hundredths, half up."""
+    unit = GPU_HOUR * MICRO // 100
+    return _hundredths((2 * charged * micro + unit) // (2 * unit))
+
+
+def _hundredths(value: int) -> str:
+    return f"{value // 100}.{value % 100:02}"

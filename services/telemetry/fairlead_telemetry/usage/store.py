@@ -1,0 +1,171 @@
+"""The meter over the warehouse's events, and its stays as the table `gpu_usage`. The shell around `meter.py`.
+
+`catch_up` folds what the warehouse has stored since, so usage is never ahead of the events. Stays that are over are appended
+with the sequence that ended them; the meter's memory is written beside them now and then only, for it holds every waiting
+job. After a crash the fold goes on from that memory, and rows that ended later are made again: the rows are always those of
+a fold of the whole log (I9). All of it can be dropped and comes back (`forget`).
+
+Runs on the warehouse's thread. Knows no bus and no tasks.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead_schemas.usage import By, UsageStatement
+from fairlead_telemetry.usage import relations
+from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay
+from fairlead_telemetry.usage.prices import Prices
+from fairlead_telemetry.usage.statement import Month, Sum, cut, statement
+from fairlead_telemetry.warehouse import Warehouse
+
+#: Events that one call takes up: nothing else is stored meanwhile.
+STEP_EVENTS = 50_000
+#: Events after which the meter's memory is written again.
+SNAPSHOT_EVENTS = 200_000
+
+_decoder: msgspec.json.Decoder[Metered] = msgspec.json.Decoder(Metered.__value__)
+_encoder = msgspec.json.Encoder(order="deterministic")
+_TYPES = ", ".join(f"'{kind.__name__}'" for kind in METERED)
+#: Of each commit the placer's clock, whatever its events are: a step back must be seen.
+_NEXT = f"""
+SELECT sequence, max(at_ns) FILTER (writer = 'placer'), list(body::VARCHAR ORDER BY idx) FILTER (type IN ({_TYPES})), count(*)
+FROM events WHERE sequence > ? AND sequence <= ? GROUP BY sequence ORDER BY sequence"""  # noqa: S608 -- names of our own types
+_STEP_END = "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?)"
+_FIELDS = [column for column in relations.GPU_USAGE.columns if column.name != "over_at"]
+_SHAPE = "[{" + ", ".join(f'"{column.name}": "{column.type}"' for column in _FIELDS) + "}]"
+_INSERT = f"""
+INSERT INTO gpu_usage SELECT {", ".join(f'stay."{column.name}"' for column in _FIELDS)}, over_at
+FROM (SELECT unnest(from_json(?::JSON, '{_SHAPE}')) AS stay, unnest(?::UBIGINT[]) AS over_at)"""  # noqa: S608 -- names of our own columns
+#: Overlaps of stays with pieces of a month, summed; what is open counts up to the clock.
+_SUMS = """
+WITH piece AS (SELECT unnest($1::VARCHAR[]) AS model, unnest($2::BIGINT[]) AS from_ns,
+    unnest($3::BIGINT[]) AS to_ns, unnest(range(len($1::VARCHAR[]))) AS n),
+  overlap AS (
+    SELECT {key} AS key, n, job, attempt, weight,
+      charged_milli::HUGEINT * greatest(0, least(coalesce(end_ns, $4), to_ns) - greatest(begin_ns, from_ns)) AS charged,
+      held_milli::HUGEINT * greatest(0, least(coalesce(back_ns, $4), to_ns) - greatest(begin_ns, from_ns)) AS held
+    FROM gpu_usage JOIN piece USING (model) WHERE begin_ns < to_ns)
+SELECT key, n, count(DISTINCT (job, attempt)), sum(charged), sum(held), sum(charged * weight)
+FROM overlap WHERE charged > 0 OR held > 0 GROUP BY key, n"""
+_KEYS: dict[By, str] = {
+    "user": '"user"', "queue": "queue", "project": "project", "job": "job", "model": "model", "pool": "pool",
+    "attempt": "job || '.' || attempt",
+}  # fmt: skip
+
+
+class Usage:
+    """What the warehouse's events say of GPU time, up to `sequence`."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        for create in relations.ddl():
+            warehouse.rows(create)
+        self._restore()
+
+    def _restore(self) -> None:
+        """Go back to the memory that was written last; what was made after it is made again."""
+        saved = self._warehouse.rows("SELECT sequence, state FROM usage_meter")
+        self.sequence, state = saved[0] if saved else (0, None)
+        self._meter = Meter(msgspec.json.decode(state, type=MeterState) if state else None)
+        self._unsaved = 0
+        self._warehouse.rows("DELETE FROM gpu_usage WHERE over_at > ?", [self.sequence])
+        self._write([], save=False)
+        self._failed = False
+
+    @property
+    def as_of_ns(self) -> int:
+        """The placer's clock at `sequence`."""
+        return self._meter.state.at_ns
+
+    def catch_up(self, step: int = STEP_EVENTS) -> bool:
+        """Fold the next events; True where there are more. Where it fails, memory and rows go back together before the next."""
+        if self._failed:
+            self._restore()
+        last = self._warehouse.cursor.sequence
+        if self.sequence >= last:
+            return False
+        self._failed = True
+        more = self._fold_step(last, step)
+        self._failed = False
+        return more
+
+    def _fold_step(self, last: int, step: int) -> bool:
+        found = self._warehouse.rows(_STEP_END, [self.sequence, step])[0][0]
+        upto, changed = last if found is None else int(found), False
+        for sequence, placer_ns, bodies, count in self._warehouse.rows(_NEXT, [self.sequence, upto]):
+            if placer_ns is not None:
+                self._meter.pass_time(placer_ns)
+            for body in bodies or ():
+                self._meter.take(sequence, _decoder.decode(body))
+            changed = changed or bool(bodies)
+            self._unsaved += count
+        self.sequence = upto
+        over, self._meter.over = self._meter.over, []
+        if changed:
+            self._write(over, save=self._unsaved >= SNAPSHOT_EVENTS)
+        return upto < last
+
+    def save(self) -> None:
+        """Write the meter's memory, so that the next start has nothing to fold again."""
+        if self._unsaved and not self._failed:
+            self._write([], save=True)
+
+    def forget(self) -> None:
+        """Drop everything; `catch_up` makes it again from the events."""
+        self._meter, self.sequence, self._unsaved = Meter(), 0, 0
+        self._together(("DELETE FROM gpu_usage", []), ("DELETE FROM usage_meter", []))
+
+    def statement(self, month: Month, by: By, prices: Prices) -> UsageStatement:
+        """The bill of a month, as of `sequence`."""
+        rows = self._warehouse.rows
+        models = [model for (model,) in rows("SELECT DISTINCT model FROM gpu_usage WHERE begin_ns < ?", [month.end_ns])]
+        pieces = cut(month, models, prices)
+        bounds = [
+            [piece.model for piece in pieces],
+            [piece.begin_ns for piece in pieces],
+            [piece.end_ns for piece in pieces],
+        ]
+        found = rows(_SUMS.format(key=_KEYS[by]), [*bounds, self.as_of_ns])
+        sums = [Sum(*row) for row in found]
+        return statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns)
+
+    def _write(self, over: Sequence[tuple[int, Stay]], *, save: bool) -> None:
+        """Append what is over, make the open rows anew."""
+        stays = [stay for _, stay in over]
+        ends: list[int | None] = [sequence for sequence, _ in over]
+        opened = list(self._meter.open)
+        statements: list[tuple[str, list[Any]]] = [("DELETE FROM gpu_usage WHERE over_at IS NULL", [])]
+        if stays or opened:
+            rows = _encoder.encode(stays + opened).decode()
+            statements.append((_INSERT, [rows, ends + [None] * len(opened)]))
+        if save:
+            statements.append(("DELETE FROM usage_meter", []))
+            state = _encoder.encode(self._meter.state).decode()
+            statements.append(("INSERT INTO usage_meter VALUES (?, ?)", [self.sequence, state]))
+        self._together(*statements)
+        if save:
+            self._unsaved = 0
+
+    def _together(self, *statements: tuple[str, list[Any]]) -> None:
+        rows = self._warehouse.rows
+        rows("BEGIN")
+        try:
+            for query, parameters in statements:
+                rows(query, parameters)
+            rows("COMMIT")
+        except BaseException:
+            rows("ROLLBACK")
+            raise
+        self._warehouse.version += 1
+
+
+def refold(warehouse: Warehouse) -> int:
+    """Drop everything that is kept of usage and fold it anew from the stored events; the rows that came of it."""
+    usage = Usage(warehouse)
+    usage.forget()
+    while usage.catch_up():
+        pass
+    usage.save()
+    return warehouse.rows("SELECT count(*) FROM gpu_usage")[0][0]

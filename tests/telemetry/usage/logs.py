@@ -1,0 +1,79 @@
+"""Logs, what the telemetry service says of their GPU time, and what the recount says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from fairlead_bus.log import Chain
+from fairlead_bus.port import Stored
+from fairlead_replay import recount
+from fairlead_replay.export import encode_line
+from fairlead_schemas.commit import GENESIS, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.usage import BYS, UsageStatement
+from fairlead_telemetry.samples import SampleIntake
+from fairlead_telemetry.usage.prices import read_prices
+from fairlead_telemetry.usage.statement import month_named
+from fairlead_telemetry.usage.store import Usage
+from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+
+
+def store(warehouse: Warehouse, log: Sequence[Stored]) -> None:
+    """Put the log's commits that follow the cursor into the warehouse."""
+    chain = Chain(warehouse.cursor.sequence, warehouse.cursor.heads)
+    commits: list[CommitBytes] = []
+    for stored in log:
+        commit = decode_commit(stored.payload)
+        chain.extend(stored, commit)
+        commits.append(CommitBytes(stored.sequence, commit.at_ns, len(commit.events), stored.payload))
+    warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))
+
+
+def caught_up(warehouse: Warehouse, step: int = 50_000) -> Usage:
+    """Usage of all that the warehouse has."""
+    usage = Usage(warehouse)
+    while usage.catch_up(step):
+        pass
+    return usage
+
+
+def statements(usage: Usage, months: Sequence[str], prices: str) -> list[UsageStatement]:
+    """Of each month, by everything."""
+    table = read_prices(prices)
+    found = [month_named(name) for name in months]
+    return [usage.statement(month, by, table) for month in found if month is not None for by in BYS]
+
+
+def plain(statement: UsageStatement) -> dict[str, Any]:
+    """As the API writes it."""
+    return msgspec.json.decode(msgspec.json.encode(statement))
+
+
+def disagreements(log: Sequence[Stored], told: Sequence[UsageStatement], prices: str) -> list[str]:
+    """What the recount has to say against these statements."""
+    book = recount.read(encode_line(stored) for stored in log)
+    return [each for statement in told for each in recount.differences(plain(statement), book, prices)]
+
+
+def warehouse_of(directory: Path, log: Sequence[Stored]) -> Warehouse:
+    """A warehouse that has stored a log."""
+    warehouse = Warehouse(directory)
+    store(warehouse, log)
+    return warehouse
+
+
+def stepped(log: Sequence[Stored], rng: Random) -> list[Stored]:
+    """The same log as writers would have written it whose clocks jump by hours, forth and back, now and then."""
+    offsets, heads, again = dict[str, int](), dict[str, tuple[int, str]](), list[Stored]()
+    for stored in log:
+        commit = decode_commit(stored.payload)
+        if rng.random() < 0.1:
+            offsets[commit.writer] = rng.randrange(-3 * 3600 * 10**9, 3 * 3600 * 10**9)
+        n, prev = heads.get(commit.writer, (0, GENESIS))
+        at_ns = commit.at_ns + offsets.get(commit.writer, 0)
+        payload = encode_commit(msgspec.structs.replace(commit, at_ns=at_ns, prev=prev))
+        heads[commit.writer] = (n + 1, commit_hash(payload))
+        again.append(Stored(stored.sequence, stored.subject, payload))
+    return again

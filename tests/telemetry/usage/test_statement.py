@@ -1,0 +1,188 @@
+"""Statements of a small log, read as a person reads a bill, and the recount beside them."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from fairlead_bus.port import Stored
+from fairlead_schemas import events as ev
+from fairlead_telemetry.usage.prices import PriceTableError, read_prices
+from fairlead_telemetry.usage.statement import amount, month_at, month_named
+from fairlead_telemetry.usage.store import Usage, refold
+from tests.telemetry.story import START_NS, Story, ended, joined, offered, placed, submitted
+from tests.telemetry.usage.logs import caught_up, disagreements, statements, warehouse_of
+
+PRICES = """model,per_gpu_hour,currency,valid_from
+NVIDIA A100,1.50,EUR,2025-01-01
+NVIDIA A100,2.50,EUR,2026-01-11
+*,9,USD,2025-01-01
+"""
+HOUR, DAY = 3600, 86400
+
+
+def winter() -> Story:
+    """ada: 2 GPUs for an hour, then 1 GPU over the 11th's midnight for 4 hours; bob: over the month's end, and one that runs on."""
+    s = Story()
+    s.at(0, joined("n1"), joined("n2"))
+    s.at(10, submitted("1", gpus=2), offered("1"))
+    s.at(60, placed("1", n1=2))
+    s.at(60 + HOUR, ended("1", released=("n1",)))
+    s.at(60 + HOUR, ev.JobSucceeded(cause="1.0", job="1", attempt=1))
+    s.at(10 * DAY - 3 * HOUR - 5, submitted("2", queue="vision", project="cats"), offered("2"))
+    s.at(10 * DAY - 3 * HOUR, placed("2", n1=1))
+    s.at(10 * DAY + HOUR, ended("2", released=("n1",)))
+    s.at(10 * DAY + HOUR, ev.JobSucceeded(cause="1.0", job="2", attempt=1))
+    s.at(31 * DAY - 2 * HOUR - 5, submitted("3", user="bob"), offered("3"))
+    s.at(31 * DAY - 2 * HOUR, placed("3", n1=1))
+    s.at(31 * DAY + HOUR, ended("3"))
+    s.at(31 * DAY + HOUR, ev.JobSucceeded(cause="1.0", job="3", attempt=1))
+    s.at(31 * DAY + 2 * HOUR, ev.AllocationReleased(cause="report:n1:4", job="3", attempt=1, node="n1"))
+    s.at(31 * DAY + 2 * HOUR, submitted("4", user="bob"), offered("4"))
+    s.at(31 * DAY + 2 * HOUR, placed("4", n2=1))
+    s.at(31 * DAY + 5 * HOUR, joined("n3"))
+    return s
+
+
+def log_of(story: Story) -> list[Stored]:
+    return [Stored(sequence, subject, payload) for sequence, (subject, _, payload) in enumerate(story.commits, 1)]
+
+
+def test_a_month_by_user(tmp_path: Path) -> None:
+    """A price changes in the month, a run crosses its end; each line has its part."""
+    warehouse = warehouse_of(tmp_path, log_of(winter()))
+    usage = caught_up(warehouse)
+    [january, *_] = statements(usage, ["2026-01"], PRICES)
+    assert [(line.key, line.per_gpu_hour, line.gpu_hours, line.amount) for line in january.lines] == [
+        ("ada", "1.5", 5.0, "7.50"),
+        ("ada", "2.5", 1.0, "2.50"),
+        ("bob", "2.5", 2.0, "5.00"),
+    ]
+    assert (january.totals, january.gpu_hours, january.is_final, january.unpriced) == ({"EUR": "15.00"}, 8.0, True, [])
+    [february, *_] = statements(usage, ["2026-02"], PRICES)
+    assert [(line.key, line.runs, line.gpu_hours) for line in february.lines] == [("bob", 2, 4.0)]
+    assert not february.is_final
+    assert february.held == february.charged + 1000 * HOUR * 10**9  # what job 3 kept after its end
+    warehouse.close()
+
+
+def test_the_recount_agrees_in_every_view(tmp_path: Path) -> None:
+    """And notices a nanosecond."""
+    log = log_of(winter())
+    warehouse = warehouse_of(tmp_path, log)
+    told = statements(caught_up(warehouse), ["2025-12", "2026-01", "2026-02"], PRICES)
+    assert sum(len(each.lines) for each in told) > 20
+    assert disagreements(log, told, PRICES) == []
+    assert disagreements(log, statements(caught_up(warehouse), ["2026-01"], PRICES), "") != []
+    told[7].lines[0].charged += 1
+    [found] = disagreements(log, told, PRICES)
+    assert "charged is" in found
+    warehouse.close()
+
+
+def test_a_model_without_a_price_is_named_and_costs_nothing(tmp_path: Path) -> None:
+    """Rather than an amount that is too small and looks whole."""
+    warehouse = warehouse_of(tmp_path, log_of(winter()))
+    prices = "model,per_gpu_hour,currency,valid_from\nH100,3,EUR,2025-01-01\n"
+    [january, *_] = statements(caught_up(warehouse), ["2026-01"], prices)
+    assert (january.unpriced, january.totals, january.lines[0].amount) == (["NVIDIA A100"], {}, None)
+    warehouse.close()
+
+
+def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Path) -> None:
+    """Commit by commit, with and without a saved memory, and after everything was dropped."""
+    log = log_of(winter())
+    warehouse = warehouse_of(tmp_path, log)
+    rows = 'SELECT * FROM gpu_usage ORDER BY job, attempt, "rank"'
+    caught_up(warehouse)
+    whole = warehouse.rows(rows)
+    assert len(whole) == 4
+    usage = Usage(warehouse)
+    usage.forget()
+    assert warehouse.rows("SELECT count(*) FROM gpu_usage") == [(0,)]
+    for at in range(len(log)):
+        usage.catch_up(1)
+        if at % 3 == 0:
+            usage.save()
+        if at % 2 == 0:
+            usage = Usage(warehouse)  # as after kill -9
+    while usage.catch_up(1):
+        pass
+    assert warehouse.rows(rows) == whole
+    assert (refold(warehouse), warehouse.rows(rows)) == (4, whole)
+    warehouse.close()
+
+
+def test_a_step_that_fails_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, say: the next step goes on from the last memory, and the rows are those of one fold."""
+    log = log_of(winter())
+    warehouse = warehouse_of(tmp_path / "one", log)
+    caught_up(warehouse)
+    whole = warehouse.rows("SELECT * FROM gpu_usage ORDER BY ALL")
+    warehouse.close()
+    warehouse = warehouse_of(tmp_path / "two", log)
+    usage, rows = Usage(warehouse), warehouse.rows
+    usage.catch_up(9)
+    for fails_at in range(1, 8):
+        left = fails_at
+
+        def failing(query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise OSError("no space left on device")
+            return rows(query, parameters)
+
+        monkeypatch.setattr(warehouse, "rows", failing)
+        with contextlib.suppress(OSError):
+            usage.catch_up(3)
+        monkeypatch.setattr(warehouse, "rows", rows)
+        with contextlib.suppress(duckdb.Error):
+            rows("ROLLBACK")
+    while usage.catch_up(3):
+        pass
+    assert warehouse.rows("SELECT * FROM gpu_usage ORDER BY ALL") == whole
+    warehouse.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("", "line 1: expected the heads"),
+        ("model,price\n", "line 1: expected the heads"),
+        ("{heads}\na100,1,EUR", "line 2: expected 4 values, found 3"),
+        ("{heads}\na100,1.0000001,EUR,2026-01-01", "line 2, per_gpu_hour: expected a price such as 2.49"),
+        ("{heads}\na100,-1,EUR,2026-01-01", "line 2, per_gpu_hour"),
+        ("{heads}\na100,nan,EUR,2026-01-01", "line 2, per_gpu_hour"),
+        ("{heads}\na100,1e999,EUR,2026-01-01", "line 2, per_gpu_hour"),
+        ("{heads}\na100,1,euro,2026-01-01", "line 2, currency: expected three capitals"),
+        ("{heads}\na100,1,EUR,1.1.2026", "line 2, valid_from: expected a day such as 2026-01-01"),
+        ("{heads}\n,1,EUR,2026-01-01", "line 2, model: expected a GPU model"),
+        ("{heads}\na,1,EUR,2026-01-01\n\na,2,EUR,2026-01-01", "line 4, valid_from: a has a price from 2026-01-01 on"),
+    ],
+)
+def test_a_price_table_with_a_mistake_is_refused_by_line_and_column(table: str, told: str) -> None:
+    with pytest.raises(PriceTableError, match=told):
+        read_prices(table.replace("{heads}", "model,per_gpu_hour,currency,valid_from"))
+
+
+def test_amounts_are_rounded_once_half_up() -> None:
+    """To hundredths of the currency."""
+    gpu_hour = 1000 * 3600 * 10**9
+    assert amount(gpu_hour, 2_490_000) == "2.49"
+    assert amount(gpu_hour // 2, 10_000) == "0.01"  # half a hundredth
+    assert amount(gpu_hour // 2 - 1, 10_000) == "0.00"
+
+
+def test_months() -> None:
+    """Of UTC; what is none is none."""
+    january = month_named("2026-01")
+    assert january is not None
+    assert (january.begin_ns, month_at(START_NS)) == (START_NS, january)
+    december = month_named("2025-12")
+    assert december is not None
+    assert december.end_ns == january.begin_ns
+    assert [month_named(text) for text in ("2026-13", "2026-1", "", "26-01", "2026-01-01")] == [None] * 5
