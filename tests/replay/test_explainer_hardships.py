@@ -175,7 +175,7 @@ class Gated(MemoryBus):
 
 async def test_a_long_fold_is_interrupted_and_goes_on_with_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asked is told how far it is; nothing is folded twice."""
-    monkeypatch.setattr(service, "ANSWER_S", 0.5)
+    monkeypatch.setattr(service, "ANSWER_S", 4.0)  # enough to come to the gate on any machine
     async with World(bus=Gated) as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -260,6 +260,7 @@ async def test_a_dry_run_of_more_than_there_is_time_for_is_told_so(monkeypatch: 
     async with World() as world:
         busy_morning(world.queue)
         await world.write()
+        await world.dry_run(world.queue.submission(1))  # folds, which takes its own time
         with monkeypatch.context() as patched:
             patched.setattr(service, "dry_run", slow)
             patched.setattr(service, "ANSWER_S", 0.5)

@@ -10,18 +10,20 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from fairlead_agent.instructions import CutGpu, GiveUp, Instruction, KillRun, StartRun, Step, TerminateRun
+from fairlead_agent.instructions import CutGpu, GiveUp, Instruction, KillRun, NoticeRun, StartRun, Step, TerminateRun
 from fairlead_agent.reconcile import Reconciler
 from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.run import Exit, Found, RunKey, key_of
 from fairlead_bus.port import Message, Unavailable
+from fairlead_replay.sim import ills
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import Machine, Truth
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import LayoutOrder, decode_desired
 from fairlead_schemas.reports import Beat, decode_confirm, encode
+from fairlead_schemas.resources import Inventory
 
 BEAT_S = 2.0
 #: What a driver takes to cut a GPU anew.
@@ -40,7 +42,10 @@ class SimAgent:
         for record in journal:
             ledger.apply(record)
         self.ledger = ledger
-        self.core = Reconciler(ledger, fence_ns=fence_ns, now=self._now())
+        boot_id, renewed = machine.lease
+        self.core = Reconciler(
+            ledger, fence_ns=fence_ns, now=self._now(), renewed=renewed if boot_id == machine.boot_id else None
+        )
         self.outbox = Outbox(machine.name, ledger.incarnation, ledger.confirmed, held=ledger.reported > 0)
         for report in ledger.unconfirmed:
             self.outbox.add(report)
@@ -51,6 +56,8 @@ class SimAgent:
         self._steps: deque[Step] = deque()
         self._syncing: list[Step] = []
         self._starting: set[RunKey] = set()
+        #: Whether its gate was closed when it introduced its machine last.
+        self._closed = False
         self._tick: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -60,16 +67,18 @@ class SimAgent:
         await self.bus.subscribe(subjects.confirm(name), self._on_confirm)
         await self.bus.on_put(subjects.DESIRED, name, lambda _key, value: self._on_desired(value))
         self.bus.on_reconnect(self._on_reconnect)
-        self.machine.exited, self.machine.cleaned = self._on_exit, self._on_clean
+        self.machine.exited, self.machine.cleaned, self.machine.said = self._on_exit, self._on_clean, self._on_word
         self.machine.attended_since = self.loop.time()
+        self.machine.lease = self.machine.boot_id, self.core.renewed
         found: dict[RunKey, Found] = {
             run.key: self.machine.find(run.key) for run in self.ledger.runs.values() if run.open
         }
         self._do(
             self.core.begin(
-                boot_id=self.machine.boot_id, inventory=self.machine.inventory, found=found, now=self._now(), at_ns=0
+                boot_id=self.machine.boot_id, inventory=self._introduced(), found=found, now=self._now(), at_ns=0
             )
         )
+        self._look_after_health()
         for run in self.core.dirty():
             if not self.machine.busy(run.key):
                 self._do(self.core.cleaned(run.key))
@@ -78,7 +87,7 @@ class SimAgent:
     async def crash(self) -> None:
         """The process dies; what was being written to the journal is there in part."""
         self.dead = True
-        self.machine.exited = self.machine.cleaned = self.machine.attended_since = None
+        self.machine.exited = self.machine.cleaned = self.machine.said = self.machine.attended_since = None
         torn = [record for step in self._syncing for record in step.records]
         self.journal.extend(torn[: self.faults.rng.randint(0, len(torn))])
         if self._tick is not None:
@@ -115,6 +124,7 @@ class SimAgent:
             confirm = decode_confirm(message.payload)
             self.outbox.confirm(confirm, self._now())
             self._do(self.core.confirmed(confirm, self._now(), 0))
+            self.machine.lease = self.machine.boot_id, self.core.renewed
             self._flush()
 
     def _on_desired(self, value: bytes) -> None:
@@ -132,7 +142,15 @@ class SimAgent:
             return
         if key in self._starting:
             self._on_started(key)
-        self._do(self.core.exited(key, exit, clean, 0))
+        self._do(self.core.exited(key, exit, clean, 0, self.machine.words.get(key)))
+
+    def _on_word(self, key: RunKey) -> None:
+        if not self.dead and not self._sleeps(self._on_word, key) and key in self.machine.words:
+            self._do(self.core.said(key, self.machine.words[key], self._now()))
+
+    def _on_command(self, key: RunKey, saved: bool) -> None:
+        if not self.dead and not self._sleeps(self._on_command, key, saved):
+            self._do(self.core.command_ended(key, saved, self._now()))
 
     def _on_clean(self, key: RunKey) -> None:
         if self.dead or self._sleeps(self._on_clean, key):
@@ -154,10 +172,25 @@ class SimAgent:
         )  # fmt: skip
         self._publish(subjects.beat(self.machine.name), encode(beat))
         self._do(self.core.tick(self._now()))
+        self._look_after_health()
+        for run in list(self.ledger.runs.values()):
+            if run.open and run.checkpoint is not None:
+                self._on_word(run.key)
         self._flush()
         if self.beats % READ_EVERY_BEATS == 0:
             self._read_desired()
         self.loop.call_later(BEAT_S, self._beat)
+
+    def _introduced(self) -> Inventory:
+        self._closed = self.machine.unfit
+        return ills.introduced(self.machine)
+
+    def _look_after_health(self) -> None:
+        seen = ills.changes(self.machine, self.ledger.ailing)
+        if seen:
+            self._do(self.core.ailed(seen))
+        if self._closed != self.machine.unfit:
+            self._do(self.core.changed(self._introduced()))
 
     # -- the journal, then what follows
 
@@ -194,12 +227,20 @@ class SimAgent:
                 if not self.core.may_start(key, self._now()):
                     self._do(self.core.not_started(key, 0))
                     return
+                if found := ills.unfit(self.machine, self.faults.seed, key, len(order.hosts)):
+                    self._do(self.core.unfit(key, "the machine is not fit", 0, found.blames))
+                    return
                 refused = self.machine.start(order)
                 if refused:
                     self._do(self.core.start_failed(key, refused, 0))
                 else:
                     self._starting.add(key)
                     self.loop.call_later(self.faults.delay(), self._on_started, key)
+            case NoticeRun(key):
+                self._do(self.core.told(key, self.machine.words.get(key), self._now()))
+                self.machine.notice(key)
+                if instruction.checkpoint.command:
+                    self.loop.call_later(0.5 + self.faults.delay(), self._on_command, key, not self.faults.chance(0.3))
             case TerminateRun(key):
                 self.machine.terminate(key)
             case KillRun(key):
@@ -212,7 +253,7 @@ class SimAgent:
     def _cut(self, order: LayoutOrder, refusal: str) -> None:
         if not self.dead and not self._sleeps(self._cut, order, refusal):
             failure = refusal or self.machine.cut(order, refuses=self.faults.chance(0.1))
-            self._do(self.core.was_cut(order.plan, failure, self.machine.inventory))
+            self._do(self.core.was_cut(order.plan, failure, self._introduced()))
 
     def _arm(self) -> None:
         due = self.core.wake_at()
@@ -239,11 +280,11 @@ class SimAgent:
     def _read_desired(self) -> None:
         async def read() -> None:
             try:
-                entry = await self.bus.get(subjects.DESIRED, self.machine.name)
+                value = await self.bus.peek(subjects.DESIRED, self.machine.name)
             except Unavailable:
                 return
-            if entry is not None:
-                self._on_desired(entry.value)
+            if value is not None:
+                self._on_desired(value)
 
         self._spawn(read())
 

@@ -150,6 +150,10 @@ class FaultyBus:
         await self._trip()
         return await self.client.state(stream)
 
+    async def advance(self, stream: str, after: int) -> None:
+        await self._trip()
+        await self.client.advance(stream, after)
+
     async def tail(self, stream: str, *, after: int, subject: str = "") -> FaultyTail:
         return FaultyTail(await self.client.tail(stream, after=after, subject=subject), self.faults, self._awake)
 
@@ -198,6 +202,10 @@ class FaultyBus:
     async def get(self, bucket: str, key: str) -> Entry | None:
         await self._trip()
         return await self.client.get(bucket, key)
+
+    async def peek(self, bucket: str, key: str) -> bytes | None:
+        await self._trip()
+        return await self.client.peek(bucket, key)
 
     async def delete(self, bucket: str, key: str) -> None:
         await self._trip()

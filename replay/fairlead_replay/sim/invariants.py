@@ -13,6 +13,7 @@ from fairlead_queue import invariants as queue_invariants
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, Cluster, state_hash
 from fairlead_replay.sim.gangs import whole
+from fairlead_replay.sim.savings import SavingBooks
 from fairlead_replay.sim.yielding import YieldBooks, amounts, held
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import Commit
@@ -159,6 +160,7 @@ class Observer:
         self.cluster = Cluster()
         self.books = Books()
         self.yields = YieldBooks(self.books.settings, self.books.asked, self.books.guaranteed)
+        self.savings = SavingBooks()
         self.audit = Audit()
         self.lives = self.audit.lives
         self.commits: list[Commit] = []
@@ -180,7 +182,7 @@ class Observer:
             raise Violation(f"sequence {folded.seq}: {error}") from error
         except Exception as error:
             raise Violation(f"I8: sequence {folded.seq} does not fold: {type(error).__name__}: {error}") from error
-        wrong = self.yields.take(folded.seq, commit)
+        wrong = self.yields.take(folded.seq, commit) or self.savings.take(commit)
         if wrong:
             raise Violation(f"sequence {folded.seq}: {wrong}")
         for index, event in enumerate(commit.events):

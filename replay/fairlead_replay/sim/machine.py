@@ -7,11 +7,13 @@ nowhere else, whatever the log says. It knows no log, no placer and no agent bey
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import Literal
 
 import msgspec
 
-from fairlead_agent.run import Exit, Found, RunKey, key_of
+from fairlead_agent.run import Exit, Found, RunKey, Word, key_of
 from fairlead_replay.sim import devices
+from fairlead_replay.sim.ills import UNFIT
 from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.resources import Gpu, Inventory
 
@@ -28,6 +30,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fails_pct: int = 0
     #: True: TERM changes nothing, it takes KILL.
     stubborn: bool = False
+    #: The job's word that it is never to run twice.
+    strict: bool = False
+    #: It saves about so often and goes on from there in its next attempt; 0: never, all of it is lost.
+    saves_ms: int = 0
+    #: What a notice makes it do: save and exit with 0, save and go on, or nothing.
+    answer: Literal["exit", "save", ""] = ""
 
 
 class Process:
@@ -40,6 +48,9 @@ class Process:
         self.exit = exit
         self.running = True
         self.timer: asyncio.TimerHandle | None = None
+        #: When it will save next; from when, and from how much work on, this process works (virtual seconds).
+        self.saver: asyncio.TimerHandle | None = None
+        self.since, self.began_with = 0.0, 0.0
 
 
 class Starts:
@@ -47,22 +58,24 @@ class Starts:
 
     def __init__(self, settled_s: float) -> None:
         self.nodes: dict[RunKey, str] = {}
+        #: {job: seconds of its work that are saved}, on a disk that all nodes have.
+        self.saved: dict[str, float] = {}
         self.machines: list[Machine] = []
         #: An agent that has lived for so long has had its chance to fence.
         self.settled_s = settled_s
 
-    def add(self, key: RunKey, node: str) -> None:
+    def add(self, key: RunKey, node: str, *, strict: bool) -> None:
         """A process was started. Raises Truth if it was before, or if an earlier attempt runs where an agent
-        should have ended it (where no agent lives nobody can: that is not promised)."""
+        should have ended it (where no agent lives nobody can: that is promised to strict jobs alone)."""
         if key in self.nodes:
             raise Truth(f"I4: {key.name} was started on {self.nodes[key]} and again on {node}")
         self.nodes[key] = node
         now = asyncio.get_running_loop().time()
         for machine in self.machines:
-            if machine.attended_since is None or now - machine.attended_since < self.settled_s:
-                continue
+            settled = machine.attended_since is not None and now - machine.attended_since >= self.settled_s
             for other in machine.processes.values():
-                if other.running and other.key.job == key.job and other.key.attempt != key.attempt:
+                another = other.running and other.key.job == key.job and other.key.attempt != key.attempt
+                if another and (settled or strict):
                     raise Truth(f"I4: {key.name} was started on {node} while {other.key.name} runs on {machine.name}")
 
 
@@ -72,13 +85,20 @@ class Machine:
     def __init__(self, name: str, gpu_count: int, rng: Random, starts: Starts, linger_s: float) -> None:
         self.name = name
         self.boot = 1
+        #: What is not well: {(GPU, or "" for the machine itself, code)}.
+        self.ills: set[tuple[str, str]] = set()
         self.rng, self.starts, self.linger_s = rng, starts, linger_s
         self.processes: dict[RunKey, Process] = {}
         #: Of this boot: what was started, and how it ended.
         self.ended: dict[RunKey, Exit] = {}
         self.seen: set[RunKey] = set()
+        #: The last word of each run that it has saved, as it lies in its file, and who hears of one in time.
+        self.words: dict[RunKey, Word] = {}
+        self.said: Callable[[RunKey], None] | None = None
         #: Since when an agent has lived here (virtual seconds); None while none does.
         self.attended_since: float | None = None
+        #: Its agents' lease file: the boot, and when the lease was renewed.
+        self.lease: tuple[str, int] = "", 0
         starts.machines.append(self)
         self.exited: Callable[[RunKey, Exit, bool], None] | None = None
         self.cleaned: Callable[[RunKey], None] | None = None
@@ -92,6 +112,11 @@ class Machine:
     def label(self, labels: dict[str, str]) -> None:
         """What its agent reports of it says this, too."""
         self.inventory = msgspec.structs.replace(self.inventory, labels={**self.inventory.labels, **labels})
+
+    @property
+    def unfit(self) -> bool:
+        """Its own checks fail."""
+        return ("", UNFIT) in self.ills
 
     @property
     def boot_id(self) -> str:
@@ -108,16 +133,18 @@ class Machine:
                 raise Truth(f"I1: {key.name} was started on {shared}, which {process.key.name} still {what}")
         if wrong := devices.misfit(order, [each.order for each in self.processes.values()], self.inventory):
             raise Truth(f"I1: {key.name} was started on {self.name}: {wrong}")
-        self.starts.add(key, self.name)
-        self.seen.add(key)
         work = msgspec.json.decode(order.spec, type=Work)
+        self.starts.add(key, self.name, strict=work.strict)
+        self.seen.add(key)
         if self.rng.random() < 0.01:
             self.ended[key] = Exit(message="the runtime refused")
             return "the runtime refused"
         fails = self.rng.random() * 100 < work.fails_pct
         process = Process(order, work, Exit(code=1 if fails else 0))
         self.processes[key] = process
-        self._end_after(process, work.run_ms / 1000)
+        process.since, process.began_with = asyncio.get_running_loop().time(), self.starts.saved.get(key.job, 0.0)
+        self._end_after(process, max(0.001, work.run_ms / 1000 - process.began_with))
+        self._save_later(process)
         return ""
 
     def cut(self, order: LayoutOrder, *, refuses: bool) -> str:
@@ -127,6 +154,37 @@ class Machine:
         refused = {place.profile for place in order.create} if refuses else ()
         self.inventory, failure = devices.cut(self.inventory, order, refused)
         return failure
+
+    def notice(self, key: RunKey) -> None:
+        """It is told that its end is near."""
+        process = self.processes.get(key)
+        if process is not None and process.running and process.work.answer and key.rank == 0:
+            asyncio.get_running_loop().call_later(self.rng.uniform(0.05, 1.5), self._answer, process)
+
+    def _answer(self, process: Process) -> None:
+        if process.running:
+            self._save(process)
+            if process.work.answer == "exit":
+                process.exit = Exit(code=0)
+                self._end_after(process, 0.01)
+
+    def _save_later(self, process: Process) -> None:
+        if process.work.saves_ms and process.order.checkpoint is not None and process.key.rank == 0:
+            wait_s = process.work.saves_ms / 1000 * self.rng.uniform(0.5, 1.5)
+            process.saver = asyncio.get_running_loop().call_later(wait_s, self._save_and_go_on, process)
+
+    def _save_and_go_on(self, process: Process) -> None:
+        if process.running:
+            self._save(process)
+            self._save_later(process)
+
+    def _save(self, process: Process) -> None:
+        now = asyncio.get_running_loop().time()
+        done = process.began_with + now - process.since
+        self.starts.saved[process.key.job] = done
+        self.words[process.key] = Word(int(now * 1e9) + 1, f"second={done:.1f}")
+        if self.said is not None:
+            self.said(process.key)
 
     def terminate(self, key: RunKey) -> None:
         """TERM."""
@@ -146,13 +204,13 @@ class Machine:
         """What an agent that comes back finds of a run."""
         process = self.processes.get(key)
         if process is not None and process.running:
-            return Found("running")
+            return Found("running", word=self.words.get(key))
         if key not in self.seen:
             return Found("never")
         clean = process is None
         if key not in self.ended or self.rng.random() < 0.2:
-            return Found("lost", clean=clean)
-        return Found("ended", self.ended[key], clean)
+            return Found("lost", clean=clean, word=self.words.get(key))
+        return Found("ended", self.ended[key], clean, word=self.words.get(key))
 
     def busy(self, key: RunKey) -> bool:
         """True while a run's devices are not free."""
@@ -161,14 +219,17 @@ class Machine:
     def clear(self) -> None:
         """End everything and free all devices at once (a reboot; or an agent that clears up before it joins)."""
         for process in self.processes.values():
-            if process.timer is not None:
-                process.timer.cancel()
+            process.running = False
+            for timer in (process.timer, process.saver):
+                if timer is not None:
+                    timer.cancel()
         self.processes.clear()
 
     def reboot(self) -> None:
         """The machine goes down and comes up."""
         self.clear()
         self.ended.clear()
+        self.words.clear()
         self.seen.clear()
         self.inventory = devices.booted(self.inventory)
         self.boot += 1

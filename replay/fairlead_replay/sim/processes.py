@@ -53,8 +53,8 @@ class Replica:
                 bus, parts.queue, writer="queue", sources=[CommandSource("queue")], clock=clock, instance=self.name,
                 snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
-        actor = Actor(bus, monotonic=loop.time)
-        sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS)]
+        actor = Actor(bus, monotonic=loop.time, wall=clock)
+        sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS, lambda: int(loop.time() * 1e9) + 1)]
         return parts.service(
             bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, instance=self.name,
             snapshot_events=self.world.faults.snapshot_events,

@@ -8,15 +8,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
 from fairlead_bus.port import BusError
+from fairlead_replay.sim import ills
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.gangs import could_ever
 from fairlead_replay.sim.machine import Work
 from fairlead_schemas import subjects
+from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.commands import (
     ApplyQueues,
     CancelJob,
@@ -34,10 +37,14 @@ from fairlead_schemas.commands import (
     encode_commands,
 )
 from fairlead_schemas.events import Dependency
+from fairlead_schemas.launchers import GangRule
+from fairlead_schemas.partitions import NEVER_NS, OnPartition
 from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.resources import Inventory, Request
 
 SECOND_NS = 1_000_000_000
+#: What a gang says of its ranks' ends: by its name, so that seeds draw what they drew before there was the word.
+GANGS: tuple[GangRule, ...] = ("", "", "continue", "leader")
 #: Queues of every kind: free, limited, guaranteed (so that others yield), limited by user, and of people who share.
 QUEUES: tuple[QueueEntry, ...] = (
     QueueEntry(path="free", settings=QueueSettings()),
@@ -56,6 +63,20 @@ QUEUES: tuple[QueueEntry, ...] = (
 )
 LEAVES = ("free", "lab/small", "lab/wide", "shared")
 POOLS = (PoolEntry(pool="default", settings=PoolSettings(patience_ns=20 * SECOND_NS)),)
+
+
+def _checkpoint(rng: Random) -> Checkpoint:
+    """How a job saves: told by a signal, by a command, or by itself only."""
+    notice_ns = rng.choice((1, 5, 40)) * SECOND_NS
+    every_ns = rng.choice((0, 6 * SECOND_NS))
+    return rng.choice(
+        (
+            Checkpoint(signal="SIGUSR1", notice_ns=notice_ns, every_ns=every_ns),
+            Checkpoint(signal="SIGUSR1", notice_ns=notice_ns, every_ns=every_ns),
+            Checkpoint(command=("save",), notice_ns=notice_ns),
+            Checkpoint(every_ns=every_ns),
+        )
+    )
 
 
 class Sent(NamedTuple):
@@ -99,6 +120,7 @@ class People:
         for job in held:
             await self.send("queue", [ReleaseJob(id=self.new_id(), job=job)])
         await self.send("placer", [ResetBreaker(id=self.new_id())])
+        await self.send("placer", ills.restored(self.nodes, self.new_id))
         for kind in (UncordonNode, UnquarantineNode):
             await self.send("placer", [kind(id=self.new_id(), node=node) for node in self.nodes])
 
@@ -148,16 +170,26 @@ class People:
             run_ms=rng.choice((1, 400, 3000, 15_000, 45_000, 45_000)), fails_pct=rng.choice((0, 0, 0, 30, 100)),
             stubborn=rng.random() < 0.1,
         )  # fmt: skip
+        checkpoint = _checkpoint(rng) if rng.random() < 0.4 else None
+        if checkpoint is not None:
+            saves_ms, answer = rng.choice((0, 700, 6000)), rng.choice(("exit", "exit", "save", ""))
+            work = msgspec.structs.replace(work, saves_ms=saves_ms, answer=answer)
         number = self.new_id()
-        # Nothing simulated saves its work, so a slice is long enough for all of it: else nothing would ever end.
+        policy = _policy(Random(f"{number} {work.run_ms} {request.gpu_milli}"))  # noqa: S311 -- as all of a seed
+        work = msgspec.structs.replace(work, strict=policy.strict)
+        # What never saves has a slice that is long enough for all of its work: else it would never end.
+        slice_ns = rng.choice((0, 0, work.run_ms * (300_000 if work.saves_ms == 700 else 1_200_000)))
         return SubmitJob(
             id=number, name=f"job-{number}", queue=self._leaf(), request=request, user=rng.choice("ab"),
             spec=msgspec.Raw(msgspec.json.encode(work)), priority=rng.choice((50, 50, 50, 90)),
             array=(0, rng.randint(1, 4)) if not gang and rng.random() < 0.12 else None, array_limit=rng.choice((0, 2)),
-            retries=rng.choice((0, 0, 2)), slice_ns=rng.choice((0, 0, work.run_ms * 1_200_000)), after=self._after(),
+            retries=rng.choice((0, 0, 2)), slice_ns=slice_ns, after=self._after(),
             deadline_ns=0 if rng.random() < 0.9 else self._soon_ns() + 30 * SECOND_NS,
-            total_ns=rng.choice((0, 0, 0, 2 * SECOND_NS)), grace_ns=rng.choice((0, SECOND_NS, 3 * SECOND_NS)),
+            total_ns=rng.choice((0, 0, 0, 2 * SECOND_NS)) if checkpoint is None or not checkpoint.is_told else 0,
+            checkpoint=checkpoint, grace_ns=rng.choice((0, SECOND_NS, 3 * SECOND_NS)),
             start_at_ns=0 if rng.random() < 0.9 else self._soon_ns(), key=f"key-{number}", digest="same",
+            on_partition=policy,
+            gang=GANGS[crc32(number.encode()) % len(GANGS)] if gang else "",
         )  # fmt: skip
 
     def _leaf(self) -> str:
@@ -178,6 +210,9 @@ class People:
         if self.rng.random() < 0.1:
             await self.send("queue", [MoveJob(id=self.new_id(), job=job, queue=self._leaf())])
             return
+        if self.rng.random() < 0.1:
+            await self.send("queue", [CancelJob(id=self.new_id(), job=job, user="a", save=True)])
+            return
         kind = self.rng.choice((CancelJob, CancelJob, HoldJob, HoldJob, ReleaseJob))
         await self.send("queue", [kind(id=self.new_id(), job=job, user="a")])
 
@@ -194,6 +229,15 @@ class People:
         """The id of the next command."""
         self._count += 1
         return f"c{self._count}"
+
+
+def _policy(rng: Random) -> OnPartition:
+    """What a job says of partitions; most say nothing."""
+    stop_ns, replace_ns = rng.choice(((0, 0), (0, 0), (0, 0), (10, 70), (30, 100), (0, NEVER_NS), (NEVER_NS, NEVER_NS)))
+    return OnPartition(
+        stop_after_ns=stop_ns * SECOND_NS if stop_ns > 0 else stop_ns,
+        replace_after_ns=replace_ns * SECOND_NS if replace_ns > 0 else replace_ns,
+    )
 
 
 #: Unix time at which every simulated world begins (2025-01-01).

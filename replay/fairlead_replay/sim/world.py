@@ -19,6 +19,7 @@ from fairlead_bus.port import LogDamaged
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
+from fairlead_replay.sim import ills
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
@@ -26,7 +27,7 @@ from fairlead_replay.sim.disasters import Strikes
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import Machine, Starts, Truth
-from fairlead_replay.sim.processes import FENCE_NS, Node, Replica
+from fairlead_replay.sim.processes import Node, Replica
 from fairlead_replay.sim.workload import People
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import CancelJob
@@ -34,6 +35,8 @@ from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 
 #: The longest grace of a simulated job, and the kill.
 STOP_S = 4.0
+#: An agent looks, and its journal is slow.
+SETTLE_S = 2.0
 WORK_S = 60.0
 COMMANDS = 24
 #: Losses are retried after up to 120 s and 600 s; then the work itself.
@@ -79,7 +82,7 @@ class World:
         self._tasks: set[asyncio.Task[None]] = set()
         rng = self.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
-        starts, linger_s = Starts(FENCE_NS / 1e9 + STOP_S), rng.choice((0.0, 0.5, 3.0))
+        starts, linger_s = Starts(STOP_S + SETTLE_S), rng.choice((0.0, 0.5, 3.0))
         counts = [rng.choice((2, 4, 4)) for _ in range(rng.choice((2, 3, 4, 4)))]
         machines = [Machine(f"n{i}", count, rng, starts, linger_s) for i, count in enumerate(counts)]
         self.nodes = [Node(self, machine) for machine in machines]
@@ -146,6 +149,7 @@ class World:
         for node in self.nodes:
             await node.start()
         self.spawn(self.strikes.carry_out(self.faults.plan(WORK_S)))
+        self.spawn(ills.carry_out(self, ills.plan(self.seed, WORK_S)))
         await self.people.configure()
         await self.people.work(self.commands, WORK_S)
         await self._recover()
@@ -170,6 +174,7 @@ class World:
         for replica in self.replicas:
             replica.start()
         for node in self.nodes:
+            node.machine.ills.clear()
             await node.start()
 
     async def _until_done(self) -> None:

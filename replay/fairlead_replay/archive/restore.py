@@ -1,0 +1,57 @@
+"""A new log from an archive: the same commits at the same sequences, so that every cursor and every cause still holds.
+
+An old stream is never mended: it may be evidence. The new one must be empty. What the archive does not have is lost, and
+`restore` says where the log ends then. Services start on it as after any restart; commands that they had consumed are not
+there again, so the CMD stream goes on behind the last that the log names.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairlead_bus.log import Chain
+from fairlead_bus.port import Bus, BusError, Stored
+from fairlead_replay.archive.shelf import Shelf
+from fairlead_replay.export import decode_line
+from fairlead_replay.fold import commits_of
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import decode_envelope
+
+
+class NotEmpty(ValueError):
+    """A stream that should be made from an archive holds something already."""
+
+
+async def restore(bus: Bus, directory: Path) -> int:
+    """Write the archive's commits into the bus's empty log and return the last sequence. Raises NotEmpty, ArchiveDamaged,
+    NoArchive, LogDamaged; Unavailable and other BusErrors, after which a new attempt needs a new, empty stream."""
+    shelf = Shelf(directory)
+    for _ in commits_of(_stored(shelf)):
+        pass  # all of it is looked at before anything is written
+    await bus.ensure()
+    await _check_empty(bus, subjects.LOG)
+    await _check_empty(bus, subjects.CMD)
+    chain, consumed = Chain(), 0
+    for stored in _stored(shelf):
+        envelope = decode_envelope(stored.payload)
+        before = chain.head(envelope.writer).sequence
+        sequence = await bus.append(subjects.LOG, stored.subject, stored.payload, expected=before)
+        if sequence != stored.sequence:
+            raise BusError(
+                f"the server stored sequence {stored.sequence} as {sequence}: something else writes this log"
+            )
+        chain.extend(stored, envelope)
+        consumed = max(consumed, envelope.cursors.get(subjects.CMD, 0))
+    await bus.advance(subjects.CMD, consumed)
+    return chain.last
+
+
+def _stored(shelf: Shelf) -> Iterator[Stored]:
+    return map(decode_line, shelf.lines())
+
+
+async def _check_empty(bus: Bus, stream: str) -> None:
+    state = await bus.state(stream)
+    if state.last != 0:
+        raise NotEmpty(
+            f"stream {stream} ends at sequence {state.last}, expected an empty one: restore into a new server"
+        )

@@ -1,0 +1,120 @@
+"""Machines and GPUs that are not well, drawn from a seed of their own, and what a simulated agent says of it.
+
+What is so on a machine outlives its agent. An agent compares it with what its journal says it has reported, at its start and at every
+beat: so nothing of it is said twice, and nothing is forgotten that a journal holds. Of a journal that was lost, people restore the rest.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from fairlead_agent.health.preflight import TAINT
+from fairlead_agent.run import RunKey
+from fairlead_schemas.commands import PlacerCommand, RestoreGpu
+from fairlead_schemas.reports import HealthSeen
+from fairlead_schemas.resources import Inventory
+
+if TYPE_CHECKING:
+    from fairlead_replay.sim.machine import Machine
+    from fairlead_replay.sim.world import World
+
+OF_GPUS = ("thermal", "remap_pending", "gpu_test", "xid13", "xid109", "xid79", "ecc_uncorrectable", "kill_failed")
+OF_NODES = ("disk_full", "disk_low", "clock_step", "engine_gone")
+#: The node's own checks fail: it closes its gate, and starts no part of a gang.
+UNFIT = "unfit"
+#: Of a fit machine, before one part of a gang.
+UNFIT_CHANCE = 0.05
+#: GPUs that a simulated machine has at most.
+GPUS_MAX = 4
+
+
+class Ill(NamedTuple):
+    """One planned ailment: of which machine, of which GPU (-1: its own)."""
+
+    at_s: float
+    target: int
+    gpu: int
+    code: str
+    lasting_s: float
+
+
+def plan(seed: int, until_s: float) -> list[Ill]:
+    """The ailments of this seed, in order of time; half of all seeds have none."""
+    rng = Random(f"health {seed}")  # noqa: S311 -- repeatable is what it must be
+    planned: list[Ill] = []
+    for _ in range(rng.choice((0, 0, 3, 9))):
+        gpu = rng.choice((-1, -1, -1, *range(GPUS_MAX)))
+        code = rng.choice(OF_GPUS if gpu >= 0 else (*OF_NODES, *[UNFIT] * 6))
+        planned.append(
+            Ill(rng.uniform(0.2, until_s * 0.7), rng.randrange(1 << 16), gpu, code, rng.choice((0.5, 3.0, 12.0, 40.0)))
+        )
+    return sorted(planned)
+
+
+async def carry_out(world: "World", planned: list[Ill]) -> None:
+    """Each at its time, until the world's faults are over."""
+    loop = asyncio.get_running_loop()
+    for ill in planned:
+        await asyncio.sleep(max(0.0, ill.at_s - loop.time()))
+        if world.faults.quiet:
+            return
+        machine = world.nodes[ill.target % len(world.nodes)].machine
+        key = _gpu(machine, ill.gpu), ill.code
+        machine.ills.add(key)
+        world.later(ill.lasting_s, lambda machine=machine, key=key: machine.ills.discard(key))
+
+
+def _gpu(machine: "Machine", index: int) -> str:
+    gpus = machine.inventory.gpus
+    return gpus[index % len(gpus)].uuid if index >= 0 else ""
+
+
+def changes(machine: "Machine", reported: Mapping[tuple[str, str], str]) -> list[HealthSeen]:
+    """What an agent has to say: of each GPU one thing at a time, of the node everything that is new or over."""
+    seen: list[HealthSeen] = []
+    ills = {key for key in machine.ills if key[1] != UNFIT}
+    for gpu in [each.uuid for each in machine.inventory.gpus]:
+        now = max((code for of, code in ills if of == gpu), default="")
+        said = next((code for of, code in reported if of == gpu), "")
+        if now != said:
+            seen.append(HealthSeen(n=0, gpu=gpu, code=now, evidence="simulated"))
+    of_node = {key for key in ills if not key[0]}
+    seen += [HealthSeen(n=0, gpu="", code=code, evidence="simulated") for _, code in sorted(of_node - reported.keys())]
+    over = sorted(key for key in reported.keys() - of_node if not key[0])
+    return seen + [HealthSeen(n=0, gpu="", code=code, over=True) for _, code in over]
+
+
+class Unfit(NamedTuple):
+    """A part of a gang that its agent does not start, and the rank that it blames."""
+
+    blames: int | None
+
+
+def unfit(machine: "Machine", seed: int, key: RunKey, ranks: int) -> Unfit | None:
+    """What the check before the start of a gang's part says: of a machine that is not fit, and now and then of one that is."""
+    if ranks < 2:
+        return None
+    rng = Random(f"{seed} {key.name}")  # noqa: S311 -- repeatable is what it must be
+    if not machine.unfit and rng.random() > UNFIT_CHANCE:
+        return None
+    return Unfit(rng.randrange(ranks) if rng.random() < 0.5 else None)
+
+
+def introduced(machine: "Machine") -> Inventory:
+    """What the agent says of its machine: a closed gate is a taint."""
+    if not machine.unfit:
+        return machine.inventory
+    return msgspec.structs.replace(machine.inventory, taints=(*machine.inventory.taints, TAINT))
+
+
+def restored(nodes: list[str], new_id: Callable[[], str]) -> list[PlacerCommand]:
+    """What people send when nothing is wrong any more."""
+    gpus = ("", *range(GPUS_MAX))
+    return [
+        RestoreGpu(id=new_id(), node=node, gpu="" if gpu == "" else f"GPU-{node}-{gpu}")
+        for node in nodes
+        for gpu in gpus
+    ]
