@@ -32,6 +32,7 @@ from fairlead_schemas.clustermap import ClusterMap
 from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.lifecycle import END_STATES
 from fairlead_schemas.poolpacking import PoolPacking
+from fairlead_schemas.usage import UsageStatement
 
 #: A watch hears at least a comment every few seconds; longer silence is a broken connection.
 WATCH_SILENCE_S = 60.0
@@ -89,9 +90,9 @@ class Client(Wire):
         """Why a job is where it is (or was, at a log sequence or an RFC 3339 time)."""
         return decode(self._get(f"/v1/jobs/{job_id}/why", {"at": at}).content, dict[str, Any])
 
-    def cancel(self, job_id: str) -> dict[str, Any]:
-        """Ask for a job's end."""
-        return self._verb("jobs", job_id, "cancel")
+    def cancel(self, job_id: str, *, save: bool = False) -> dict[str, Any]:
+        """Ask for a job's end; with `save` it has its notice first."""
+        return self._verb("jobs", job_id, "cancel", {"save": True} if save else None)
 
     def hold(self, job_id: str) -> dict[str, Any]:
         """Keep a waiting job from starting."""
@@ -106,10 +107,10 @@ class Client(Wire):
         return self._verb("jobs", job_id, "move", {"queue": queue})
 
     def logs(
-        self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None
+        self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None, tail: int = 0
     ) -> Iterator[bytes]:
-        """A job's output as it comes; with `follow` until the job has ended."""
-        query = query_of({"follow": "true" if follow else "", "rank": rank, "attempt": attempt})
+        """A job's output as it comes, or its last lines; with `follow` until the job has ended."""
+        query = query_of({"follow": "true" if follow else "", "rank": rank, "attempt": attempt, "tail": tail or None})
         with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
             try:
                 yield from answer.iter_bytes()
@@ -159,6 +160,10 @@ class Client(Wire):
         """All nodes."""
         return self._pages("/v1/nodes", {}, Node, 0)
 
+    def node(self, node: str) -> Node:
+        """One node."""
+        return decode(self._get(f"/v1/nodes/{quote(node, safe='')}").content, Node)
+
     def cordon(self, node: str, reason: str = "") -> dict[str, Any]:
         """Give the node no new work."""
         return self._verb("nodes", node, "cordon", {"reason": reason} if reason else {})
@@ -172,7 +177,7 @@ class Client(Wire):
         return self._verb("nodes", node, "drain", {k: v for k, v in (("reason", reason), ("deadline", deadline)) if v})
 
     def ask_node(self, node: str, verb: str, **wish: str) -> dict[str, Any]:
-        """`taint`, `untaint` (with `taint`), `quarantine`, `unquarantine`, `restore` (with `gpu`) a node."""
+        """`taint`, `untaint` (with `taint`), `quarantine`, `unquarantine`, `declare-dead`, `restore` (with `gpu`) a node."""
         return self._verb("nodes", node, verb, {name: value for name, value in wish.items() if value})
 
     def rollouts(self) -> Page[Rollout]:
@@ -306,6 +311,10 @@ class Client(Wire):
     def sql(self, query: str) -> dict[str, Any]:
         """Rows of one SELECT over the warehouse: `{columns, rows, …}`."""
         return decode(self._post("/v1/sql", {"query": query}).content, dict[str, Any])
+
+    def usage(self, month: str = "", by: str = "user") -> UsageStatement:
+        """A month's ("2026-11"; "": this one, so far) GPU time and its cost, by one of `fairlead_schemas.usage.BYS`."""
+        return decode(self._get("/v1/usage", {"statement": month, "by": by}).content, UsageStatement)
 
     def _verb(self, kind: str, name: str, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         return decode(self._post(f"/v1/{kind}/{name}:{verb}", body or {}).content, dict[str, Any])

@@ -77,7 +77,7 @@ def _nested(name: str, value: Any, data: dict[str, Any]) -> Any:
         case "score":
             return {_left(key): format_milli(each) if key.endswith("_milli") else each for key, each in value.items()}
         case _:
-            return value
+            return dict(_field(key, each, value) for key, each in value.items())
 
 
 def _settings(value: dict[str, Any], data: dict[str, Any]) -> Any:
@@ -99,6 +99,8 @@ def _moment(value: Any) -> Any:
     """Nanoseconds as people read them: a time of the calendar, or a duration."""
     if not isinstance(value, int) or not value:
         return value
+    if value < 0:
+        return "never"
     if value < SINCE_1970_LEAST_NS:
         return format_duration(value)
     return f"{datetime.fromtimestamp(value // SECOND_NS, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -11,6 +11,8 @@ from fairlead.errors import Refused
 from fairlead_schemas.gpuwords import is_gpu
 from fairlead_schemas.requesting import NIC
 
+#: What Kubernetes gives a pod to end in, where it says nothing.
+K8S_GRACE_S = 30
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 #: Fields that change nothing here and would only make noise.
 _HARMLESS = frozenset({"apiVersion", "kind", "spec.template.spec.restartPolicy", "metadata.namespace"})
@@ -50,6 +52,7 @@ def read(document: dict[str, Any]) -> Read:
         "resources": _resources(container),
         "nodeSelector": _take(rest, pod + "nodeSelector"),
         "tolerations": _tolerations(rest, pod),
+        "checkpoint": _checkpoint(container, rest),
         "time": _times(rest, pod),
         "retries": _retries(rest),
         "array": _array(rest),
@@ -110,6 +113,15 @@ def _tolerations(rest: dict[str, Any], pod: str) -> list[Any]:
     if len(followed) < len(given):
         rest["spec"]["template"]["spec"]["tolerations"] = [one for one in given if one not in followed]
     return followed
+
+
+def _checkpoint(container: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any] | None:
+    """A preStop command is the notice: in Kubernetes its time is part of the grace period, here it goes before it."""
+    command = _take(container, "lifecycle.preStop.exec.command")
+    if not command:
+        return None
+    grace = rest["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", K8S_GRACE_S)
+    return {"command": command, "notice": f"{grace}s"}
 
 
 def _times(rest: dict[str, Any], pod: str) -> dict[str, str]:

@@ -9,7 +9,10 @@ import typer
 
 from fairlead import render
 from fairlead.commands import (
+    agent,
+    archive,
     audit,
+    credentials,
     defrag,
     demo,
     doctor,
@@ -23,6 +26,7 @@ from fairlead.commands import (
     stack,
     submit,
     top,
+    usage,
 )
 from fairlead.errors import FairleadError, Refused
 from fairlead_schemas.quantities import QuantityError
@@ -57,11 +61,13 @@ VERBS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     ("Cluster", "quarantine", nodes.quarantine, {}),
     ("Cluster", "unquarantine", nodes.unquarantine, {}),
     ("Cluster", "restore", nodes.restore, {}),
+    ("Cluster", "declare-dead", nodes.declare_dead, {}),
     ("Cluster", "packing", packing.packing, {}),
     ("Cluster", "defrag", defrag.defrag, {}),
     ("Cluster", "top", top.top, {}),
     ("The record", "events", log.events, {}),
     ("The record", "sql", log.sql, {}),
+    ("The record", "usage", usage.usage, {}),
     ("The record", "replay", audit.replay, {}),
 )
 ALIASES: tuple[tuple[str, Callable[..., None], dict[str, Any]], ...] = (
@@ -106,7 +112,10 @@ app.add_typer(queues.app, name="queues", rich_help_panel="Cluster")
 app.add_typer(plans.rollout, name="rollout", rich_help_panel="Cluster")
 app.add_typer(plans.maintenance, name="maintenance", rich_help_panel="Cluster")
 app.add_typer(plans.breaker, name="breaker", rich_help_panel="Cluster")
-app.add_typer(audit.app, name="audit", rich_help_panel="The record")
+app.add_typer(agent.app, name="agent", rich_help_panel="Cluster")
+app.add_typer(credentials.app, name="credentials", rich_help_panel="Cluster")
+archive.app.command("usage")(usage.audit_usage)
+app.add_typer(archive.app, name="audit", rich_help_panel="The record")
 
 
 def main(arguments: list[str] | None = None) -> int:

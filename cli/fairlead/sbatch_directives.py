@@ -175,12 +175,27 @@ def _time(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
 
 
 def _signal(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
-    signal, at, seconds = value.rpartition("@")
-    if not at:
-        raise ValueError('expected a signal and seconds such as "TERM@120"')
-    job["time"] = {**job.get("time", {}), "grace": f"{_whole(seconds)}s"}
-    if signal.rpartition(":")[2].upper().removeprefix("SIG") not in ("TERM", "15"):
-        notes.append(f"--signal={value}: the notice is always SIGTERM, {seconds} s before SIGKILL")
+    """`B:USR1@120`: so many seconds before the end (Slurm's own default: 60). TERM comes anyhow: its time is the grace. Slurm's
+    other form tells the steps and not the script; here it is the script that is told, and a remark says so."""
+    words, _, seconds = value.partition("@")
+    told, colon, name = words.rpartition(":")
+    signal = SLURM_SIGNALS.get(name.upper().removeprefix("SIG"))
+    if signal is None or told.upper() not in ("", "B") or words.startswith(":"):
+        raise ValueError('expected a signal and seconds such as "B:USR1@120"')
+    length = f"{_whole(seconds or '60')}s"
+    if signal == "SIGTERM":
+        job["time"] = {**job.get("time", {}), "grace": length}
+        return
+    job["checkpoint"] = {"signal": signal, "notice": length}
+    if not colon:
+        notes.append(f"--signal={value}: the script itself gets {signal}, as with B:; pass it on to what it runs")
+
+
+#: {what Slurm's users write: the word of a job file}
+SLURM_SIGNALS = {
+    "USR1": "SIGUSR1", "10": "SIGUSR1", "USR2": "SIGUSR2", "12": "SIGUSR2", "TERM": "SIGTERM", "15": "SIGTERM",
+    "INT": "SIGINT", "2": "SIGINT", "HUP": "SIGHUP", "1": "SIGHUP",
+}  # fmt: skip
 
 
 def _array(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:

@@ -18,6 +18,7 @@ def facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("job", f"{answer.get('id') or answer.get('job', '')}  {answer.get('state', '')}".rstrip()),
         ("why", reason.get("message", "")), ("evidence", "; ".join(evidence(detail))),
         *lines("changes", [change.get("message", "") for change in answer.get("changes") or []]),
+        *lines("output", answer.get("output") or []),
         ("note", answer.get("note") or ""), ("next", str(following)), ("as of", f"sequence {answer.get('sequence', '')}"),
     ]  # fmt: skip
 

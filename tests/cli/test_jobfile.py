@@ -106,6 +106,16 @@ spec:
 """
 
 
+def test_a_pre_stop_command_is_the_notice() -> None:
+    """For as long as Kubernetes would give the pod; nothing of it is left to be named as ignored."""
+    stop = '        lifecycle: {preStop: {exec: {command: [sh, -c, "kill -USR1 1"]}}}\n'
+    for grace, notice in (("terminationGracePeriodSeconds: 90", "90s"), ("enableServiceLinks: true", "30s")):
+        loaded = load(KUBERNETES.replace("terminationGracePeriodSeconds: 30", grace) + stop)
+        assert loaded.jobs[0]["checkpoint"] == {"command": ["sh", "-c", "kill -USR1 1"], "notice": notice}
+        assert not [note for note in loaded.notes if "lifecycle" in note]
+        jobfile.check(loaded.jobs[0])
+
+
 def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
     """A plain batch/v1 Job becomes a valid job file; every field that is not followed is in the notes."""
     loaded = load(KUBERNETES)

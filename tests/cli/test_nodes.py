@@ -105,3 +105,25 @@ def test_the_breaker_says_what_has_tripped_it(gateway: GatewayStub, run: Run) ->
     assert "by loss: 11 of 64 nodes" in run("breaker").out
     gateway.on("POST", "/v1/breaker:reset", {"tripped": [], "sequence": 42})
     assert run("breaker", "reset").out == "breaker reset\n"
+
+
+def test_a_node_is_described_with_what_is_not_well(gateway: GatewayStub, run: Run) -> None:
+    """Its state and why, each ailment with evidence and since when, and what gives it back."""
+    ailment = {
+        "gpu": "GPU-a", "code": "xid79", "severity": "node", "words": "XID 79, GPU has fallen off the bus",
+        "evidence": "NVRM: Xid 79", "since": "2026-01-01T00:00:00.000Z", "returns": "a boot",
+    }  # fmt: skip
+    node = {
+        "id": "n1", "state": "quarantined", "reason": "3 different jobs failed fast", "runtime": "process", "simulated": True,
+        "address": "10.0.0.1", "hostname": "n1", "gpu_model": "A100", "gpus": 8, "gpus_free": 7, "cpu_milli": 8000,
+        "cpu_milli_free": 8000, "memory_mib": 1024, "memory_mib_free": 1024, "labels": {}, "jobs": [], "sequence": 4,
+        "blamed_by": ["1", "2", "3"], "health": [ailment],
+    }  # fmt: skip
+    gateway.on("GET", "/v1/nodes/n1", node)
+    out = run("nodes", "describe", "n1").out
+    for told in ("3 different jobs failed fast", "1, 2, 3", "fairlead unquarantine n1", "GPU-a: xid79, since 2026", "NVRM: Xid 79",
+                 "the node gets no new work", "a boot", "fairlead restore n1 GPU-a"):  # fmt: skip
+        assert told in out
+    assert '"code": "xid79"' in run("nodes", "describe", "n1", "-o", "json").out
+    refused = run("nodes", "n1")
+    assert refused.code != 0 and 'expected "describe NODE"' in refused.err

@@ -263,17 +263,19 @@ def test_show_tells_time_used_and_to_whom_it_yielded(gateway: GatewayStub, run: 
     document = job_document(
         nodes=[], gpus={}, used_seconds=5400, left_seconds=1800, slice_seconds=3600, preempted=2,
         deadline="2027-01-31T09:00:00.000Z", deadline_missed=True, after=[{"job": "12", "state": "succeeded"}],
-        preempted_for={"job": "811", "rule": "over_slice"},
+        preempted_for={"job": "811", "rule": "over_slice"}, saved_at="2027-01-30T09:00:00.000Z", saved_note="step=7",
+        lost_seconds=90,
     )  # fmt: skip
     gateway.on("GET", "/v1/jobs/812", document)
     lines = [line.split(maxsplit=1) for line in run("show", "812").out.splitlines() if line.strip()]
     told = {" ".join(words)[:60] for words in lines}
     assert {
         "time used 1h 30m, 30m left", "slice 1h", "deadline 2027-01-31T09:00:00.000Z (missed)", "after job 12 succeeded",
-        "yielded 2 times, last to job 811 (over slice)",
+        "yielded 2 times, last to job 811 (over slice)", "saved 2027-01-30T09:00:00.000Z (step=7)", "lost 1m 30s",
     } <= {" ".join(word.split()) for word in told}  # fmt: skip
     gateway.on("GET", "/v1/jobs/812", job_document(nodes=[], gpus={}))
     plain = run("show", "812").out
     assert not any(
-        line.startswith(("time used", "slice", "deadline", "after", "yielded")) for line in plain.splitlines()
+        line.startswith(("time used", "slice", "deadline", "after", "yielded", "saved", "lost"))
+        for line in plain.splitlines()
     )

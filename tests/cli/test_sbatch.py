@@ -46,6 +46,9 @@ def read(*directives: str) -> Read:
         (["-t 1-12:30:00"], {"time": {"total": "131400s"}}),
         (["--time=UNLIMITED"], {}),
         (["--signal=B:TERM@120"], {"time": {"grace": "120s"}}),
+        (["--signal=B:USR1@300"], {"checkpoint": {"signal": "SIGUSR1", "notice": "300s"}}),
+        (["--signal=B:SIGINT"], {"checkpoint": {"signal": "SIGINT", "notice": "60s"}}),
+        (["--signal=B:12@30"], {"checkpoint": {"signal": "SIGUSR2", "notice": "30s"}}),
         (["--partition=research/vision"], {"queue": "research/vision"}),
         (["--account=llm"], {"project": "llm"}),
         (["--array=0-7"], {"array": "0-7"}),
@@ -111,6 +114,8 @@ def test_what_is_not_followed_is_named(directive: str) -> None:
 @pytest.mark.parametrize(
     "directive",
     [
+        "--signal=KILL@60",
+        "--signal=B:USR1@soon",
         "--nodes=0",
         "--time=soon",
         "--mem=lots",

@@ -40,7 +40,7 @@ def specs(**changes: object) -> dict[str, Spec]:
 def test_every_service_and_node_is_a_process_of_its_own() -> None:
     """The services and one agent per node, told apart by their environment; nobody sees NATS_URL."""
     planned = specs()
-    assert list(planned) == [*SERVICES, "agent-sim-1", "agent-sim-2"]
+    assert list(planned) == [*SERVICES, "agent-sim-1", "agent-sim-2", "guard"]
     assert planned["explainer"].argv[1:] == ["-m", "fairlead_replay.explainer"]
     assert all(find_spec(spec.argv[2]) is not None for spec in planned.values())
     agent = planned["agent-sim-2"].env

@@ -57,7 +57,7 @@ def bus_url(data: Path, nats: str) -> Iterator[str]:
         return
     if not (data / "nats" / "store").is_dir():
         raise NotFound(f"there is no log in {data}", hint="name one with --data, or start a cluster with `fairlead up`")
-    with _bus_alone(data) as url:
+    with _bus_alone(data) as (url, _):
         yield url
 
 
@@ -67,12 +67,12 @@ def _has_bus(there: state.StackState) -> bool:
 
 
 @contextmanager
-def _bus_alone(data: Path) -> Iterator[str]:
-    """The bus of a stopped stack, without any service; nothing is written to its log. No `up` meanwhile."""
+def _bus_alone(data: Path) -> Iterator[tuple[str, str]]:
+    """The bus of a stopped stack and its monitoring page, without any service. No `up` meanwhile."""
     with lock.held(data, "fairlead audit or replay") as taken:
         found = nats_server.find({"PATH": os.environ.get("PATH", "")})
-        port = nats_server.free_port()
-        config, token = nats_server.configure(data, port, nats_server.free_port())
+        port, monitor_port = nats_server.free_port(), nats_server.free_port()
+        config, token = nats_server.configure(data, port, monitor_port)
         process = subprocess.Popen(
             [found.path, "-c", str(config)],
             stdin=subprocess.DEVNULL,
@@ -83,10 +83,24 @@ def _bus_alone(data: Path) -> Iterator[str]:
             taken.name(state.identify("nats", process.pid))
             if not nats_server.wait_ready(port, token):
                 raise FairleadError(f"nats-server could not be started on {data}", hint="fairlead doctor")
-            yield f"nats://{token}@127.0.0.1:{port}"
+            yield f"nats://{token}@127.0.0.1:{port}", f"http://127.0.0.1:{monitor_port}"
         finally:
             process.terminate()
             process.wait()
+
+
+@contextmanager
+def new_bus(data: Path, nats: str) -> Iterator[str]:
+    """The address of a bus to restore into: the one that is named, or one in a directory that has none yet."""
+    if nats:
+        yield nats
+        return
+    if (data / "nats" / "store").exists():
+        raise Refused(f"{data.name} holds a log already; an old one is never written over", hint="name a new directory")
+    data.mkdir(parents=True, exist_ok=True)
+    with _bus_alone(data) as (url, monitor):
+        os.environ["FAIRLEAD_NATS_MONITOR"] = monitor  # where it is seen that this server fsyncs
+        yield url
 
 
 def is_export(data: Path) -> bool:
@@ -97,20 +111,53 @@ def is_export(data: Path) -> bool:
 
 
 @app.command()
-def verify(data: Data = None, nats: Nats = "", output: Output = Format.table) -> None:
+def verify(
+    data: Data = None,
+    nats: Nats = "",
+    archive: Annotated[
+        Path | None, typer.Option("--archive", help="Hold the log against this archive, too.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key",
+            help="The archive's public key, or a file with it.",
+            envvar="FAIRLEAD_ARCHIVE_KEY",
+            show_default=False,
+        ),
+    ] = "",
+    known: Annotated[
+        list[Path] | None,
+        typer.Option("--known", help="A book of checkpoints from elsewhere; may be repeated.", show_default=False),
+    ] = None,
+    remember: Annotated[
+        Path | None,
+        typer.Option(
+            "--remember", help="Your own book: checked as --known, and the newest is added.", show_default=False
+        ),
+    ] = None,
+    output: Output = Format.table,
+) -> None:
     """Check every commit: contiguous, chained, valid, every job's moves legal. Exit code 1 names the first bad sequence.
 
     fairlead audit verify
 
     fairlead audit verify --data ./export
+
+    fairlead audit verify --archive ./archive --key fairlead.log+… --remember ~/checkpoints
     """
     from fairlead_replay.audit import verify_export, verify_url
 
     folder = (data or state.default_data()).absolute()
+    if archive is not None:
+        from fairlead.commands.archive import verify_with
+
+        verify_with(archive, folder, nats, key, known or [], remember, output)
+        return
     if not nats and is_export(folder):
         verdict = verify_export(folder)
     else:
-        with bus_url(folder, nats) as url, _translated():
+        with bus_url(folder, nats) as url, translated():
             verdict = verify_url(url)
     if output in (Format.json, Format.yaml):
         render.write(render.document(verdict._asdict(), output))
@@ -138,7 +185,7 @@ def export(
     """
     from fairlead_replay.audit import export_url
 
-    with bus_url((data or state.default_data()).absolute(), nats) as url, _translated():
+    with bus_url((data or state.default_data()).absolute(), nats) as url, translated():
         manifest = export_url(url, directory)
     if output in (Format.json, Format.yaml):
         render.write(render.document(manifest, output))
@@ -170,7 +217,7 @@ def replay(
 
     folder = (data or state.default_data()).absolute()
     compared: list[Any] = []
-    with _translated():
+    with translated():
         if not nats and is_export(folder):
             if check:
                 raise Refused("--check needs live services; an exported log has none")
@@ -230,7 +277,7 @@ def summary(cluster: "Cluster") -> list[tuple[str, str]]:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """The bus's and the reader's failures as errors of the command line."""
     try:
         yield

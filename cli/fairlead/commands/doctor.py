@@ -15,6 +15,7 @@ import typer
 
 from fairlead import render
 from fairlead.client import Client
+from fairlead.commands import doctor_node
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError
 from fairlead.render import Column, Format
@@ -40,12 +41,21 @@ class Finding(NamedTuple):
 def doctor(
     data: Annotated[Path | None, typer.Option("--data", help="Data directory to look at.", show_default=False)] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="HTTP port that `up` would use.")] = 8080,
+    node: Annotated[
+        bool, typer.Option("--node", help="Look at it as a node, though `agent install` was not here.")
+    ] = False,
+    root: Annotated[Path, typer.Option("--root", help="Of a node: its settings are under this directory.")] = Path("/"),
     output: Output = Format.table,
 ) -> None:
-    """Look at this machine: exit code 0 when a cluster can run here, 1 otherwise.
+    """Look at this machine: exit code 0 when a cluster can run here, or the node that it is can take work; 1 otherwise.
 
     fairlead doctor
+
+    fairlead doctor --node -o json     (on a node: settings, bus, key, engine, driver, disk, clock, kernel)
     """
+    if node or doctor_node.is_node(root):
+        doctor_node.look(root, output)
+        return
     folder = (data or state.default_data()).absolute()
     looks: tuple[Callable[[], Finding], ...] = (
         _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder)

@@ -99,7 +99,7 @@ def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _times(job: Job) -> list[tuple[str, str]]:
-    """What it may still use, by when it shall end, for whom it waits and to whom it has yielded."""
+    """What it may still use, by when it shall end, for whom it waits, to whom it has yielded, and what of it is saved."""
     left = "" if job.left_seconds is None else f", {_seconds(job.left_seconds)} left"
     shown = bool(job.preempted or job.left_seconds is not None) and job.array is None
     missed = " (missed)" if job.deadline_missed else ""
@@ -111,6 +111,8 @@ def _times(job: Job) -> list[tuple[str, str]]:
         ("deadline", f"{job.deadline}{missed}" if job.deadline else ""),
         ("after", ", ".join(f"job {one['job']} {one['state']}" for one in job.after)),
         ("yielded", f"{job.preempted} time{'' if job.preempted == 1 else 's'}{by_rule}" if job.preempted else ""),
+        ("saved", f"{job.saved_at}{f' ({job.saved_note})' if job.saved_note else ''}" if job.saved_at else ""),
+        ("lost", _seconds(job.lost_seconds) if job.lost_seconds else ""),
     ]
 
 
@@ -144,16 +146,19 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     rank: Annotated[int | None, typer.Option("--rank", help="Only this rank of a gang.", show_default=False)] = None,
     attempt: Annotated[int | None, typer.Option("--attempt", help="An earlier attempt.", show_default=False)] = None,
+    tail: Annotated[int, typer.Option("--tail", min=0, max=10_000, help="Only so many last lines (0: all).")] = 0,
 ) -> None:
     """Print a job's output.
 
     fairlead logs -f last
 
     fairlead logs 812 --rank 1
+
+    fairlead logs 812 --tail 200
     """
     with connect() as client:
         for job_id in pick(client, [job]):
-            for piece in client.logs(job_id, follow=follow, rank=rank, attempt=attempt):
+            for piece in client.logs(job_id, follow=follow, rank=rank, attempt=attempt, tail=tail):
                 sys.stdout.buffer.write(piece)
                 sys.stdout.buffer.flush()
 
@@ -170,14 +175,22 @@ def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None
     raise typer.Exit(exit_code(ended))
 
 
-def cancel(ids: Ids, output: Output = Format.table) -> None:
+def cancel(
+    ids: Ids,
+    save: Annotated[
+        bool, typer.Option("--save", help="Let what runs save first, as its job file's checkpoint says.")
+    ] = False,
+    output: Output = Format.table,
+) -> None:
     """End jobs, waiting or running (an array with all its elements).
 
     fairlead cancel 812
 
+    fairlead cancel --save 812
+
     fairlead cancel all
     """
-    each(ids, Client.cancel, "asked to end", output)
+    each(ids, lambda client, job: client.cancel(job, save=save), "asked to end", output)
 
 
 def hold(ids: Ids, output: Output = Format.table) -> None:

@@ -64,8 +64,9 @@ def sql(
     """
     if tables:
         from fairlead_telemetry.schema import help_text
+        from fairlead_telemetry.usage.relations import help_text as usage_help_text
 
-        render.write(help_text())
+        render.write(f"{help_text()}\n{usage_help_text()}")
         return
     if not query:
         raise Refused(

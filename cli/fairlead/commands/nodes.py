@@ -1,4 +1,4 @@
-"""`nodes`, and what is asked of one: cordon, uncordon, drain, taint, untaint, quarantine, restore."""
+"""`nodes`, and what is asked of one: describe, cordon, uncordon, drain, taint, untaint, quarantine, restore."""
 
 import shutil
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead import columns, render
+from fairlead.commands.describing import described
 from fairlead.commands.options import NodeName, Output, connect
 from fairlead.errors import Refused
 from fairlead.picture.drawing import draw
@@ -19,7 +20,13 @@ Reason = Annotated[str, typer.Option("--reason", help="Said wherever the node is
 PIPE_COLUMNS = 80
 
 
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[describe NODE]", help="All about one node.", show_default=False)
+]
+
+
 def nodes(
+    words: Words = None,
     output: Output = Format.table,
     drawn: Annotated[bool, typer.Option("--map", help="Draw every GPU, by who holds it.")] = False,
     by: Annotated[By, typer.Option("--by", help="With --map: what has a letter and a colour.")] = By.job,
@@ -27,9 +34,11 @@ def nodes(
     rack: Annotated[str, typer.Option("--rack", help="With --map: only the nodes of this rack.", show_default=False)] = "",
     at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="With --map: as it was then.", show_default=False)] = "",
 ) -> None:  # fmt: skip
-    """List nodes with what is free on them, or draw them.
+    """List nodes with what is free on them, or draw them, or tell all about one.
 
     fairlead nodes -o wide
+
+    fairlead nodes describe sim-1     (its state and why, and what is not well, with the evidence and since when)
 
     fairlead nodes --map     (pools, racks and their nodes: a sign for each GPU, a letter for each of the largest jobs)
 
@@ -42,6 +51,13 @@ def nodes(
     largest job by GPUs alone, on one node, and of whole nodes within one rack, block, spine and the pool (node labels
     fairlead/rack, fairlead/block, fairlead/spine); whether CPUs and memory suffice too, submit --dry-run says.
     """
+    if words:
+        if len(words) != 2 or words[0] != "describe":
+            raise Refused(f'expected "describe NODE", found "{" ".join(words)}"', hint="fairlead nodes describe sim-1")
+        with connect() as client:
+            node = client.node(words[1])
+        render.write(described(node) if output in (Format.table, Format.wide) else render.document(node, output))
+        return
     if drawn:
         _draw(output, by, pool, rack, at)
         return
@@ -149,17 +165,31 @@ def unquarantine(node: NodeName, output: Output = Format.table) -> None:
         _done(client.ask_node(node, "unquarantine"), node, "released", output)
 
 
+def declare_dead(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
+    """Say that nothing runs on a lost node any more, so that its jobs may start elsewhere, strict ones, too.
+
+    fairlead declare-dead n7 --reason "switched off at the rack"
+
+    Only what you have seen: if the node still runs a job, the job will run twice.
+    """
+    with connect() as client:
+        _done(client.ask_node(node, "declare-dead", reason=reason), node, "declared dead", output)
+
+
 def restore(
     node: NodeName,
-    gpu: Annotated[str, typer.Argument(metavar="GPU", help="Its UUID; nodes -o json shows it.", show_default=False)],
+    gpu: Annotated[
+        str, typer.Argument(metavar="[GPU]", help="Its UUID; nodes describe shows it.", show_default=False)
+    ] = "",
     output: Output = Format.table,
 ) -> None:
-    """Use a faulted GPU of a node again.
+    """Use a faulted GPU of a node again; without one, what is wrong with the node itself is over.
 
     fairlead restore sim-1 GPU-52c1bb0e-…
     """
     with connect() as client:
-        _done(client.ask_node(node, "restore", gpu=gpu), node, f"uses {gpu} again", output)
+        answer = client.ask_node(node, "restore", **({"gpu": gpu} if gpu else {}))
+    _done(answer, node, f"uses {gpu} again" if gpu else "is well again", output)
 
 
 def _done(answer: dict[str, object], node: str, done: str, output: Format) -> None:

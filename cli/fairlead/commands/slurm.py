@@ -79,7 +79,7 @@ def sacct(
 
 def scancel(ids: Ids) -> None:
     """End jobs (fairlead cancel)."""
-    jobs_verbs.cancel(ids, Format.names)
+    jobs_verbs.cancel(ids, save=False, output=Format.names)
 
 
 def sbatch_verb(

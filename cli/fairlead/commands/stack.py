@@ -66,7 +66,7 @@ def up(
 
     fairlead up --runtime hollow --nodes 500 --nodes-per-rack 8
     """
-    from fairlead_agent.devices.simulated import profiles  # an agent's, so not loaded by every command line
+    from fairlead_agent.devices.profiles import profiles  # an agent's, so not loaded by every command line
 
     if runtime not in RUNTIMES:
         raise Refused(f'--runtime: expected one of {", ".join(RUNTIMES)}, found "{runtime}"')

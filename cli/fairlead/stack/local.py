@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue, placer, telemetry, explainer, gateway -> agents
+    nats-server -> queue, placer, telemetry, explainer, gateway -> agents, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -20,8 +20,13 @@ from fairlead.errors import Conflict, FairleadError, Unreachable
 from fairlead.stack import lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid
 from fairlead_agent.devices.racks import rack_labels
+from fairlead_agent.lease import NAME as LEASE
 
 READY_S = 60.0
+#: Many nodes share this machine's disk.
+RESERVE_MIB = "1"
+#: Of the first node's /metrics; each has the next one.
+METRICS_PORT = 9400
 #: Order of the stop, highest first: nodes stop reporting before the services that listen go.
 GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
 #: {service: (its module, its group)}, in starting order.
@@ -75,10 +80,13 @@ def plan(options: Options, *, nats_url: str, port: int, real_gpus: int = 0, base
         env = {
             **shared, "FAIRLEAD_INSTANCE": node, "FAIRLEAD_NODE": node, "FAIRLEAD_RUNTIME": options.runtime,
             "FAIRLEAD_PROFILE": options.profile, "FAIRLEAD_DEVICES": "nvml" if real else "simulated",
+            "FAIRLEAD_JOURNAL_RESERVE_MIB": base.get("FAIRLEAD_JOURNAL_RESERVE_MIB", RESERVE_MIB),
+            "FAIRLEAD_METRICS": base.get("FAIRLEAD_METRICS", f"127.0.0.1:{METRICS_PORT + number}" if options.port else "off"),
             "FAIRLEAD_NODE_LABELS": _labels(options, None if real else number, base.get("FAIRLEAD_NODE_LABELS", "")),
         }  # fmt: skip
         specs.append(Spec(f"agent-{node}", _module("fairlead_agent"), env, GROUP_NODES))
-    return specs
+    # Ends the work of agents that are dead: one for all of them.
+    return [*specs, Spec("guard", _module("fairlead_agent.guard"), shared, GROUP_NODES)]
 
 
 def _labels(options: Options, number: int | None, given: str) -> str:
@@ -160,6 +168,8 @@ class Stack:
         found = nats_server.find()
         if found.note:
             self._say("note", found.note)
+        if found.kind != "external":
+            forget_leases(self.options.data)
         if found.kind == "external":
             if silent := nats_server.why_silent(found.url):
                 raise Unreachable(f"{found.note}, and it cannot be reached: {silent}", hint=nats_server.EXTERNAL_HINT)
@@ -243,6 +253,13 @@ class Stack:
                 nodes=node_names(self.options, self._real_gpus),
             )
             state.save(self.options.data, now)
+
+
+def forget_leases(data: Path) -> None:
+    """The whole cluster was down, its placer too, which has given nothing away: what its jobs' processes lived through
+    without it is no silence."""
+    for path in data.glob(f"agent-*/{LEASE}"):
+        path.unlink()
 
 
 def _ready_nodes(client: Client) -> set[str]:

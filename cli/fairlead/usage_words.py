@@ -1,0 +1,60 @@
+"""Statements of GPU time as people read them: a table with its totals, or comma-separated values."""
+
+import csv
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from io import StringIO
+
+from fairlead import render
+from fairlead.render import Column
+from fairlead_schemas.usage import GPU_HOUR, UsageLine, UsageStatement
+
+#: Of the comma-separated values; amounts of GPU time are milli-GPU times nanoseconds.
+CSV_HEADS = (
+    "month", "by", "key", "model", "from", "runs", "gpu_hours", "charged", "held", "per_gpu_hour", "currency", "amount",
+)  # fmt: skip
+
+
+def table(statement: UsageStatement) -> str:
+    """Lines, then what they come to, then what a reader must know of it."""
+    heads = [statement.by.upper(), "MODEL", "RUNS", "GPU-HOURS", "PER HOUR", "AMOUNT"]
+    columns = [Column(head, str, right=at > 1) for at, head in enumerate(heads)]
+    if statement.by == "model":
+        del columns[1]
+    rows = [_row(line, len(columns)) for line in statement.lines]
+    text = render.table(rows, columns) if rows else f"No GPU was held in {statement.month}.\n"
+    return text + "".join(f"{line}\n" for line in ["", *_remarks(statement)])
+
+
+def _row(line: UsageLine, width: int) -> list[str]:
+    price = f"{line.per_gpu_hour} {line.currency}" if line.per_gpu_hour is not None else "-"
+    amount = f"{line.amount} {line.currency}" if line.amount is not None else "-"
+    row = [line.key, line.model, str(line.runs), f"{line.gpu_hours:.3f}", price, amount]
+    return row if width == len(row) else [row[0], *row[2:]]
+
+
+def _remarks(statement: UsageStatement) -> Sequence[str]:
+    as_of = datetime.fromtimestamp(statement.as_of_ns // 10**9, UTC)
+    totals = ", ".join(f"{amount} {currency}" for currency, amount in statement.totals.items())
+    told = [f"total of {statement.month}: {statement.gpu_hours:.3f} GPU-hours" + (f", {totals}" if totals else "")]
+    late = (statement.held - statement.charged) / GPU_HOUR
+    if late >= 0.001:
+        told.append(f"not charged: {late:.3f} GPU-hours between the ends of runs and their devices' return")
+    if statement.unpriced:
+        told.append(f"no price for: {', '.join(model or '(no model)' for model in statement.unpriced)}")
+    final = "final" if statement.is_final else f"as of {as_of:%Y-%m-%d %H:%M:%S} UTC; what runs is counted up to there"
+    return [*told, f"{final} (log sequence {statement.sequence})"]
+
+
+def comma_separated(statement: UsageStatement) -> str:
+    """One row per line of the statement, under heads."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_HEADS)
+    for line in statement.lines:
+        since = datetime.fromtimestamp(line.from_ns // 10**9, UTC)
+        writer.writerow((
+            statement.month, statement.by, line.key, line.model, f"{since:%Y-%m-%d}", line.runs, f"{line.gpu_hours:.6f}",
+            line.charged, line.held, line.per_gpu_hour or "", line.currency, line.amount or "",
+        ))  # fmt: skip
+    return text.getvalue()

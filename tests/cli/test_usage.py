@@ -1,0 +1,70 @@
+"""`fairlead usage` and `fairlead audit usage`: what a person reads, what a program reads, and a bill that is counted again."""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from fairlead_replay.export import write_export
+from tests.cli.conftest import Run
+from tests.cli.gateway_stub import GatewayStub
+from tests.gateway.test_usage import STATEMENT
+from tests.telemetry.usage.logs import caught_up, plain, statements, warehouse_of
+from tests.telemetry.usage.test_statement import PRICES, log_of, winter
+
+
+def test_a_statement_as_a_table(gateway: GatewayStub, run: Run) -> None:
+    """Lines, total, what is not charged, and as of when."""
+    gateway.on("GET", "/v1/usage", msgspec.to_builtins(STATEMENT))
+    ran = run("usage", "--statement", "2026-11", "--by", "queue")
+    assert ran.out == (
+        "QUEUE  MODEL  RUNS  GPU-HOURS  PER HOUR    AMOUNT\n"
+        "ada    a100      2      1.500  2.49 EUR  3.74 EUR\n"
+        "\n"
+        "total of 2026-11: 1.500 GPU-hours, 3.74 EUR\n"
+        "as of 1970-01-01 00:00:00 UTC; what runs is counted up to there (log sequence 7)\n"
+    )
+    assert dict(gateway.requests[0].url.params) == {"statement": "2026-11", "by": "queue"}
+
+
+def test_a_statement_for_programs(gateway: GatewayStub, run: Run) -> None:
+    """Comma-separated, or exactly the API's JSON; a word that is none is refused before anybody is asked."""
+    gateway.on("GET", "/v1/usage", msgspec.to_builtins(STATEMENT))
+    assert run("usage", "--csv").out.splitlines()[1] == (
+        "2026-11,queue,ada,a100,1970-01-01,2,1.500000,5400000000000000,5401000000000000,2.49,EUR,3.74"
+    )
+    assert json.loads(run("usage", "-o", "json").out) == msgspec.to_builtins(STATEMENT)
+    ran = run("usage", "--by", "colour")
+    assert (
+        ran.code,
+        '--by: expected one of user, queue, project, job, attempt, model, pool, found "colour"' in ran.err,
+    ) == (2, True)
+
+
+def test_a_bill_is_counted_again_from_an_exported_log(tmp_path: Path, run: Run) -> None:
+    """Equal as it is; a bill that was changed by a cent is caught and says where; so is a log that was changed."""
+    log = log_of(winter())
+    write_export(tmp_path / "export", log)
+    warehouse = warehouse_of(tmp_path, log)
+    [january, *_] = statements(caught_up(warehouse), ["2026-01"], PRICES)
+    warehouse.close()
+    bill, prices = tmp_path / "statement.json", tmp_path / "prices.csv"
+    bill.write_text(json.dumps(plain(january)))
+    prices.write_text(PRICES)
+    words = ("audit", "usage", str(bill), "--data", str(tmp_path / "export"), "--prices", str(prices))
+    ran = run(*words)
+    assert (ran.code, ran.out) == (
+        0, f"equal: 3 lines, 8.000 GPU-hours of 2026-01, counted again from 4 placements up to sequence {len(log)}\n",
+    )  # fmt: skip
+    bill.write_text(bill.read_text().replace('"7.50"', '"7.51"'))
+    ran = run(*words)
+    assert (ran.code, ran.out) == (
+        1, "DIFFERS: ada, NVIDIA A100, from 2026-01-01: amount is 7.50 by the log, 7.51 by the statement\n",
+    )  # fmt: skip
+    bill.write_text("{}")
+    assert "no statement" in run(*words).err
+    lines = tmp_path / "export" / "log.jsonl"
+    bill.write_text(json.dumps(plain(january)))
+    lines.write_bytes(lines.read_bytes().replace(b'"user":"ada"', b'"user":"bob"', 1))
+    ran = run(*words)
+    assert (ran.code, "DAMAGED: sequence" in ran.err) == (1, True)
