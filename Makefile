@@ -6,10 +6,18 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
-# Parallel test processes; each starts servers of its own.
-WORKERS ?= 2
+# Parallel test processes; each starts servers of its own, and most of their time they wait.
+WORKERS ?= 3
+# Of `make partitions`.
+ROUNDS ?= 20
 
-.PHONY: help setup demo up down test test-quick test-gpu check bench fmt docs clean
+# Torch stands beside: it has wheels for fewer Pythons than we run on. The first of these for which there is one is taken; a build
+# without CUDA will do, and is a tenth of the size.
+TORCH_VENV := .venv-torch
+TORCH_STAMP := $(TORCH_VENV)/.set-up
+TORCH := torch==2.13.0
+
+.PHONY: help setup demo up down test test-quick test-gpu test-torch check partitions bench fmt docs clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,13 +53,29 @@ down: $(STAMP) ## end a cluster started with `fairlead up --detach`
 	@$(VENV)/bin/fairlead down
 
 test: $(STAMP) ## every test that this machine can run; names what it skipped and why
-	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
+	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-quick: $(STAMP) ## the same without the slow ones
-	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --quick $(ARGS)
+	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --quick $(ARGS)
 
 test-gpu: $(STAMP) ## the tests that need an NVIDIA GPU
-	$(PYTHON) -m pytest -q -m gpu $(ARGS)
+	@$(PYTHON) -m pytest -q -rA -m gpu tests/agent $(ARGS)
+
+test-torch: $(STAMP) ## torch.distributed over two played hosts; sets torch up in .venv-torch, or says why it cannot
+	@set -euo pipefail; \
+	if [ ! -e $(TORCH_STAMP) ]; then \
+	  found=; pyenv=$${PYENV_ROOT:-$$HOME/.pyenv}/versions; \
+	  for candidate in $${FAIRLEAD_TORCH_PYTHON:-} python3.11 $$(ls -d "$$pyenv"/3.11.*/bin/python 2>/dev/null) python3.12 python3.13; do \
+	    "$$candidate" -c 'import venv, ensurepip' >/dev/null 2>&1 || continue; \
+	    echo "torch     $(TORCH) for $$("$$candidate" --version)"; \
+	    rm -rf $(TORCH_VENV); "$$candidate" -m venv $(TORCH_VENV); \
+	    if $(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) 2>$(TORCH_VENV)/why; then found=$$candidate; break; fi; \
+	    tail -n 1 $(TORCH_VENV)/why; \
+	  done; \
+	  if [ -z "$$found" ]; then rm -rf $(TORCH_VENV); echo "test-torch: no Python here for which $(TORCH) can be installed; name one in FAIRLEAD_TORCH_PYTHON" >&2; exit 1; fi; \
+	  touch $(TORCH_STAMP); \
+	fi; \
+	$(PYTHON) -m pytest -q -m torch tests/system $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import rules, generated documents
 	$(VENV)/bin/ruff check
@@ -59,6 +83,9 @@ check: $(STAMP) ## lint, format, types, import rules, generated documents
 	$(VENV)/bin/lint-imports
 	$(PYTHON) docs/generate.py --check
 	$(VENV)/bin/pyright
+
+partitions: $(STAMP) ## cut nodes off, ROUNDS times, and show that no job ran twice; needs root
+	$(PYTHON) -m tests.system.partitions --rounds $(ROUNDS) $(ARGS)
 
 bench: $(STAMP) ## the table of docs/performance.md, measured here
 	$(PYTHON) -m bench
@@ -71,5 +98,5 @@ docs: $(STAMP) ## write the generated documents again
 	$(PYTHON) docs/generate.py
 
 clean: ## remove everything that was installed or produced here
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
+	rm -rf $(VENV) $(TORCH_VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

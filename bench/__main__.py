@@ -1,7 +1,7 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
 
-Rows: live, slow, queue, kueue, kai, placing, openb, replay, restart, memory, growth (all by default). Timings on a shared
-machine are noisy: look at the ratio to the ceiling beside each figure.
+Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
+warehouse (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
 """
 
 import argparse
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import uvloop
 
-from bench import ceilings, history, jobs, queueing, table
+from bench import asking, ceilings, history, jobs, queueing, table
+from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
 from bench.openb import row as packing
@@ -21,7 +22,21 @@ from bench.placing import rows as placing
 from bench.stack import Stack
 from fairlead_bus.main import collect_rarely
 
-ROWS = ("live", "slow", "queue", "kueue", "kai", "placing", "openb", "replay", "restart", "memory", "growth")
+ROWS = (
+    "live",
+    "slow",
+    "agent",
+    "queue",
+    "kueue",
+    "kai",
+    "placing",
+    "openb",
+    "replay",
+    "restart",
+    "memory",
+    "growth",
+    "warehouse",
+)
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 DELAY_MS = 2
 
@@ -65,6 +80,8 @@ async def measure(names: list[str]) -> list[table.Row]:
             rows += await live(True)
         else:
             print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
+    if "agent" in names:
+        rows += [_said(row) for row in await agent.all_rows()]
     if "queue" in names:
         rows += [_said(row) for row in (queueing.offers(), *queueing.events(), queueing.memory())]
     if "kueue" in names:
@@ -84,6 +101,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows.append(_said(await history.placer_memory()))
     if "growth" in names:
         rows.append(_said(await history.growth()))
+    if "warehouse" in names:
+        rows += [_said(row) for row in asking.rows()]
     return rows
 
 

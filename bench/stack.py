@@ -94,11 +94,12 @@ class Stack:
             "hollow", [sys.executable, "-m", "fairlead_agent.hollow", "--nodes", str(nodes), "--gpus", str(gpus)]
         )
 
-    def agent(self, node: str = "n1", profile: str = "dgx-a100") -> None:
-        """Start a node with real processes on simulated GPUs."""
+    def agent(self, node: str = "n1", profile: str = "dgx-a100", runtime: str = "process", **environment: str) -> None:
+        """Start a node with real processes (or containers) on simulated GPUs."""
         self.spawn(
             "agent", [sys.executable, "-m", "fairlead_agent"],
-            FAIRLEAD_NODE=node, FAIRLEAD_RUNTIME="process", FAIRLEAD_DEVICES="simulated", FAIRLEAD_PROFILE=profile,
+            FAIRLEAD_NODE=node, FAIRLEAD_RUNTIME=runtime, FAIRLEAD_DEVICES="simulated", FAIRLEAD_PROFILE=profile,
+            **environment,
         )  # fmt: skip
 
     def control_plane(self, *, telemetry: bool = True) -> None:

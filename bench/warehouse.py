@@ -7,11 +7,12 @@ same table. One JSON line per row. Events are made up (the life of short one-GPU
 """
 
 import argparse
+import itertools
 import json
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -23,11 +24,14 @@ from fairlead_schemas import events as ev
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import GENESIS, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.resources import Request
+from fairlead_telemetry.ingest import FLUSH_BYTES
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.schema import EVENTS
 from fairlead_telemetry.warehouse import CommitBytes, Warehouse
 
-BYTES_PER_TRANSACTION = 4 * 2**20
+#: What the service takes into one transaction when it is behind.
+BYTES_PER_TRANSACTION = FLUSH_BYTES
+USERS = 200
 
 
 def life(job: int) -> Iterator[ev.Event]:
@@ -39,7 +43,7 @@ def life(job: int) -> Iterator[ev.Event]:
     request = Request(gpu_milli=1000, cpu_milli=4000, memory_mib=1024)
     part = ev.Part(node=f"n{job % 500}", gpus=(f"GPU-{job:032x}",), cpu_milli=4000, memory_mib=1024)
     yield ev.JobSubmitted(
-        cause=cause, job=name, name="train", queue="research/vision", user="ada", request=request, spec=spec
+        cause=cause, job=name, name="train", queue="research/vision", user=f"u{job % USERS}", request=request, spec=spec
     )
     yield ev.JobOffered(cause=cause, job=name, attempt=1, rank=job)
     yield ev.JobPlaced(cause=cause, job=name, attempt=1, parts=(part,), score={"fit": job % 100})
@@ -50,19 +54,23 @@ def life(job: int) -> Iterator[ev.Event]:
 
 def log_of(events: int, per_commit: int) -> list[bytes]:
     """Commits with a whole chain."""
-    source = (event for job in range(1, events) for event in life(job))
-    commits, prev = [], GENESIS
-    for n in range(1, events // per_commit + 1):
-        body = [next(source) for _ in range(per_commit)]
+    return list(itertools.islice(commits(per_commit), events // per_commit))
+
+
+def commits(per_commit: int) -> Iterator[bytes]:
+    """Short lives without end, as commits with a whole chain."""
+    source, prev = (event for job in itertools.count(1) for event in life(job)), GENESIS
+    for n in itertools.count(1):
+        body = list(itertools.islice(source, per_commit))
         commit = Commit(
             v=1, writer="queue", n=n, basis=n - 1, at_ns=10**18 + n * 10**6, cursors={}, prev=prev, events=body
         )
-        commits.append(encode_commit(commit))
-        prev = commit_hash(commits[-1])
-    return commits
+        payload = encode_commit(commit)
+        prev = commit_hash(payload)
+        yield payload
 
 
-def batches(payloads: list[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+def batches(payloads: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
     """What the service would store in one transaction while it catches up."""
     batch: list[tuple[int, bytes]] = []
     size = 0
@@ -78,17 +86,23 @@ def batches(payloads: list[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 
 def stored(directory: Path, payloads: list[bytes]) -> int:
     """Ours: chain check, then the commits' bytes to DuckDB."""
-    warehouse, chain = Warehouse(directory), Chain()
-    for batch in batches(payloads):
-        commits: list[CommitBytes] = []
-        for sequence, payload in batch:
-            envelope = decode_envelope(payload)
-            chain.extend(Stored(sequence, subjects.log("queue"), payload), envelope)
-            commits.append(CommitBytes(sequence, envelope.at_ns, len(envelope.events), payload))
-        warehouse.store(commits, chain.heads, "bench", SampleIntake([], [], {}))
+    warehouse = Warehouse(directory)
+    fill(warehouse, payloads)
     count = warehouse.rows("SELECT count(*) FROM events")[0][0]
     warehouse.close()
     return count
+
+
+def fill(warehouse: Warehouse, payloads: Iterable[bytes]) -> None:
+    """Store a log, as the service does while it catches up."""
+    chain = Chain()
+    for batch in batches(payloads):
+        read: list[CommitBytes] = []
+        for sequence, payload in batch:
+            envelope = decode_envelope(payload)
+            chain.extend(Stored(sequence, subjects.log("queue"), payload), envelope)
+            read.append(CommitBytes(sequence, envelope.at_ns, len(envelope.events), payload))
+        warehouse.store(read, chain.heads, "bench", SampleIntake([], [], {}))
 
 
 class _Typed(msgspec.Struct):

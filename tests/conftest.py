@@ -9,12 +9,32 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
+import hypothesis
 import pytest
+import structlog
 
+from tests import hosts
 from tests.nats_server import NatsServer, find_program
+
+SYSTEM = Path(__file__).parent / "system"
+#: Torch has wheels for fewer Pythons than we run on, and is larger than all else together: it stands beside.
+TORCH_PYTHON = Path(__file__).parents[1] / ".venv-torch/bin/python"
+
+# No example is too slow: machines are busy. A person's run looks at new examples each time; CI's says the same twice.
+hypothesis.settings.register_profile("fairlead", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.load_profile("fairlead")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that was run within the test's process may have set its own."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +76,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/schemas/golden again")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole systems among the others, so that few of them run at once, and none is the last that a worker takes."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    systems = [path for path in files if path.is_relative_to(SYSTEM)]
+    others = [path for path in files if not path.is_relative_to(SYSTEM)]
+    beside = len(others) // (len(systems) + 2)
+    order: list[Path] = []
+    for at, path in enumerate(systems):
+        order += [path, *others[at * beside : (at + 1) * beside]]
+    order += others[len(systems) * beside :]
+    items[:] = [item for path in order for item in files[path]]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what the machine cannot run, with a reason that says how to mend it."""
-    for marker, missing in (("nats", no_nats), ("docker", no_docker), ("gpu", no_gpu)):
+    for marker, missing in NEEDS:
         if item.get_closest_marker(marker) is not None and (reason := missing()):
             pytest.skip(reason)
     if item.get_closest_marker("slow") is not None and item.config.getoption("--quick"):
@@ -97,6 +132,32 @@ def no_gpu() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return "gpu: no NVIDIA driver found (make test-gpu on a GPU host)"
     return "" if listed.returncode == 0 and "GPU" in listed.stdout else "gpu: nvidia-smi lists no GPU"
+
+
+@cache
+def no_hosts() -> str:
+    """Why tests that play several hosts cannot run; "" if they can."""
+    return f"hosts: {reason}" if (reason := hosts.unfit()) else ""
+
+
+@cache
+def no_mpi() -> str:
+    """Why tests with a real mpirun cannot run; "" if they can. Where FAIRLEAD_NEED_MPI is set, as on CI, that is a failure."""
+    missing = [name for name in ("mpirun", "mpicc") if shutil.which(name) is None]
+    if missing and os.environ.get("FAIRLEAD_NEED_MPI"):
+        raise RuntimeError(f"no {' and no '.join(missing)} on PATH, and FAIRLEAD_NEED_MPI is set")
+    return f"mpi: no {missing[0]} (Debian: openmpi-bin, libopenmpi-dev)" if missing else ""
+
+
+@cache
+def no_torch() -> str:
+    """Why tests with torch cannot run; "" if they can."""
+    return "" if TORCH_PYTHON.exists() else "torch: not set up (make test-torch sets it up, and runs them)"
+
+
+NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
+    ("nats", no_nats), ("docker", no_docker), ("gpu", no_gpu), ("hosts", no_hosts), ("mpi", no_mpi), ("torch", no_torch),
+)  # fmt: skip
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SERVICES = ("gateway", "queue", "placer", "agent", "telemetry")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 LOCKED = lock_for.entries((ROOT / "requirements.lock").read_text())
-INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "EXPOSE", "VOLUME", "ENTRYPOINT"}
+INSTRUCTIONS = {"ARG", "FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "EXPOSE", "VOLUME", "ENTRYPOINT"}
 
 
 def instructions(service: str) -> list[tuple[str, str]]:
@@ -38,7 +38,8 @@ def test_a_dockerfile_copies_what_exists_and_runs_its_service(service: str) -> N
     """Known instructions; sources exist and are let through to the build; not root; the module can be run."""
     found = instructions(service)
     assert {word for word, _ in found} <= INSTRUCTIONS
-    assert [rest.split()[0] for word, rest in found if word == "FROM"] == ["python:3.13-slim"] * 2
+    assert [rest.split()[0] for word, rest in found if word == "FROM"] == ["${PYTHON}"] * 3
+    assert found[0] == ("ARG", "PYTHON=python:3.13-slim")
     passed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     for word, rest in found:
         if word == "COPY" and not rest.startswith("--from"):
@@ -84,15 +85,17 @@ def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
     from fairlead_bus.nats_setup import VERSION_FLOOR
 
     services = COMPOSE["services"]
-    assert services.keys() == {"nats", "explainer", *SERVICES}
+    # Those in another's image, which has what they need.
+    borrowed = {"explainer": "placer", "keys": "placer", "streams": "queue"}
+    assert services.keys() == {"nats", *borrowed, *SERVICES}
     for name in services.keys() - {"nats"}:
         build = services[name]["build"]
         assert (ROOT / build["context"]).resolve() == ROOT
-        assert build["dockerfile"] == f"services/{'queue' if name == 'explainer' else name}/Dockerfile"
-    # In the queue's image, which has all packages and what the queue's core needs.
+        assert build["dockerfile"] == f"services/{borrowed.get(name, name)}/Dockerfile"
+        assert services[name]["image"] == f"fairlead-{borrowed.get(name, name)}:${{TAG:-latest}}"
     assert services["explainer"]["entrypoint"] == ["python", "-m", "fairlead_replay.explainer"]
     assert (ROOT / "replay" / "fairlead_replay" / "explainer" / "__main__.py").exists()
-    image = re.fullmatch(r"nats:(\d+)\.(\d+)\.(\d+)-alpine", services["nats"]["image"])
+    image = re.fullmatch(r"\$\{NATS_IMAGE:-nats:(\d+)\.(\d+)\.(\d+)-alpine\}", services["nats"]["image"])
     assert image is not None
     assert tuple(int(part) for part in image.groups()) >= VERSION_FLOOR
 
@@ -123,42 +126,33 @@ def test_compose_publishes_on_this_machine_only() -> None:
 
 
 @pytest.mark.nats
-def test_the_servers_configuration_is_accepted_and_always_fsyncs() -> None:
-    """nats-server itself reads deploy/nats.conf."""
+def test_the_servers_configuration_is_accepted_and_always_fsyncs(tmp_path: Path) -> None:
+    """nats-server itself reads deploy/nats.conf, with a list of users as `fairlead credentials` writes it."""
+    from fairlead_bus import bus_users, nkey
+    from fairlead_bus.nats_accounts import Kind
+    from fairlead_bus.permissions import SERVICES
     from tests.nats_server import find_program
 
-    done = subprocess.run(
-        [find_program(), "-t", "-c", str(ROOT / "deploy" / "nats.conf")],
-        capture_output=True,
-        text=True,
-        env={"NATS_TOKEN": "test"},
-    )
+    (tmp_path / "nats.conf").write_text((ROOT / "deploy" / "nats.conf").read_text())
+    kinds: list[tuple[Kind, str]] = [("service", name) for name in SERVICES]
+    for kind, name in [*kinds, ("node", "n1"), ("node", "9-e7_4"), ("node", "*")]:
+        public = nkey.generate().public
+        bus_users.change(tmp_path / "bus", lambda users, k=kind, n=name, p=public: bus_users.with_key(users, k, n, p))
+    done = subprocess.run([find_program(), "-t", "-c", str(tmp_path / "nats.conf")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\s*sync_interval: always$", (ROOT / "deploy" / "nats.conf").read_text(), re.MULTILINE)
 
 
-@pytest.mark.nats
-@pytest.mark.parametrize(
-    "random", ["9e7d37c7" * 6, "1234567890" * 4, "0" * 48, "12e" * 16, "5" * 47 + "k", "deadbeef" * 6]
-)
-def test_the_server_takes_whatever_token_the_command_of_compose_makes(random: str, tmp_path: Path) -> None:
-    """The command as compose.yaml has it, with an openssl that gives the digits that the server takes for numbers."""
-    from tests.nats_server import find_program
-
-    command = re.search(r"^#   (echo .*) && docker compose", (ROOT / "compose.yaml").read_text(), re.MULTILINE)
-    assert command is not None
-    (tmp_path / "openssl").write_text(f"#!/bin/sh\necho {random}\n")
-    (tmp_path / "openssl").chmod(0o755)
-    subprocess.run(["sh", "-c", command[1]], cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
-    name, _, token = (tmp_path / ".env").read_text().strip().partition("=")
-    assert token.endswith(random)
-    done = subprocess.run(
-        [find_program(), "-t", "-c", str(ROOT / "deploy" / "nats.conf")],
-        capture_output=True,
-        text=True,
-        env={name: token},
-    )
-    assert done.returncode == 0, done.stderr
+def test_each_service_of_compose_sees_its_own_key_alone() -> None:
+    """One volume for each key; only who makes them sees all."""
+    services = COMPOSE["services"]
+    keys = {name: [m for m in service.get("volumes", []) if m.startswith("key-")] for name, service in services.items()}
+    made = [mount.partition(":")[0] for mount in keys.pop("keys")]
+    seen = [mount.partition(":")[0] for mounts in keys.values() for mount in mounts]
+    assert sorted(made) == sorted(seen)
+    assert all(mount.endswith(":/run/fairlead:ro") for mounts in keys.values() for mount in mounts)
+    assert {name for name, mounts in keys.items() if not mounts} == {"nats"}
+    assert services["keys"]["command"] == [name.removeprefix("key-") for name in made]
 
 
 def test_no_module_stands_where_it_would_shadow_the_standard_library() -> None:

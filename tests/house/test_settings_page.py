@@ -4,17 +4,24 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-#: What a job finds in its environment is not a setting.
-OF_A_JOB = {
+#: What a job, or a program for drained nodes, finds in its environment is not a setting.
+TOLD = {
     "FAIRLEAD_JOB", "FAIRLEAD_ATTEMPT", "FAIRLEAD_RANK", "FAIRLEAD_RUN", "FAIRLEAD_GPUS", "FAIRLEAD_HOSTFILE",
-    "FAIRLEAD_ARRAY_INDEX", "FAIRLEAD_GPUS_SIMULATED",
+    "FAIRLEAD_ARRAY_INDEX", "FAIRLEAD_GPUS_SIMULATED", "FAIRLEAD_CPUS_SIMULATED",
+    "FAIRLEAD_SIMULATED_GPUS", "FAIRLEAD_GPU_SHARING",
+    "FAIRLEAD_STOP_AFTER",
+    "FAIRLEAD_CHECKPOINT_FILE", "FAIRLEAD_RESTARTED",
+    "FAIRLEAD_STOP_REASON",
+    "FAIRLEAD_DRAINED_BY", "FAIRLEAD_DRAINED_FOR",
 }  # fmt: skip
 NAME = re.compile(r"FAIRLEAD_[A-Z]+(?:_[A-Z]+)*|NATS_URL\b")
 
 
 def test_every_setting_has_its_row() -> None:
     """A setting that nobody can find is not one."""
-    code = "".join(path.read_text() for part in ("bus", "services", "cli") for path in (ROOT / part).rglob("*.py"))
-    read = set(re.findall(r'"(FAIRLEAD_[A-Z_]+|NATS_URL)"', code)) - OF_A_JOB
+    code = "".join(
+        path.read_text() for part in ("bus", "services", "replay", "cli") for path in (ROOT / part).rglob("*.py")
+    )
+    read = set(re.findall(r'"(FAIRLEAD_[A-Z_]+|NATS_URL)"', code)) - TOLD
     page = set(NAME.findall((ROOT / "docs" / "settings.md").read_text()))
     assert read == page

@@ -26,9 +26,12 @@ READY_S = 60.0
 class Cluster:
     """Services and nodes in one directory. `environment` is added to every process's."""
 
-    def __init__(self, data: Path, *, nodes: int = 2, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, *, nodes: int = 2, environment: dict[str, str] | None = None, runtime: str = "process"
+    ) -> None:
         self.data = data
         self.nodes = nodes
+        self.runtime = runtime
         (data / "logs").mkdir(parents=True, exist_ok=True)
         self.port, self.nats_port, self.monitor_port = (nats_server.free_port() for _ in range(3))
         self.supervisor = Supervisor(data / "logs")
@@ -37,7 +40,7 @@ class Cluster:
         self.nats_url = f"nats://{token}@127.0.0.1:{self.nats_port}"
         monitor = f"http://127.0.0.1:{self.monitor_port}"
         os.environ["FAIRLEAD_NATS_MONITOR"] = monitor
-        self.environment = {**os.environ, **(environment or {})}
+        self.environment = {**os.environ, "FAIRLEAD_METRICS": "off", **(environment or {})}
         self.client = Client(f"http://127.0.0.1:{self.port}", user="tester")
 
     def start(self, *, hollow: list[str] | None = None) -> None:
@@ -46,7 +49,8 @@ class Cluster:
             Spec("nats", [nats_server.find().path, "-c", str(self.nats_config)], dict(os.environ), GROUP_NATS)
         )
         assert nats_server.wait_ready(self.nats_port, self.nats_token), "nats-server did not start"
-        options = Options(data=self.data, nodes=0 if hollow is not None else self.nodes, port=self.port)
+        nodes = 0 if hollow is not None else self.nodes
+        options = Options(data=self.data, nodes=nodes, port=self.port, runtime=self.runtime)
         for spec in plan(options, nats_url=self.nats_url, port=self.port, base=self.environment):
             self._add(spec)
         if hollow is not None:

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Makes the bus keys of compose.yaml's services and of its one node, each into a volume that only that one sees, and the
+# list of users that nats-server includes. Run again, it changes nothing.
+#   make-keys.sh NAME…      (a name that is no service's is a node's)
+set -eu
+uid=10001 # of the images' user
+list=/bus
+for name in "$@"; do
+  key=/keys/$name/key.nk
+  if [ -s "$key" ]; then continue; fi
+  case $name in
+    streams | queue | placer | telemetry | explainer | gateway | archiver | auditor) kind=--service ;;
+    *) kind= ;;
+  esac
+  # shellcheck disable=SC2086 -- no kind is no word
+  fairlead credentials add "$name" $kind --dir "$list" --out "$key" 2>&1 | sed '/^next/d'
+  chown "$uid:$uid" "$key"
+done

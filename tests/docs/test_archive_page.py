@@ -1,0 +1,117 @@
+"""docs/archive.md, typed as it stands: every command prints what the page says, and its program needs nothing of ours.
+
+After a wanted change: `make test ARGS="tests/docs/test_archive_page.py --update-golden"`, and read the difference.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fairlead.commands.audit import new_bus
+from fairlead.main import main
+from fairlead_bus.main import with_bus
+from fairlead_bus.port import Bus, Stored
+from fairlead_schemas import subjects
+from tests.replay.archive.scenes import LOG, chained, later
+from tests.system.pages import plain
+
+PAGE = Path(__file__).parents[2] / "docs" / "archive.md"
+_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+#: Where the set-back cluster's history parts from the true one.
+PARTS_AT = 120
+ARCHIVE = "fairlead audit archive ./archive --key-file archive.key"
+
+
+def make_cluster(data: Path, log: Sequence[Stored]) -> None:
+    """The data of a stopped cluster with this log."""
+
+    async def fill(bus: Bus) -> None:
+        await bus.ensure()
+        for stored in log:
+            await bus.append(subjects.LOG, stored.subject, stored.payload)
+
+    with new_bus(data, "") as url:
+        with_bus(url, "test", fill)
+
+
+def typed(line: str) -> str:
+    """What one line prints, refusals included."""
+    command, _, file = line.partition(" > ")
+    screen, remarks = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(remarks):
+        main(shlex.split(command)[1:])
+    if file:
+        Path(file).write_text(screen.getvalue())
+        return remarks.getvalue()
+    return screen.getvalue() + remarks.getvalue()
+
+
+def answered(line: str) -> str:
+    """A line of the page. Once there is a key, the archive is begun, and set aside as it was then."""
+    found = typed(line)
+    if " audit key " in line:
+        assert "sequences 1 to 120" in typed(f"{ARCHIVE} --data ./old-cluster")
+        shutil.copytree("archive", "old-archive")
+    return found
+
+
+@pytest.mark.nats
+@pytest.mark.slow
+def test_the_page_says_what_the_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """From the first command to the last."""
+    for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    # Set by the command for the server that it starts; undone after the test.
+    monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", "")
+    make_cluster(tmp_path / "cluster", LOG)
+    make_cluster(tmp_path / "old-cluster", LOG[:PARTS_AT])
+    make_cluster(tmp_path / "set-back", chained([*LOG[:PARTS_AT], *map(later, LOG[PARTS_AT:])]))
+    text = PAGE.read_text()
+
+    def play(block: re.Match[str]) -> str:
+        lines = [line[2:] for line in block[1].splitlines() if line.startswith("$ ")]
+        return "```console\n" + "".join(f"$ {line}\n{answered(line)}" for line in lines) + "```"
+
+    found = _BLOCK.sub(play, text)
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(found)
+    assert plain(found) == plain(text)
+    run_the_program(text)
+
+
+def run_the_program(text: str) -> None:
+    """The page's program, in the folder of the walk, with plain Python; where zstd is not installed, ours stands in for it."""
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    env = dict(os.environ)
+    if shutil.which("zstd") is None:
+        stand_in = Path("bin/zstd")
+        stand_in.parent.mkdir()
+        stand_in.write_text(
+            f"#!{sys.executable}\nimport sys\nfrom fairlead_replay.archive.segments import zstd\n"
+            "sys.stdout.buffer.write(zstd.open(sys.argv[2], 'rb').read())\n"
+        )
+        stand_in.chmod(0o755)
+        env["PATH"] = f"{stand_in.parent.absolute()}:{env['PATH']}"
+    ran = subprocess.run([sys.executable, "-I", "-c", program], env=env, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr
+
+
+def test_the_other_commands_of_the_page_can_be_typed() -> None:
+    """Those that a reader adapts: verbs and options are there."""
+    blocks = re.findall(r"```\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    lines = [line.partition("#")[0] for block in blocks for line in block.splitlines() if line.startswith("fairlead ")]
+    assert len(lines) >= 2
+    for line in lines:
+        assert main([*shlex.split(line)[1:], "--help"]) == 0

@@ -1,0 +1,86 @@
+"""A job in a real container, from the job file to the log: what it was granted, and that its secret is nowhere."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.agent.containers.python_image import PYTHON, ensure_python_image
+from tests.system.cluster import Cluster
+
+pytestmark = [pytest.mark.nats, pytest.mark.docker, pytest.mark.slow]
+SECRET = "fl-7f3a-very-secret-word"
+#: What the job prints, so that the search below is known to find things.
+PRINTED = "fl-printed-by-the-job"
+CODE = f"""
+import hashlib, os
+content = open("/run/secrets/hf-token").read()
+print("{PRINTED}", hashlib.sha256(content.encode()).hexdigest(), content in str(os.environ))
+open("/ckpt/step", "w").write("5")
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """One node that makes containers and has a secret and a place for volumes."""
+    if os.getuid() != 0:
+        pytest.skip("mounting: only root may mount (run the tests as root)")
+    for name in ("secrets/vision", "volumes"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "secrets").chmod(0o700)
+    (tmp_path / "secrets/vision/hf-token").write_text(SECRET)
+    grants = {"FAIRLEAD_SECRETS": str(tmp_path / "secrets"), "FAIRLEAD_VOLUMES": str(tmp_path / "volumes")}
+    made = Cluster(tmp_path / "data", nodes=1, environment=grants, runtime="docker")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def found(base: Path, word: str) -> set[str]:
+    """First parts of the paths of all files below that hold a word."""
+    files = [path for path in base.rglob("*") if path.is_file() and not path.is_symlink()]
+    return {path.relative_to(base).parts[0] for path in files if word.encode() in path.read_bytes()}
+
+
+def test_a_secret_reaches_the_program_and_nothing_else(cluster: Cluster, tmp_path: Path) -> None:
+    """No byte of it in the log, the output, the journal, the warehouse, what services print, or the engine's answers, while
+    what the job prints is found in all that carries output."""
+    job = cluster.client.submit(
+        {
+            "name": "reader", "project": "vision", "image": ensure_python_image(), "command": [PYTHON, "-I", "-S", "-c", CODE],
+            "secrets": ["hf-token"], "volumes": [{"name": "ckpt", "mountPath": "/ckpt", "create": True}],
+            "resources": {"cpu": "1", "memory": "256Mi"},
+        }
+    )  # fmt: skip
+    inspected: list[str] = []
+    client = docker.APIClient(version="auto")
+
+    def ended() -> bool:
+        for container in client.containers(
+            all=True, filters={"label": [f"fairlead.job={job.id}", "fairlead.node=sim-1"]}
+        ):
+            inspected.append(json.dumps(container) + json.dumps(client.inspect_container(container["Id"])))
+        return cluster.client.job(job.id).state in ("succeeded", "failed", "cancelled")
+
+    cluster.until(ended, "the job has ended")
+    told = cluster.client.job(job.id)
+    assert told.state == "succeeded", (told, cluster.logs())
+    assert (tmp_path / "volumes/vision/ckpt/step").read_text() == "5"
+    cluster.until(lambda: bool(found(tmp_path / "data", PRINTED)), "its output is stored")
+    assert inspected and not any(SECRET in answer for answer in inspected)
+    cluster.stop()  # all of it is on the disk now
+    assert {"nats", "agent-sim-1"} <= found(tmp_path / "data", PRINTED)
+    assert found(tmp_path / "data", SECRET) == set()
+
+
+def test_what_a_node_does_not_grant_fails_with_its_name(cluster: Cluster) -> None:
+    """The person who submitted reads which volume, and what its admin can do."""
+    job = cluster.client.submit(
+        {"image": ensure_python_image(), "command": ["x"], "volumes": ["datasets:/data"], "retries": {"max": 0}}
+    )
+    cluster.until(lambda: "FAIRLEAD_MOUNTS" in str(list(cluster.client.events(job=job.id))), "the reason is in the log")

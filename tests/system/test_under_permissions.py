@@ -1,0 +1,119 @@
+"""The whole of it with a key for each process: a job from HTTP to its end, and an agent whose key is revoked."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fairlead.stack.nats_server import free_port
+from fairlead_bus import bus_users, nkey
+from tests.bus.keyed import Keyed
+
+pytestmark = [pytest.mark.nats, pytest.mark.slow]
+UNTIL_S = 60.0
+SERVICES = {
+    "queue": "fairlead_queue", "placer": "fairlead_placer", "telemetry": "fairlead_telemetry", "gateway": "fairlead_gateway",
+    "explainer": "fairlead_replay.explainer",
+}  # fmt: skip
+#: Over the size that is sent within desired state: it is read from the SPEC bucket.
+LARGE = "x" * 5000
+
+
+class Installation:
+    """Services and nodes as processes, each with its own key."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.keyed = Keyed("n1", "n2")
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        for name, module in SERVICES.items():
+            self.start(name, module)
+        # After the services: they wait for the streams.
+        asyncio.run(self.keyed.make_streams())
+        for name in ("n1", "n2"):
+            self.start(name, "fairlead_agent", FAIRLEAD_NODE=name)
+        self.until(lambda: len(self.get("/v1/nodes")["items"]) == 2, "both nodes have joined")
+
+    def start(self, name: str, module: str, **more: str) -> None:
+        environment = {
+            **os.environ, "FAIRLEAD_NATS": self.keyed.server.url, "FAIRLEAD_NATS_MONITOR": self.keyed.server.monitor,
+            nkey.SETTING: str(self.keyed.seed_file(name)), "FAIRLEAD_DATA": str(self.data / name),
+            "FAIRLEAD_HTTP_PORT": self.url.rpartition(":")[2], "FAIRLEAD_DEVICES": "simulated", **more,
+        }  # fmt: skip
+        (self.data / name).mkdir(parents=True, exist_ok=True)
+        with (self.data / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", module], env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def get(self, path: str) -> dict:
+        answer = httpx.get(self.url + path, timeout=10)
+        answer.raise_for_status()
+        return answer.json()
+
+    def submit(self, *command: str) -> str:
+        body = {"command": command, "resources": {"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": 1}}
+        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=10)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    def sql(self, query: str) -> list[list[object]]:
+        return httpx.post(f"{self.url}/v1/sql", json={"query": query}, timeout=20).json()["rows"]
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + UNTIL_S
+        while time.monotonic() < deadline:
+            try:
+                if condition():
+                    return
+            except (httpx.HTTPError, KeyError):
+                pass
+            time.sleep(0.1)
+        raise AssertionError(f"not true in time: {what}\n{self.logs()}")
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {p.stem}\n{p.read_text()[-600:]}" for p in sorted(self.data.glob("*.log")))
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait(20)
+        self.keyed.close()
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    made = Installation(tmp_path_factory.mktemp("installation"))
+    yield made
+    made.close()
+
+
+def test_a_job_goes_its_whole_way_and_nobody_is_refused_anything(installation: Installation) -> None:
+    """HTTP, queue, placer, agent, output, the explainer's answer and SQL; the allow-lists hold all that these need."""
+    job = installation.submit("sh", "-c", f"echo from the job {LARGE}")
+    installation.until(lambda: installation.get(f"/v1/jobs/{job}")["state"] == "succeeded", "the job has succeeded")
+    output = httpx.get(f"{installation.url}/v1/jobs/{job}/logs", params={"follow": "false"}, timeout=10).text
+    assert output == f"from the job {LARGE}\n"
+    assert installation.get(f"/v1/jobs/{job}/why")["reason"]["code"] == "succeeded"
+    installation.until(lambda: installation.sql("select count(*) from jobs") == [[1]], "SQL has the job")
+    refused = [line for line in installation.logs().splitlines() if "refuses this client" in line]
+    assert refused == []
+
+
+def test_an_agent_whose_key_is_revoked_ends_and_its_node_says_nothing_more(installation: Installation) -> None:
+    """The server closes its connection, so it ends with exit code 1 for its process manager; the other node works on."""
+    keyed = installation.keyed
+    bus_users.change(keyed.directory, lambda users: bus_users.without(users, "node", "n2"))
+    keyed.reload()
+    assert installation.processes["n2"].wait(UNTIL_S) == 1
+    assert "does not know the key" in (installation.data / "n2.log").read_text()
+    job = installation.submit("true")
+    installation.until(lambda: installation.get(f"/v1/jobs/{job}")["state"] == "succeeded", "the other node runs it")
