@@ -20,6 +20,9 @@ import structlog
 from tests import hosts
 from tests.nats_server import NatsServer, find_program
 
+#: Tests with processes, sockets and containers of their own. On CI alone, where a change of others waits for the answer, one that
+#: fails is tried once more, and both its failure and its second try are printed: a defect to be mended, not one to be forgotten.
+REAL = ("nats", "docker", "hosts", "mpi", "torch")
 SYSTEM = Path(__file__).parent / "system"
 #: Torch has wheels for fewer Pythons than we run on, and is larger than all else together: it stands beside.
 TORCH_PYTHON = Path(__file__).parents[1] / ".venv-torch/bin/python"
@@ -89,6 +92,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         order += [path, *others[at * beside : (at + 1) * beside]]
     order += others[len(systems) * beside :]
     items[:] = [item for path in order for item in files[path]]
+    if os.environ.get("CI"):
+        for item in items:
+            if SYSTEM in item.path.parents or any(item.get_closest_marker(marker) for marker in REAL):
+                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -161,7 +168,11 @@ NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line per skipped group."""
+    """One line per skipped group; what had to be tried again, with its failure."""
+    if again := terminalreporter.stats.get("rerun", []):
+        terminalreporter.section("failed once, and were tried again")
+    for report in again:
+        terminalreporter.write_line(f"{report.nodeid}\n{report.longreprtext[-4000:]}\n")
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
     if reasons:
         terminalreporter.section("skipped, and why")

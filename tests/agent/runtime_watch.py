@@ -3,6 +3,7 @@
 # ruff: noqa: ASYNC110, ASYNC240 -- waits for a file that another process writes
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,12 @@ class Watch:
         self._heard.set()
 
     async def until(self, met: Callable[[], bool], timeout_s: float = 20.0) -> None:
-        """Wait until something holds; looked at whenever the runtime says something."""
+        """Wait until something holds; looked at whenever the runtime says something, and ten times a second."""
         async with asyncio.timeout(timeout_s):
             while not met():
                 self._heard.clear()
-                await self._heard.wait()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._heard.wait(), 0.1)
 
     async def exit_of(self, key: RunKey) -> Exit:
         """Wait for one run's end."""

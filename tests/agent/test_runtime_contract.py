@@ -218,7 +218,7 @@ async def test_what_runs_use_is_read_off_the_kernel(world: World) -> None:
     await runtime.close()
     second, watch = await world.runtime()
     await second.adopt([key("793"), key("794")])
-    assert set(second.programs()) == {key("793"), key("794")}
+    await watch.until(lambda: set(second.programs()) == {key("793"), key("794")})  # asked about after adoption
     later = {each.run: each for each in Metering().read(second.programs(), contained=contained)}
     assert later["793.1"].cpu_ms >= found["793.1"].cpu_ms
     for job in ("793", "794"):
