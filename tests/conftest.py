@@ -20,9 +20,6 @@ import structlog
 from tests import hosts
 from tests.nats_server import NatsServer, find_program
 
-#: Tests with processes, sockets and containers of their own. On CI alone, where a change of others waits for the answer, one that
-#: fails is tried once more, and both its failure and its second try are printed: a defect to be mended, not one to be forgotten.
-REAL = ("nats", "docker", "hosts", "mpi", "torch")
 SYSTEM = Path(__file__).parent / "system"
 #: Torch has wheels for fewer Pythons than we run on, and is larger than all else together: it stands beside.
 TORCH_PYTHON = Path(__file__).parents[1] / ".venv-torch/bin/python"
@@ -92,10 +89,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         order += [path, *others[at * beside : (at + 1) * beside]]
     order += others[len(systems) * beside :]
     items[:] = [item for path in order for item in files[path]]
-    if os.environ.get("CI"):
-        for item in items:
-            if SYSTEM in item.path.parents or any(item.get_closest_marker(marker) for marker in REAL):
-                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from fairlead.stack import nats_server
 from fairlead.stack.local import GROUP_NATS, GROUP_NODES, Options, plan
 from fairlead.stack.processes import Spec, Supervisor
 from fairlead_bus.nats_bus import NatsBus, connect
+from tests.until import until
 
 READY_S = 60.0
 
@@ -83,15 +83,7 @@ class Cluster:
 
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = READY_S) -> None:
         """Wait for a condition or fail, saying what did not come true."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            try:
-                if condition():
-                    return
-            except (FairleadError, httpx.HTTPError):
-                pass
-            time.sleep(0.1)
-        raise AssertionError(f"within {timeout_s:g} s not true: {what}\n{self.logs()}")
+        until(condition, what, within_s=timeout_s, not_yet=(FairleadError, httpx.HTTPError), logs=self.logs)
 
     def logs(self, chars: int = 800) -> str:
         """The end of every process's output."""

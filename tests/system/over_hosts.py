@@ -2,10 +2,8 @@
 processes, sockets, interfaces. Who needs one says how its agents start and how it asks; see two_hosts.py and netcluster.py.
 """
 
-import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
@@ -13,6 +11,7 @@ from typing import ClassVar, Self
 from fairlead.stack import nats_server
 from fairlead.stack.local import SERVICES
 from tests.hosts import Host, Hosts
+from tests.until import until
 
 NODES = ("a", "b")
 #: Ports of the control host, where nobody else listens.
@@ -97,13 +96,7 @@ class OverHosts:
 
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = READY_S) -> None:
         """Wait for it, or fail with what did not come true."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            with contextlib.suppress(*self.not_yet):
-                if condition():
-                    return
-            time.sleep(self.look_s)
-        raise AssertionError(f"within {timeout_s:g} s not true: {what}\n{self.logs()}")
+        until(condition, what, within_s=timeout_s, not_yet=self.not_yet, look_s=self.look_s, logs=self.logs)
 
     def logs(self, chars: int = 1500) -> str:
         """The end of every process's output."""

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +10,7 @@ import httpx
 import yaml
 
 from fairlead.stack.nats_server import free_port
+from tests.until import until
 
 CONFIG = Path("deploy/prometheus/prometheus.yml")
 RULES = Path("deploy/prometheus/rules.yml").absolute()
@@ -56,10 +56,8 @@ class PrometheusServer:
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something holds; what it says in its log, where it never does."""
-        end = time.monotonic() + WAIT_S
-        while not holds():
-            assert time.monotonic() < end, f"{what}: never; {(self._directory / 'prometheus.log').read_text()[-2000:]}"
-            time.sleep(0.2)
+        log = self._directory / "prometheus.log"
+        until(holds, what, within_s=WAIT_S, look_s=0.2, logs=lambda: log.read_text()[-2000:])
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Series of an instant query. Raises AssertionError with Prometheus' words where it refuses."""

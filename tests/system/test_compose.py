@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from docker.errors import DockerException
 
 from fairlead.stack.nats_server import free_port
 from tests import base_images
+from tests.until import until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -77,15 +77,10 @@ class Composed:
         return answer.json()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + UNTIL_S
-        while time.monotonic() < deadline:
-            try:
-                if condition():
-                    return
-            except (httpx.HTTPError, KeyError):
-                pass
-            time.sleep(0.2)
-        raise AssertionError(f"not true in time: {what}\n{self.compose('logs', '--tail=15')[-6000:]}")
+        def logs() -> str:
+            return self.compose("logs", "--tail=15")[-6000:]
+
+        until(condition, what, within_s=UNTIL_S, not_yet=(httpx.HTTPError, KeyError), look_s=0.2, logs=logs)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from fairlead.stack.nats_server import free_port
 from fairlead_bus import bus_users, nkey
 from tests.bus.keyed import Keyed
+from tests.until import until
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 UNTIL_S = 60.0
@@ -68,15 +68,7 @@ class Installation:
         return httpx.post(f"{self.url}/v1/sql", json={"query": query}, timeout=20).json()["rows"]
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + UNTIL_S
-        while time.monotonic() < deadline:
-            try:
-                if condition():
-                    return
-            except (httpx.HTTPError, KeyError):
-                pass
-            time.sleep(0.1)
-        raise AssertionError(f"not true in time: {what}\n{self.logs()}")
+        until(condition, what, within_s=UNTIL_S, not_yet=(httpx.HTTPError, KeyError), logs=self.logs)
 
     def logs(self) -> str:
         return "\n".join(f"--- {p.stem}\n{p.read_text()[-600:]}" for p in sorted(self.data.glob("*.log")))

@@ -7,11 +7,11 @@ stack, or the data of a stopped one (its bus is started alone for the reading, a
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -25,6 +25,7 @@ from fairlead_bus.port import BusError, LogDamaged
 from fairlead_schemas.lifecycle import STATES
 
 if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
+    from fairlead_replay.compare import Comparison
     from fairlead_replay.fold import Cluster
 
 app = typer.Typer(help="Check or export the log.", no_args_is_help=True)
@@ -212,52 +213,49 @@ def replay(
 
     fairlead replay --check
     """
-    from fairlead_bus.main import with_bus
-    from fairlead_replay.compare import compare_live, fold_export, fold_live
-
-    folder = (data or state.default_data()).absolute()
-    compared: list[Any] = []
-    with translated():
-        if not nats and is_export(folder):
-            if check:
-                raise Refused("--check needs live services; an exported log has none")
-            cluster = fold_export(folder, to)
-        else:
-            with bus_url(folder, nats) as url:
-                cluster = with_bus(url, "replay", lambda bus: fold_live(bus, to))
-                if check:
-                    compared = with_bus(url, "replay", compare_live)
+    cluster, compared = _folded((data or state.default_data()).absolute(), nats, to, compare=check)
     if show:
         cores = cluster.cores()
         if show not in cores:
             raise Refused(f'--show: expected one of {", ".join(cores)}, found "{show}"')
         render.write(cores[show].snapshot().decode() + "\n")
         return
-    document: dict[str, Any] = {
-        "sequence": cluster.sequence,
-        "at_ns": cluster.at_ns,
-        "state_sha256": cluster.state_hashes(),
-    }
-    if check:
-        document["compared"] = [{**c._asdict(), "equal": c.equal} for c in compared]
     if output in (Format.json, Format.yaml):
+        found = {"compared": [{**one._asdict(), "equal": one.equal} for one in compared]} if check else {}
+        document = {
+            "sequence": cluster.sequence,
+            "at_ns": cluster.at_ns,
+            "state_sha256": cluster.state_hashes(),
+            **found,
+        }
         render.write(render.document(document, output))
     else:
-        render.write(
-            render.fields(
-                [
-                    ("sequence", str(cluster.sequence)),
-                    *summary(cluster),
-                    *((f"{w} state", h) for w, h in cluster.state_hashes().items()),
-                ]
-            )
-        )
-        for one in compared:
-            render.write(
-                f"{one.what}: {'equal' if one.equal else 'DIFFERS'} at {one.sequence} {one.message}".rstrip() + "\n"
-            )
+        render.write("".join(_lines(cluster, compared)))
     if any(not one.equal for one in compared):
         raise typer.Exit(1)
+
+
+def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple[Cluster, list[Comparison]]":
+    """The log of a running cluster or of an export, folded; what the live services answered, where they were asked."""
+    from fairlead_bus.main import with_bus
+    from fairlead_replay.compare import compare_live, fold_export, fold_live
+
+    with translated():
+        if not nats and is_export(folder):
+            if compare:
+                raise Refused("--check needs live services; an exported log has none")
+            return fold_export(folder, to), []
+        with bus_url(folder, nats) as url:
+            cluster = with_bus(url, "replay", lambda bus: fold_live(bus, to))
+            return cluster, with_bus(url, "replay", compare_live) if compare else []
+
+
+def _lines(cluster: "Cluster", compared: "Sequence[Comparison]") -> Iterator[str]:
+    hashes = [(f"{service} state", digest) for service, digest in cluster.state_hashes().items()]
+    yield render.fields([("sequence", str(cluster.sequence)), *summary(cluster), *hashes])
+    for one in compared:
+        verdict = "equal" if one.equal else "DIFFERS"
+        yield f"{one.what}: {verdict} at {one.sequence} {one.message}".rstrip() + "\n"
 
 
 def summary(cluster: "Cluster") -> list[tuple[str, str]]:

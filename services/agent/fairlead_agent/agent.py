@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 import structlog
 
+from fairlead_agent.answering import printed
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.drained import DrainedHook
+from fairlead_agent.ending import Ending
 from fairlead_agent.guard.told import Told
 from fairlead_agent.health.tending import Tending
 from fairlead_agent.instructions import CutGpu, GiveUp, KillRun, NoticeRun, StartRun, Step, TerminateRun
@@ -28,7 +30,7 @@ from fairlead_agent.lease_file import LeaseFile, boottime_ns, read
 from fairlead_agent.measuring import Measuring
 from fairlead_agent.metrics.looking import page
 from fairlead_agent.metrics.serving import MetricsServer
-from fairlead_agent.output import OutputShipper, read_piece
+from fairlead_agent.output import OutputShipper
 from fairlead_agent.reconcile import Reconciler
 from fairlead_agent.records import RunEntry
 from fairlead_agent.reporting import Outbox
@@ -42,12 +44,10 @@ from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired, LayoutOrder, decode_desired
 from fairlead_schemas.events import StartFault
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.reports import Beat, HealthSeen, OutputWanted, decode_confirm, encode
+from fairlead_schemas.reports import Beat, HealthSeen, decode_confirm, encode
 from fairlead_schemas.resources import Inventory
 
 OUTPUT_POLL_S = 0.2
-DIRTY_POLL_S = 1.0
 REPORT_POLL_S = 0.25
 #: The longest wait of the tick loop, so that a new deadline is never seen late by more.
 TICK_S = 0.25
@@ -98,6 +98,9 @@ class Agent:
             bus, runtime, devices, self._place(environment), self, self.launching, self._spawn, self.tending
         )
         self.saving = Saving(runtime, self, self._spawn)
+        self.ending = Ending(
+            self.core, self.output, devices, self.watching, self.tending, self.guard_said, self, self._spawn
+        )
         self.metrics = MetricsServer(lambda: page(self))
         self._stopped = asyncio.Event()
         self.hook = DrainedHook(settings, boot_id, self._stopped.set)
@@ -106,8 +109,6 @@ class Agent:
         self._report = asyncio.Event()
         self._tick = asyncio.Event()
         self._look = asyncio.Event()
-        #: Ended runs whose GPUs are being looked at.
-        self._checking: set[RunKey] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._subscriptions: list[Subscription] = []
 
@@ -126,7 +127,7 @@ class Agent:
             self._reports,
             self._ticks,
             self._outputs,
-            self._dirt,
+            self.ending.look_at_what_was_left,
             self.measuring.run,
             self.tending.run,
             self.watching.run,
@@ -163,7 +164,9 @@ class Agent:
             if what.state in ("ended", "lost"):
                 clean = not await self.watching.left_over(open_runs[key])
                 self.saving.hold(open_runs[key])
-                found[key] = Found(what.state, self._explained(key, what.exit), clean, word=self.saving.let_go(key))
+                found[key] = Found(
+                    what.state, self.ending.explained(key, what.exit), clean, word=self.saving.let_go(key)
+                )
             if what.state != "never":
                 self.output.open(key, self.runtime.output(key), adopted=True)
                 if what.state != "running":
@@ -293,41 +296,20 @@ class Agent:
 
     def exited(self, key: RunKey, exit: Exit) -> None:
         """A run has ended: ship its last output, look at its devices, report."""
-        exit = self._explained(key, exit)
-        run = self.ledger.runs.get(key)
-        gpus = run.devices if run is not None else ()
-        if self.output.silent(key) and (not gpus or (self.devices.simulated and not self.devices.busy(gpus))):
-            self._ended(key, exit, clean=True)
-        else:
-            self._spawn(self._exited(key, exit, run))
+        self.ending.exited(key, exit)
 
-    async def _exited(self, key: RunKey, exit: Exit, run: RunEntry | None) -> None:
-        await self.output.ended(key)
-        self._ended(key, exit, clean=run is None or not await self.watching.left_over(run))
-
-    def _ended(self, key: RunKey, exit: Exit, clean: bool) -> None:
-        exit = self.tending.ended(key, exit)
-        if self.tending.wants_check(key, exit, asked=key in self.core.stopping):
-            clean = self._check(key) and clean
+    def over(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
+        """All that had to be looked at after a run's end was."""
         if clean and (run := self.ledger.runs.get(key)) is not None:
             self.measuring.let_go(run)
         self._do(self.core.exited(key, exit, clean, time.time_ns(), self.saving.let_go(key)))
         self.launching.over(key)
         self.runtime.release(key)
 
-    def _check(self, key: RunKey) -> bool:
-        """Look at the node after a run that failed or was long. False: its GPUs wait for what comes of it."""
-        run = self.ledger.runs.get(key)
-        gpus = run.gpus if run is not None else ()
-        self._checking.add(key)
-        self._spawn(self._checked(key, gpus))
-        return not gpus or self.devices.simulated
-
-    async def _checked(self, key: RunKey, gpus: tuple[str, ...]) -> None:
-        try:
-            await self.tending.short(gpus, key)
-        finally:
-            self._checking.discard(key)
+    def cleaned(self, run: RunEntry) -> None:
+        """Nothing is left on the GPUs of a run that has ended."""
+        self.measuring.let_go(run)
+        self._do(self.core.cleaned(run.key))
 
     def ailed(self, seen: list[HealthSeen]) -> None:
         """Something is not well, or is again."""
@@ -340,11 +322,6 @@ class Agent:
     def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
         """This node, or another of its gang, has failed the check before a run; nothing was started."""
         self._do(self.core.unfit(key, message, time.time_ns(), blames))
-
-    def _explained(self, key: RunKey, exit: Exit) -> Exit:
-        """The same; or what the guard says, where it has ended the run while this process was dead or stood still."""
-        how = self.guard_said.how(key.name)
-        return exit._replace(message=how, fenced=True) if how else exit
 
     def _renew(self) -> None:
         """Put the lease where the guard and the next agent look."""
@@ -490,28 +467,10 @@ class Agent:
             _log.critical("the disk is full; nothing is started", directory=str(self.settings.directory))
         self._told_full = reserve.short
 
-    async def _dirt(self) -> None:
-        while True:
-            await asyncio.sleep(DIRTY_POLL_S)
-            for run in [run for run in self.core.dirty() if run.key not in self._checking]:
-                if not await self.watching.left_over(run):
-                    self.measuring.let_go(run)
-                    self._do(self.core.cleaned(run.key))
-
     # ------------------------------------------------------------------ answers
 
     async def _on_output_wanted(self, message: Message) -> bytes:
-        try:
-            wanted = msgspec.json.decode(message.payload, type=OutputWanted)
-        except msgspec.MsgspecError:
-            wanted = None
-        if wanted is None or not is_job_id(wanted.job) or wanted.stream not in ("stdout", "stderr"):
-            return b'{"error":"expected an OutputWanted with a job id and stdout or stderr"}'
-        key = RunKey(wanted.job, wanted.attempt, wanted.rank)
-        run = self.ledger.runs.get(key)
-        path = self.runtime.output(key)[0 if wanted.stream == "stdout" else 1]
-        ended = run is None or not run.open
-        return encode(read_piece(path, wanted.stream, wanted.offset, wanted.bytes_max, ended))
+        return printed(message.payload, self.runtime, self.ledger.runs)
 
     def _place(self, environment: Mapping[str, str]) -> Place:
         """What runs see of the node: containers have a network of their own, and see their box elsewhere."""
