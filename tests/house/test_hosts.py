@@ -1,11 +1,13 @@
 """The hosts that tests play: they hear each other, and a cut one does not."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests import hosts
 from tests.hosts import Hosts
+from tests.until import until
 
 pytestmark = pytest.mark.skipif(bool(hosts.unfit()), reason=hosts.unfit() or "fit")
 
@@ -36,5 +38,7 @@ def test_nothing_stays_behind() -> None:
     with Hosts("a") as world:
         name = world["a"].name
         sleeper = world["a"].start(["sleep", "1000"])
+        comm = Path(f"/proc/{sleeper.pid}/comm")
+        until(lambda: comm.read_text() == "sleep\n", "it runs there", within_s=30)
     assert sleeper.wait(10) == -9
     assert name not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout

@@ -5,8 +5,6 @@ Labels and names are how a later agent process finds them (`adopting.py`). Each 
 """
 
 import asyncio
-import contextlib
-import json
 import signal
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from fairlead_agent.launch import Launch, Unlaunchable
 from fairlead_agent.run import Exit, Found, RunKey
 from fairlead_agent.runtimes.container_of import container_of
 from fairlead_agent.runtimes.docker import adopting, template
+from fairlead_agent.runtimes.docker.cdi import cdi_devices
 from fairlead_agent.runtimes.docker.creating import create
 from fairlead_agent.runtimes.docker.ends import how
 from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, Patience, why
@@ -29,18 +28,15 @@ from fairlead_agent.runtimes.docker.events import EngineNews
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
 from fairlead_agent.runtimes.docker.following import ContainerRun, end_of, is_running, rest_of
 from fairlead_agent.runtimes.docker.images import Images, PullFailed
-from fairlead_agent.runtimes.docker.inside import CHECKPOINT, exec_in, make_word
+from fairlead_agent.runtimes.docker.inside import CHECKPOINT, exec_in
 from fairlead_agent.runtimes.docker.output import Files
 from fairlead_agent.runtimes.docker.processes import lives, number_of, signal_directly
-from fairlead_agent.runtimes.docker.template import Bind
-from fairlead_agent.runtimes.notes import clear, write_note
+from fairlead_agent.runtimes.docker.run_files import PULLING, Notes, make_directory, own_files
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
 from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
 from fairlead_agent.settings import DOCKER_SOCKET
 from fairlead_schemas.events import StartFault
 
-#: In a run's directory while it waits for its image: nothing of it was created yet.
-PULLING = "pulling"
 CONFLICT = 409
 UNWANTED = "was asked to stop before it was started"
 
@@ -88,7 +84,7 @@ class DockerRuntime:
         # An engine without its bridge (CI) can still run containers without a network.
         network = self._network or ("default" if "bridge" in self.engine.networks else "none")
         return engine_of(
-            info, self.engine.facts.api, network=network, cdi_devices=_cdi_devices(), limits=self._limits,
+            info, self.engine.facts.api, network=network, cdi_devices=cdi_devices(), limits=self._limits,
             simulated=self._simulated,
         )  # fmt: skip
 
@@ -132,7 +128,7 @@ class DockerRuntime:
         if not launch.image:
             raise ValueError("the job file names no image, which the Docker runtime needs")
         directory = self.directories.path(run.key)
-        notes = _Notes(directory, run.files.stderr)
+        notes = Notes(directory, run.files.stderr)
 
         def say(words: str) -> None:
             notes.say(words)
@@ -148,7 +144,7 @@ class DockerRuntime:
             run.is_pulling = False
         run.image = image.digest
         if not notes.said:
-            _make(directory)
+            make_directory(directory)
         try:
             await self.engine.call_slowly(lambda api: self._create(api, run, launch, image.id))
         except docker.errors.APIError as error:
@@ -167,7 +163,7 @@ class DockerRuntime:
         try:
             run.container = create(
                 api, launch, self._engine_now(), self._whose, self.holdings,
-                name=run.name, image=image, files=_own_files(launch, directory), labels=labels,
+                name=run.name, image=image, files=own_files(launch, directory), labels=labels,
             )  # fmt: skip
             if run.is_unwanted:
                 raise ValueError(UNWANTED)
@@ -360,52 +356,3 @@ class DockerRuntime:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a task of the Docker runtime has failed", exc_info=error)
-
-
-class _Notes:
-    """What the agent itself says to who follows a run that has not started: lines at the head of its stderr."""
-
-    def __init__(self, directory: Path, stderr: Path) -> None:
-        self._directory = directory
-        self._stderr = stderr
-        self.said = False
-
-    def say(self, words: str) -> None:
-        """One line; the first makes the run's directory, marked as one of which nothing was created yet, and ends what an
-        earlier process of the agent has said there."""
-        if not self.said:
-            _make(self._directory)
-            (self._directory / PULLING).touch()
-            clear(self._stderr)
-            self.said = True
-        write_note(self._stderr, words)
-
-
-def _own_files(launch: Launch, directory: Path) -> list[Bind]:
-    """What the run finds of its own directory."""
-    files: list[Bind] = []
-    if launch.hostfile:
-        hostfile = directory / "hostfile"
-        hostfile.write_text(launch.hostfile)
-        files.append(Bind(str(hostfile), template.HOSTFILE, read_only=True))
-    if launch.order.checkpoint is not None:
-        word = make_word(directory / CHECKPOINT)
-        files.append(Bind(word, template.CHECKPOINT_FILE, read_only=False))
-    if launch.box:
-        files.append(Bind(launch.box, launch.box_inside, read_only=True))
-    return files
-
-
-def _make(directory: Path) -> None:
-    """The run's directory, new; or that of the same run which an earlier process of the agent had waiting."""
-    directory.mkdir(mode=0o750, exist_ok=(directory / PULLING).exists())
-
-
-def _cdi_devices() -> frozenset[str]:
-    """Names that the CDI specifications of this machine list (JSON ones; nvidia-ctk writes them with --format=json)."""
-    names: set[str] = set()
-    for path in [*Path("/etc/cdi").glob("*.json"), *Path("/var/run/cdi").glob("*.json")]:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            spec = json.loads(path.read_bytes())
-            names.update(f"{spec['kind']}={device['name']}" for device in spec["devices"])
-    return frozenset(names)

@@ -19,6 +19,7 @@ from fairlead_agent.run import Exit, Found, RunKey, parse_name
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
 from fairlead_agent.runtimes.process.beside import run_beside
 from fairlead_agent.runtimes.process.link import PROTOCOLS, Ended, Event, Failed, Listing, SpawnerLink, Started
+from fairlead_agent.runtimes.process.sweeping import SWEEP_S, Sweeper
 from fairlead_agent.runtimes.processes import (
     TAG,
     Tagged,
@@ -35,9 +36,6 @@ from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
 
 LISTING_S = 30.0
 LISTING_TRIES = 5
-#: What is left of a stopped run is looked for this often, and so many times.
-SWEEP_S = 0.02
-SWEEPS = 250
 RECONNECT_S = 0.5
 #: What no journal knows is killed; a process that takes longer to go hangs in the kernel.
 STRANGERS_S = 30.0
@@ -80,9 +78,7 @@ class ProcessRuntime:
         self._prefix = tag_prefix(node, incarnation)
         self._runs: dict[str, _Run] = {}
         self._forget: list[str] = []
-        #: Ended after a stop; told when nothing of theirs is left.
-        self._sweeping: dict[str, tuple[RunKey, Exit, int]] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeper = Sweeper(self._prefix, self._swept)
         #: False while the connection is broken: what is asked for waits in `_runs`.
         self._ready = False
         self._held: list[Event] | None = None
@@ -193,8 +189,7 @@ class ProcessRuntime:
         """Stop watching; runs go on."""
         if self._reconnecting is not None:
             self._reconnecting.cancel()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        self._sweeper.close()
         self._send_forget()
         self._link.close()
         for run in self._runs.values():
@@ -244,25 +239,10 @@ class ProcessRuntime:
         if not run.signalled and run.orphan is None:
             self._watcher.exited(run.key, exit)
             return
-        # A stop ends also what has left the group; many stops share one look at all processes.
-        self._sweeping[run.key.name] = (run.key, exit, SWEEPS)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(0, self._sweep)
+        self._sweeper.sweep(run.key, exit)  # a stop ends also what has left the group
 
-    def _sweep(self) -> None:
-        alive: set[str] = set()
-        for process in tagged(self._prefix):
-            if process.run in self._sweeping:
-                kill_exactly(process)
-                alive.add(process.run)
-        ended = self._sweeping
-        self._sweeping = {
-            name: (key, exit, left - 1) for name, (key, exit, left) in ended.items() if name in alive and left
-        }
-        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep) if self._sweeping else None
-        for name, (key, exit, _) in ended.items():
-            if name not in self._sweeping:
-                self._watcher.exited(key, exit)
+    def _swept(self, key: RunKey, exit: Exit) -> None:
+        self._watcher.exited(key, exit)
 
     def _kill_tagged(self, key: RunKey, number: int) -> None:
         for process in tagged(self._prefix + key.name):
@@ -358,7 +338,7 @@ class ProcessRuntime:
         """The connection broke, perhaps because the spawner was killed: what became of the runs meanwhile?"""
         self._ready = True
         runs = [run for run in self._runs.values() if run.orphan is None]
-        known = {*self._runs, *self._sweeping}
+        known = {*self._runs, *self._sweeper.left}
         _log.warning("connected to the spawner again", runs=len(runs), orphans=len(listing.orphans))
         found = self._find([run.key for run in runs], listing)
         for run in runs:
