@@ -147,7 +147,10 @@ def _below(reading: Reading, value: Any, at: str) -> dict[IdleSignal, int]:
         if signal is None:
             reading.wrong(path, f"unknown signal; expected one of {', '.join(signals)}")
         else:
+            errors = len(reading.errors)
             found[signal] = reading.quantity(lambda text, of=signal: parse_threshold(of, text), threshold, path)
+            if not found[signal] and len(reading.errors) == errors:
+                reading.wrong(path, f"expected more than 0, found {shown(threshold)}: nothing is below 0")
     return found
 
 

@@ -121,7 +121,7 @@ def why(*events: ev.Event, job: str = "1") -> Reason:
         (idle(), "at 2026-01-01T00:05:07.000Z it is stopped and its job ends, unless it is used or extended before"),
         (idle(action="requeue"), "at 2026-01-01T00:05:07.000Z it is stopped and waits again, unless it is used or extended before"),
         (idle("on_demand"), "from 2026-01-01T00:05:07.000Z on it is given to whoever waits for what it holds: then it is stopped and its job ends"),
-        (idle("dry_run"), "the policy is on trial: at 2026-01-01T00:05:07.000Z nothing follows"),
+        (idle("dry_run", reclaim_in_s=0), "the policy is on trial, so nothing follows"),
         (idle(action="warn", reclaim_in_s=0), "its owner is told, and nothing follows"),
     ],
 )  # fmt: skip
@@ -317,7 +317,7 @@ class PlayedTelemetry:
             return ev.IdlePoliciesSet(cause=cause, scope=command.scope, policies=command.policies, by=command.user)
         if command.for_ns > 7200 * SECOND_NS:
             message = "its policy allows extensions of at most 2h"
-            return ev.TelemetryCommandRejected(cause=cause, command=command.id, code="too_long", message=message)
+            return ev.TelemetryCommandRejected(cause=cause, command=command.id, code="beyond_bounds", message=message)
         return ev.JobExtended(
             cause=cause, job=command.job, attempt=1, until_ns=now_ns + command.for_ns, count=1, by=command.user
         )
@@ -381,9 +381,9 @@ async def test_a_job_is_extended_or_the_refusal_says_why_not() -> None:
         job = await world.run(await world.node("n1"), resources=gpus(1))
         answer = await ask(world, "POST", f"/v1/jobs/{job}:extend", {"for": "2h"})
         assert (answer["id"], answer["extended_until"] is not None) == (job, True)
-        refused = await ask(world, "POST", f"/v1/jobs/{job}:extend", {"for": "3h"}, 409)
+        refused = await ask(world, "POST", f"/v1/jobs/{job}:extend", {"for": "3h"}, 422)
         assert (refused["type"].rpartition(":")[2], refused["detail"]) == (
-            "too_long",
+            "beyond_bounds",
             "its policy allows extensions of at most 2h",
         )
         await ask(world, "POST", f"/v1/jobs/{job}:extend")

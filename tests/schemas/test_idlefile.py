@@ -55,6 +55,7 @@ def test_a_file_names_scopes_and_an_empty_one_has_no_say() -> None:
         ({"below": {"gpus": "5%"}}, "below.gpus", "unknown signal; expected one of gpu, memory_traffic"),
         ({"below": {"gpu": 5}}, "below.gpu", 'such as "5%"'),
         ({"below": {"gpu": "101%"}}, "below.gpu", "100%"),
+        ({"below": {"gpu": "0%"}}, "below.gpu", "more than 0"),
         ({"below": {"network": "10"}}, "below.network", '"10KiB/s"'),
         ({"below": {"power": "20"}}, "below.power", '"20W"'),
         ({"below": {}}, "below", "{gpu: 5%, network: 10KiB/s}"),

@@ -30,10 +30,10 @@ class ExtendWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def refusal_of(outcome: Outcome) -> Refused:
-    """404 for a job that is not there, 422 for policies that cannot be meant, 409 for what does not fit the present state."""
-    if outcome.code.startswith("unknown_"):
-        return Refused(404, outcome.code, outcome.message)
-    if outcome.code.startswith("bad_") or outcome.code == "invalid_policy":
+    """403 for somebody else's job, 422 for what no policy may say or allows, 404 and 409 as of any verb."""
+    if outcome.code == "denied":
+        return Refused(403, outcome.code, outcome.message)
+    if outcome.code in ("invalid", "beyond_bounds"):
         return Refused(422, outcome.code, outcome.message, hint=HINT)
     return rejected(outcome.code, outcome.message, submit=False)
 

@@ -30,11 +30,11 @@ def lying(row: JobRow, where: str) -> Reason | None:
 
 
 def _then(seen: IdleSeen) -> str:
-    at = rfc3339(seen.reclaim_at_ns) if seen.reclaim_at_ns else ""
-    if not at or seen.action not in _THEN:
-        return "its owner is told, and nothing follows"
     if seen.mode == "dry_run":
-        return f"the policy is on trial: at {at} nothing follows"
+        return "the policy is on trial, so nothing follows"
+    if not seen.reclaim_at_ns or seen.action not in _THEN:
+        return "its owner is told, and nothing follows"
+    at = rfc3339(seen.reclaim_at_ns)
     if seen.mode == "on_demand":
         when = "from now on" if seen.asked_ns else f"from {at} on"
         return f"{when} it is given to whoever waits for what it holds: then {_THEN[seen.action]}"
