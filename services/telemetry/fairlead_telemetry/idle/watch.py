@@ -48,10 +48,13 @@ class Watch:
         self._nodes = nodes
         self._asks_power = any("power" in question.below for question in self._questions)
 
+    def wants(self, node: str) -> bool:
+        """Whether anything of this node is watched: what it says need not be decoded otherwise."""
+        return self._asks_power or node in self._nodes
+
     def take(self, batch: SampleBatch, now_ns: int) -> None:
         """What a node measured. Untimely batches are as good as lost."""
-        runs = self._nodes.get(batch.node)
-        if runs is None and not self._asks_power:
+        if not self.wants(batch.node):
             return
         if not now_ns - LATE_NS <= batch.at_ns <= now_ns + FUTURE_NS:
             self.untimely += 1
@@ -59,7 +62,7 @@ class Watch:
         node = read(batch)
         if self._asks_power:
             self._learn_rest(node)
-        for watched in (runs or {}).values():
+        for watched in self._nodes.get(batch.node, {}).values():
             watched.take(node, self._rest_mw)
 
     def _learn_rest(self, node: NodeReading) -> None:
