@@ -33,7 +33,7 @@ def why_now(job: Job) -> str:
     if job.state in ("queued", "offered", "held", "scheduled", "stopping") and job.reason:
         return job.reason.message or job.reason.code
     if job.state == "running" and job.idle is not None:
-        return idle_words.standing(job.idle, datetime.now(UTC))
+        return idle_words.standing(job.idle, idle_words.now())
     if job.state == "failed":
         return job.message or ended_how(job) or (job.reason.message if job.reason else "")
     if job.array:

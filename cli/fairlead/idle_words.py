@@ -1,4 +1,4 @@
-"""What lies idle, for people: since when, what becomes of it when, on what evidence. Pure: `now` is an argument."""
+"""What lies idle, for people: since when, what becomes of it when, on what evidence. The tables' columns look at the clock."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,6 +6,11 @@ from typing import Any
 from fairlead.render import Column
 from fairlead_schemas.api import IdleRun, IdleSaving, IdleScope, JobIdle
 from fairlead_schemas.quantities import SECOND_NS, format_duration, format_milli
+
+
+def now() -> datetime:
+    """This moment, for what `standing` and `countdown` compare."""
+    return datetime.now(UTC)
 
 
 def standing(idle: JobIdle, now: datetime) -> str:
@@ -35,11 +40,11 @@ def _span(seconds: float) -> str:
 
 
 def _then(run: IdleRun) -> str:
-    return countdown(run.idle, datetime.now(UTC)) or "-"
+    return countdown(run.idle, now()) or "-"
 
 
 def _since(run: IdleRun) -> str:
-    return _span((datetime.now(UTC) - datetime.fromisoformat(run.idle.since)).total_seconds())
+    return _span((now() - datetime.fromisoformat(run.idle.since)).total_seconds())
 
 
 #: Of `fairlead idle`.

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -119,7 +118,7 @@ def _times(job: Job) -> list[tuple[str, str]]:
 
 def _idle(job: Job) -> list[tuple[str, str]]:
     """Since when it lies idle, what follows, and the evidence; until when it was extended."""
-    told = "" if job.idle is None else idle_words.standing(job.idle, datetime.now(UTC))
+    told = "" if job.idle is None else idle_words.standing(job.idle, idle_words.now())
     words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 
