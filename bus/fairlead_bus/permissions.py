@@ -124,7 +124,7 @@ SERVICES: dict[str, Grant] = {
         answers=True,
     ),
     "telemetry": Grant(
-        (*_read(subjects.LOG), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"),), answers=True
+        (*_writes("telemetry"), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"),), answers=True
     ),
     "explainer": Grant(
         (*_read(subjects.LOG), *_load()), (subjects.ASK, subjects.rpc("explainer", "*")), answers=True

@@ -17,6 +17,8 @@ from fairlead.wire import PAGE_ITEMS, RESENDS_MAX, TIMEOUT_S, Wire, decode, deco
 from fairlead_schemas.api import (
     Breaker,
     DryRun,
+    Idle,
+    IdleScope,
     Job,
     Maintenance,
     Node,
@@ -105,6 +107,20 @@ class Client(Wire):
     def move(self, job_id: str, queue: str) -> dict[str, Any]:
         """Put a waiting job into another queue."""
         return self._verb("jobs", job_id, "move", {"queue": queue})
+
+    def extend(self, job_id: str, for_: str = "") -> dict[str, Any]:
+        """Let no idle policy act on what runs of the job for a while ("": as long as its policy allows)."""
+        return self._verb("jobs", job_id, "extend", {"for": for_} if for_ else None)
+
+    def idle(self) -> Idle:
+        """Who lies idle, by which policies, and what dry runs would have saved."""
+        return decode(self._get("/v1/idle").content, Idle)
+
+    def set_idle_policies(self, scope: str, policies: list[Any]) -> IdleScope | SubmitResult:
+        """Set all policies of a scope, in the words of a policy file; a `SubmitResult` names the command where it is decided
+        later."""
+        answer = self._send("PUT", f"/v1/idle/{quote(scope, safe=':')}", json={"policies": policies})
+        return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleScope)
 
     def logs(
         self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None, tail: int = 0

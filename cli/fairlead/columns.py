@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from fairlead import idle_words
 from fairlead.render import Column
 from fairlead_schemas.api import Job, Node
 from fairlead_schemas.collecting import Reading
@@ -31,6 +32,8 @@ def why_now(job: Job) -> str:
     """One sentence on where the job stands, for the last column."""
     if job.state in ("queued", "offered", "held", "scheduled", "stopping") and job.reason:
         return job.reason.message or job.reason.code
+    if job.state == "running" and job.idle is not None:
+        return idle_words.standing(job.idle, idle_words.now())
     if job.state == "failed":
         return job.message or ended_how(job) or (job.reason.message if job.reason else "")
     if job.array:

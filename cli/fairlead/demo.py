@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.client import Client
-from fairlead.demo_story import NODES, QUEUE_FILE, STORY, Part, Say, Told, differences
+from fairlead.demo_idle import IdleScene
+from fairlead.demo_story import EXPLORE, FINETUNE, NODES, QUEUE_FILE, STORY, Part, Say, Told, differences
 from fairlead.errors import FairleadError, Refused, WaitTimedOut
 from fairlead_schemas.api import Job
 from fairlead_schemas.lifecycle import END_STATES
@@ -52,7 +53,10 @@ class Morning:
         self._until("eval has ended", lambda: self._state("eval") in END_STATES)
         self._client.cancel(self._ids["huge"])
         self._until("all have ended", lambda: all(self._state(key) in END_STATES for key in self._ids))
-        return {part.key: self._told(part) for part in STORY}
+        whys = IdleScene(self._client, self._say, self._job, self._submit, self._until).play()
+        self._until("finetune has ended", lambda: self._state(FINETUNE.key) in END_STATES)
+        told = {part.key: self._told(part) for part in (*STORY, EXPLORE, FINETUNE)}
+        return {key: one._replace(why=whys.get(key, "")) for key, one in told.items()}
 
     def elements(self) -> dict[str, Job]:
         """The array's elements."""
@@ -88,6 +92,9 @@ class Morning:
         self._until(f"{part.spec['name']} says why it waits", answered)
         self._waited[part.key] = (answer["reason"]["code"], answer["reason"]["message"])
         self._say("why", f"job {self._ids[part.key]} {part.spec['name']} waits: {answer['reason']['message']}")
+
+    def _job(self, part: Part) -> Job:
+        return self._client.job(self._ids[part.key])
 
     def _state(self, key: str) -> str:
         job = self._client.job(self._ids[key])

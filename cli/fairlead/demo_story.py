@@ -36,6 +36,8 @@ class Part(NamedTuple):
     #: Code of the refusal, where it must not even enter.
     refused: str = ""
     told: str = ""
+    #: What its `why` must say at the end; "" for anything.
+    why: str = ""
 
 
 def _job(name: str, queue: str, gpus: int, command: list[str], **more: Any) -> dict[str, Any]:
@@ -94,6 +96,16 @@ STORY: tuple[Part, ...] = (
     ),
     Part("oops", _job("oops", "research/llm", 1, _LONG), "cancelled", told="started by mistake, cancelled"),
 )
+#: The session says of its simulated GPUs that they do nothing, one line each, and stays open.
+_LEFT_OPEN = 'for gpu in $(echo "$FAIRLEAD_GPUS" | tr , " "); do echo "$gpu 4000 0%"; done > "$FAIRLEAD_SIMULATED_GPUS/$$"; exec sleep 3600'
+EXPLORE = Part(
+    "explore", _job("explore", "research/llm", 2, ["sh", "-c", _LEFT_OPEN], kind="session"), "failed",
+    told="a session left open: idle, extended once, reclaimed", why="it lay idle by the utilization policy of global (GPU at most 0 % of 5 %",
+)  # fmt: skip
+FINETUNE = Part(
+    "finetune", _job("finetune", "research/llm", 8, _LONG, nodes=NODES), "cancelled", nodes=NODES,
+    told="needs every GPU: gets those left idle, too", why="gave back: it lay idle by the utilization policy of global",
+)  # fmt: skip
 
 
 class Told(NamedTuple):
@@ -105,6 +117,8 @@ class Told(NamedTuple):
     refusal: tuple[str, str] = ("", "")
     #: Code and message that `why` gave while it waited.
     waited: tuple[str, str] = ("", "")
+    #: The message of its `why` at the end, where it was asked for.
+    why: str = ""
 
 
 def differences(told: Mapping[str, Told], elements: Mapping[str, Job]) -> list[str]:
@@ -113,7 +127,7 @@ def differences(told: Mapping[str, Told], elements: Mapping[str, Job]) -> list[s
     `elements` are the array's elements by id.
     """
     found: list[str] = []
-    for part in STORY:
+    for part in (*STORY, EXPLORE, FINETUNE):
         if part.key not in told:
             found.append(f"{part.key}: nothing became of it")
             continue
@@ -128,6 +142,8 @@ def _part_differences(told: Told) -> list[str]:
     _expect(found, "refusal", part.refused, told.refusal[0])
     if part.waits:
         _expect(found, "reason while it waited", part.waits, told.waited[0])
+    if part.why and part.why not in told.why:
+        found.append(f"why: expected {part.why!r} in {told.why!r}")
     if part.refused or job is None:
         if job is None and not part.refused:
             found.append("was not submitted")
@@ -155,6 +171,8 @@ def outcome(told: Told) -> str:
         return "refused"
     if told.job is None:
         return "-"
+    if told.job.state == "failed" and told.job.reason is not None and told.job.reason.detail.get("reason") == "idle":
+        return "failed (idle)"
     ended = f" (exit {told.job.exit_code})" if told.job.exit_code and told.job.state == "failed" else ""
     return told.job.state + ended
 

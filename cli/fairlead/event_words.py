@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from fairlead_schemas.cloudevents import CloudEventOut
+from fairlead_schemas.idle import IdleEvidence
+from fairlead_schemas.idlewords import evidence_words
 from fairlead_schemas.poolsettings import pool_words
 from fairlead_schemas.quantities import SECOND_NS, format_duration, format_milli
 from fairlead_schemas.queues import PoolSettings, QueueSettings
@@ -19,7 +21,9 @@ from fairlead_schemas.queuewords import amount_words, gpu_hours_word, number, re
 #: What is above is a time (2001 and later), what is below a duration (of at most 31 years).
 SINCE_1970_LEAST_NS = 10**9 * SECOND_NS
 #: Fields too long for a line.
-_LONG = frozenset({"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key", "near"})
+_LONG = frozenset(
+    {"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key", "near", "evidence", "policies"}
+)
 #: Amounts of the `resource` that stands beside them.
 _OF_RESOURCE = frozenset({"held", "needed", "ceiling"})
 #: GPU time, in milli-GPU-seconds.
@@ -46,6 +50,8 @@ def fields(data: dict[str, Any]) -> dict[str, Any]:
         shown.pop("rank", None)  # a number that only compares; a gang's rank is another thing
     if isinstance(parts := data.get("parts"), list):
         shown["on"] = ",".join(str(part.get("node")) for part in parts)
+    if isinstance(seen := data.get("evidence"), list):
+        shown["evidence"] = _evidence(seen)
     if isinstance(near := data.get("near"), list):
         shown["near"] = ",".join(f"{miss.get('node')}:after:{miss.get('job')}" for miss in near)
     return shown
@@ -86,6 +92,14 @@ def _settings(value: dict[str, Any], data: dict[str, Any]) -> Any:
         if "path" in data:
             return queue_words(msgspec.convert(value, QueueSettings))
         return pool_words(msgspec.convert(value, PoolSettings))
+    except msgspec.ValidationError:
+        return value
+
+
+def _evidence(value: list[Any]) -> Any:
+    """As one line; of a gateway of another release as it is."""
+    try:
+        return evidence_words(msgspec.convert(value, list[IdleEvidence]))
     except msgspec.ValidationError:
         return value
 

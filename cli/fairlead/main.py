@@ -16,6 +16,7 @@ from fairlead.commands import (
     defrag,
     demo,
     doctor,
+    idle,
     jobs,
     log,
     nodes,
@@ -52,6 +53,7 @@ VERBS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     ("Jobs", "hold", jobs.hold, {}),
     ("Jobs", "release", jobs.release, {}),
     ("Jobs", "move", queues.move, {}),
+    ("Jobs", "extend", idle.extend, {}),
     ("Cluster", "nodes", nodes.nodes, {}),
     ("Cluster", "cordon", nodes.cordon, {}),
     ("Cluster", "uncordon", nodes.uncordon, {}),
@@ -109,6 +111,7 @@ for _panel, _name, _verb, _settings in VERBS:
 for _name, _verb, _settings in ALIASES:
     app.command(_name, hidden=True, **_settings)(_verb)
 app.add_typer(queues.app, name="queues", rich_help_panel="Cluster")
+app.add_typer(idle.app, name="idle", rich_help_panel="Cluster")
 app.add_typer(plans.rollout, name="rollout", rich_help_panel="Cluster")
 app.add_typer(plans.maintenance, name="maintenance", rich_help_panel="Cluster")
 app.add_typer(plans.breaker, name="breaker", rich_help_panel="Cluster")

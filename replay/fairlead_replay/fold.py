@@ -1,7 +1,7 @@
 """The state of the cluster at any sequence or moment of the log, by the services' own cores. Pure.
 
     cluster = fold_to(commits, 4711)            the state that every service had folded at 4711
-    cluster.queue, cluster.placer               their cores, for reading
+    cluster.queue, cluster.placer, cluster.idle their cores, for reading
     cluster.state_hashes()                      what each live service answers at that sequence
 
 It must not know where commits come from: `commits_of` makes them from stored messages (a log, an export).
@@ -17,8 +17,12 @@ from fairlead_bus.port import LogDamaged, Stored
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_schemas.commit import Commit, CommitUndecodable, decode_commit
+from fairlead_telemetry.idle.core import IdleCore
 
-CORES: dict[str, type[QueueCore] | type[PlacerCore]] = {"queue": QueueCore, "placer": PlacerCore}
+#: Of every writer. (The telemetry service's warehouse is no core: its rows are compared by tests, invariant I9.)
+CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore]] = {
+    "queue": QueueCore, "placer": PlacerCore, "telemetry": IdleCore,
+}  # fmt: skip
 
 
 class Placed(NamedTuple):
@@ -36,17 +40,19 @@ class Cluster:
         self.at_ns = 0
         self.queue = QueueCore()
         self.placer = PlacerCore()
+        self.idle = IdleCore()
 
     def evolve(self, sequence: int, commit: Commit) -> None:
         """Fold the next commit."""
         self.queue.evolve(sequence, commit)
         self.placer.evolve(sequence, commit)
+        self.idle.evolve(sequence, commit)
         self.sequence = sequence
         self.at_ns = max(self.at_ns, commit.at_ns)
 
     def cores(self) -> dict[str, Core]:
         """{writer: its core}."""
-        return {"queue": self.queue, "placer": self.placer}
+        return {"queue": self.queue, "placer": self.placer, "telemetry": self.idle}
 
     def state_hashes(self) -> dict[str, str]:
         """{writer: SHA-256 (hex) of its canonical state}."""

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from fairlead_schemas.ask import Change
+from fairlead_schemas.idle import IdleEvidence
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -13,6 +14,23 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     message: str
     detail: dict[str, int | str] = {}
+
+
+class JobIdle(msgspec.Struct, kw_only=True):
+    """A run that lies idle by a policy: since when, what becomes of it when, and the evidence."""
+
+    rule: str  # utilization | interaction | lifetime
+    scope: str
+    action: str  # warn | stop | requeue | shrink
+    mode: str  # dry_run (nothing follows) | on_demand (when somebody waits who can use its GPUs) | always
+    since: str
+    #: When its notice is over; null: nothing follows. After it, `asked` says that it is asked back.
+    reclaim_at: str | None
+    asked: bool
+    #: The evidence in one line, and signal by signal in the signal's unit.
+    words: str
+    evidence: list[IdleEvidence]
+    extended_until: str | None = None
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -59,6 +77,9 @@ class Job(msgspec.Struct, kw_only=True):
     saved_at: str | None = None
     saved_note: str = ""
     lost_seconds: int = 0
+    #: That its run lies idle, and until when no policy acts on it because somebody extended it.
+    idle: JobIdle | None = None
+    extended_until: str | None = None
 
 
 class Ailment(msgspec.Struct, kw_only=True):
@@ -218,6 +239,50 @@ class QueuesApplied(msgspec.Struct, kw_only=True):
     removed: int
     unchanged: int
     items: list[Queue]
+    sequence: int
+
+
+class IdleScope(msgspec.Struct, kw_only=True):
+    """The policies of one scope ("global", "project:<name>", "user:<name>"), in the words of a policy file."""
+
+    scope: str
+    policies: list[dict[str, Any]]
+    by: str
+    set_at: str | None
+    sequence: int
+
+
+class IdleRun(msgspec.Struct, kw_only=True):
+    """One run that lies idle."""
+
+    job: str
+    name: str
+    kind: str
+    queue: str
+    user: str
+    project: str
+    gpu_milli: int
+    nodes: list[str]
+    idle: JobIdle
+
+
+class IdleSaving(msgspec.Struct, kw_only=True):
+    """What a policy in dry run would have saved: runs, and GPU-hours that these held from then until they were used again or
+    ended."""
+
+    scope: str
+    rule: str
+    action: str
+    runs: int
+    gpu_hours: float
+
+
+class Idle(msgspec.Struct, kw_only=True):
+    """Who lies idle, by which policies, and what dry runs would have saved."""
+
+    policies: list[IdleScope]
+    items: list[IdleRun]
+    savings: list[IdleSaving]
     sequence: int
 
 

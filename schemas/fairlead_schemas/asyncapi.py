@@ -46,12 +46,15 @@ def channels() -> list[Channel]:
         for writer in subjects.WRITERS
     ]  # fmt: skip
     queue, placer = list[commands.QueueCommand], list[commands.PlacerCommand]
+    telemetry = list[commands.TelemetryCommand]
     return [
         *log,
         Channel("cmd.queue", subjects.cmd("queue"), "QueueCommands", queue, "gateway",
                 "What people ask of the queue, a list per message.", _CMD),
         Channel("cmd.placer", subjects.cmd("placer"), "PlacerCommands", placer, "gateway",
                 "What people ask of the placer, a list per message.", _CMD),
+        Channel("cmd.telemetry", subjects.cmd("telemetry"), "TelemetryCommands", telemetry, "gateway",
+                "What people ask of the telemetry service, a list per message.", _CMD),
         Channel("report", subjects.report("{node}"), "ReportBatch", reports.ReportBatch, "agent",
                 "What an agent saw; numbered, kept in its journal and sent again until confirmed."),
         Channel("beat", subjects.beat("{node}"), "Beat", reports.Beat, "agent",

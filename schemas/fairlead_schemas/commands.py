@@ -13,6 +13,7 @@ import msgspec
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.decoding import decode
 from fairlead_schemas.events import Dependency, JobKind
+from fairlead_schemas.idle import IdlePolicy
 from fairlead_schemas.launchers import GangRule
 from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import PoolEntry, QueueEntry, QueueRemoval
@@ -231,21 +232,38 @@ class FinishRolloutNode(CommandBase, tag=True, frozen=True, kw_only=True):
     node: str
 
 
+class SetIdlePolicies(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let these be all policies of one scope ("global", "project:<name>", "user:<name>"); none: it has no say."""
+
+    scope: str
+    policies: tuple[IdlePolicy, ...]
+
+
+class ExtendJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let no policy act on what runs of the job for `for_ns` from now (0: for as long as its policy allows)."""
+
+    job: str
+    for_ns: int = 0
+
+
 QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQueues
 PlacerCommand = (
     CordonNode | UncordonNode | DrainNode | TaintNode | UntaintNode | QuarantineNode | UnquarantineNode | RestoreGpu
     | ResetBreaker | ScheduleMaintenance | CancelMaintenance | StartRollout | PauseRollout | ResumeRollout
     | CancelRollout | FinishRolloutNode | DeclareNodeDead
 )  # fmt: skip
+TelemetryCommand = SetIdlePolicies | ExtendJob
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "queue": msgspec.json.Decoder(list[QueueCommand]),
     "placer": msgspec.json.Decoder(list[PlacerCommand]),
+    "telemetry": msgspec.json.Decoder(list[TelemetryCommand]),
 }
 _one: dict[str, msgspec.json.Decoder[Any]] = {
     "queue": msgspec.json.Decoder(QueueCommand),
     "placer": msgspec.json.Decoder(PlacerCommand),
+    "telemetry": msgspec.json.Decoder(TelemetryCommand),
 }
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -266,7 +284,7 @@ class _OnlyId(msgspec.Struct):
 _id_decoder = msgspec.json.Decoder(_OnlyId)
 
 
-def encode_commands(commands: "list[QueueCommand] | list[PlacerCommand]") -> bytes:
+def encode_commands(commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand]") -> bytes:
     """One message of commands."""
     return _encoder.encode(commands)
 

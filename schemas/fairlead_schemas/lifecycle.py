@@ -71,7 +71,7 @@ MOVES: tuple[Move, ...] = (
     Move("placed", "RunStarted", "running", "every rank runs", "placer", "–"),
     Move("placed", "RankEnded", "placed", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
     Move("placed", "RunEnded", "placed", "it ended before every rank ran", "placer", "outcome, exit code, signal"),
-    Move("placed", "JobStopRequested", "stopping", "a person cancels, its time is up, or its queue holds too much", "queue", "reason, who"),
+    Move("placed", "JobStopRequested", "stopping", "a person cancels, its time is up, it lies idle, or its queue holds too much", "queue", "reason, who"),
     Move("placed", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
     Move("placed", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
     Move("placed", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
@@ -79,7 +79,7 @@ MOVES: tuple[Move, ...] = (
     Move("running", "JobOffered", "running", "too late: it was placed meanwhile", "queue", "another rank"),
     Move("running", "JobRecalled", "running", "too late: it was placed meanwhile", "queue", "reason"),
     Move("running", "RunEnded", "running", "every rank has ended", "placer", "outcome, exit code, signal"),
-    Move("running", "JobStopRequested", "stopping", "a person cancels, its time is up, or its queue holds too much", "queue", "reason, who"),
+    Move("running", "JobStopRequested", "stopping", "a person cancels, its time is up, it lies idle, or its queue holds too much", "queue", "reason, who"),
     Move("running", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
     Move("running", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
     Move("running", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
@@ -91,10 +91,10 @@ MOVES: tuple[Move, ...] = (
     Move("stopping", "RankEnded", "stopping", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
     Move("stopping", "RunEnded", "stopping", "every rank has ended", "placer", "outcome, exit code, signal"),
     Move("stopping", "JobStopRequested", "stopping", "a person cancels what was to wait again", "queue", "reason, who"),
-    Move("stopping", "JobRequeued", "queued", "its queue has got back what it held too much", "queue", "new attempt, reason preempted"),
+    Move("stopping", "JobRequeued", "queued", "its queue has got back what it held too much, or it lay idle", "queue", "new attempt, reason preempted or idle"),
     Move("stopping", "JobCancelled", "cancelled", "the stop a person asked for is done", "queue", "who"),
     Move("stopping", "JobSucceeded", "succeeded", "the run ended with 0 before the stop took effect", "queue", "–"),
-    Move("stopping", "JobFailed", "failed", "the stop for its time limit is done", "queue", "reason time_limit"),
+    Move("stopping", "JobFailed", "failed", "the stop for its time limit is done, or because it lay idle", "queue", "reason time_limit or idle"),
 )
 # fmt: on
 
@@ -169,4 +169,12 @@ NOT_MOVING: dict[str, str] = {
     "AllocationReleased": "is about a node's devices; the job moved with the end of its run",
     "ReportRejected": "nothing was done",
     "NodeCommandRejected": "nothing was done",
+    "IdlePoliciesSet": "is about a scope",
+    "JobIdle": "the run goes on; its owner is told",
+    "JobActive": "the run goes on",
+    "JobExtended": "the run goes on",
+    "LeaseShrunk": "the run goes on until then",
+    "ReclaimForeseen": "nothing was done: a dry run",
+    "ReclaimRequested": "the queue stops the run, or names it to who waits",
+    "TelemetryCommandRejected": "nothing was done",
 }

@@ -7,6 +7,7 @@ import pytest
 
 from fairlead_bus import bus_users, nkey, permissions
 from fairlead_bus.nats_accounts import BadUser, User, accounts_block
+from fairlead_schemas import subjects
 
 
 def key() -> str:
@@ -82,7 +83,7 @@ def test_permissions_name_no_more_than_is_needed() -> None:
     for name, grant in permissions.SERVICES.items():
         assert [subject for subject in (*grant.publish, *grant.subscribe) if subject.endswith(">")] == [], name
         written = [subject for subject in grant.publish if subject.startswith("fairlead.log.")]
-        assert written == ([f"fairlead.log.{name}"] if name in ("queue", "placer") else []), name
+        assert written == ([f"fairlead.log.{name}"] if name in subjects.WRITERS else []), name
         api = [subject.split(".")[2:4] for subject in grant.publish if subject.startswith("$JS.API.STREAM.")]
         assert name == "streams" or {verb for _, verb in api} <= {"INFO", "MSG", "PURGE"}, name
     purgers = {s for g in permissions.SERVICES.values() for s in g.publish if ".PURGE." in s}

@@ -233,7 +233,7 @@ async def test_what_a_node_needs_works(keyed: Keyed, bus: NatsBus) -> None:
 NOT_FOR_SERVICES = {
     "queue": (subjects.log("placer"), subjects.cmd("queue"), subjects.confirm("n1"), "$KV.DESIRED.n1", "$KV.LEASE.placer"),
     "placer": (subjects.log("queue"), subjects.cmd("placer"), subjects.report("n1"), "$KV.LEASE.queue"),
-    "telemetry": (subjects.log("queue"), subjects.log("telemetry"), subjects.cmd("queue"), "$KV.DESIRED.n1"),
+    "telemetry": (subjects.log("queue"), subjects.log("placer"), subjects.cmd("telemetry"), "$KV.DESIRED.n1", "$KV.LEASE.queue", subjects.sample("n1")),
     "gateway": (subjects.log("queue"), subjects.log("placer"), subjects.confirm("n1"), "$KV.DESIRED.n1", subjects.report("n1")),
     "explainer": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x"),
     "archiver": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc("queue", "state")),

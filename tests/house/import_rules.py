@@ -74,6 +74,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "stopping",
     ),
     "fairlead_telemetry": (
+        "idle",
         "jobdoc",
         "samples",
         "schema",
@@ -98,7 +99,7 @@ CORES: dict[str, tuple[str, ...]] = {
 #: {module (with all below it): (shells of services that it may use, why)}
 SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
     "fairlead_replay.sim": (
-        ("fairlead_placer.act", "fairlead_placer.sources"),
+        ("fairlead_placer.act", "fairlead_placer.sources", "fairlead_telemetry.activity"),
         "the simulator runs the real shells on the in-memory bus, in virtual time",
     ),
     "fairlead.commands.agent": (

@@ -173,9 +173,42 @@ class QueueMachine(RuleBasedStateMachine):
         self.world.says(
             ev.RunEnded(
                 cause="report:n1:2", job=job, attempt=attempt, outcome=outcome, exit_code=code, drained=drained,
-                released=("n1",) if released else (),
+                preempted=outcome == "stopped" and not drained, released=("n1",) if released else (),
             )
         )  # fmt: skip
+
+    # -- telemetry
+
+    @precondition(lambda self: self.runs)
+    @rule(
+        choice=pick, action=st.sampled_from(["stop", "requeue", "shrink", "warn"]), on_demand=st.booleans(),
+        idle=st.sampled_from(["utilization", "interaction"]), stale=st.booleans(),
+    )  # fmt: skip
+    def lie_idle(self, choice: int, action: Any, on_demand: bool, idle: Any, stale: bool) -> None:
+        job = sorted(self.runs)[choice % len(self.runs)]
+        event = ev.ReclaimRequested(
+            cause="clock", job=job, attempt=self.runs[job] - stale, scope="global", rule=idle, action=action,
+            on_demand=on_demand, since_ns=1, evidence=(),
+        )  # fmt: skip
+        self.world.fold("telemetry", [event])
+
+    @precondition(lambda self: self.runs)
+    @rule(choice=pick, idle=st.sampled_from(["utilization", "interaction"]), extend=st.booleans())
+    def come_back(self, choice: int, idle: Any, extend: bool) -> None:
+        job = sorted(self.runs)[choice % len(self.runs)]
+        attempt = self.runs[job]
+        used = ev.JobActive(cause="clock", job=job, attempt=attempt, rule=idle, reason="active")
+        more = ev.JobExtended(cause="cmd:c", job=job, attempt=attempt, until_ns=10**18, count=1)
+        self.world.fold("telemetry", [more if extend else used])
+
+    @precondition(lambda self: self.runs and self.open)
+    @rule(choice=pick)
+    def yield_what_lies_idle(self, choice: int) -> None:
+        """The placer tells a run to end because it lies idle, whether the queue knows that it was used since or not."""
+        job, beneficiary = sorted(self.runs)[choice % len(self.runs)], sorted(self.open)[choice % len(self.open)]
+        self.world.says(
+            ev.PreemptionStarted(cause="1.0", job=job, attempt=self.runs[job], beneficiary=beneficiary, rule="idle")
+        )
 
     @rule()
     def capacity(self) -> None:

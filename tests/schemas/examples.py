@@ -10,6 +10,7 @@ from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.clustermap import OneNode
 from fairlead_schemas.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
+from fairlead_schemas.idle import IdleEvidence, IdlePolicy
 from fairlead_schemas.inside import Description, NumaNode
 from fairlead_schemas.partitions import OnPartition
 from fairlead_schemas.poolpacking import PoolPacking, Room
@@ -50,6 +51,15 @@ QUEUE = queues.QueueSettings(
     users={"*": {"gpu": 8000}, "ada": {"gpu": 16000}},
     budget=queues.Budget(gpu_milli_s=1000 * queues.GPU_HOUR, period="week", when_spent="demote"),
     preemption=queues.Preemption(reclaim="lower_priority", rebalance=True, lower_priority=False, protect_ns=10**9),
+)
+POLICY = IdlePolicy(
+    rule="utilization", action="shrink", mode="on_demand", below={"gpu": 50, "network": 10_000}, after_ns=600 * 10**9,
+    notice_ns=300 * 10**9, extend_ns=3600 * 10**9, extensions_max=2, shrink_ns=900 * 10**9, kinds=("session",),
+    after_max_ns=7200 * 10**9, may_soften=True,
+)  # fmt: skip
+EVIDENCE = (
+    IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=600),
+    IdleEvidence(signal="network", highest=811, mean=90, threshold=10_000, samples=598),
 )
 POOL = queues.PoolSettings(
     sequencer="fairshare",
@@ -262,6 +272,48 @@ EVENTS: list[events.EventBase] = [
     events.RolloutPaused(cause="cmd:c18", name="driver-580", by="ada", reason="lunch"),
     events.RolloutResumed(cause="cmd:c19", name="driver-580", by="ada"),
     events.RolloutEnded(cause="cmd:c20", name="driver-580", by="ada", cancelled=True),
+    events.IdlePoliciesSet(cause="cmd:c30", scope="project:llm", policies=(POLICY,), by="ada"),
+    events.JobIdle(
+        cause="clock",
+        job="812",
+        attempt=1,
+        scope="global",
+        rule="utilization",
+        action="stop",
+        mode="always",
+        since_ns=AT_NS - 600 * 10**9,
+        reclaim_at_ns=AT_NS + 300 * 10**9,
+        evidence=EVIDENCE,
+    ),
+    events.JobActive(cause="clock", job="812", attempt=1, rule="utilization", reason="active", evidence=EVIDENCE[:1]),
+    events.JobExtended(cause="cmd:c31", job="812", attempt=1, until_ns=AT_NS + 3600 * 10**9, count=1, by="ada"),
+    events.LeaseShrunk(
+        cause="clock", job="812", attempt=1, until_ns=AT_NS + 900 * 10**9, scope="user:ada", rule="utilization"
+    ),
+    events.ReclaimRequested(
+        cause="clock",
+        job="812",
+        attempt=1,
+        scope="global",
+        rule="interaction",
+        action="requeue",
+        on_demand=True,
+        since_ns=AT_NS - 900 * 10**9,
+        evidence=EVIDENCE,
+    ),
+    events.ReclaimForeseen(
+        cause="clock",
+        job="812",
+        attempt=1,
+        scope="global",
+        rule="lifetime",
+        action="stop",
+        since_ns=AT_NS - 900 * 10**9,
+        evidence=EVIDENCE,
+    ),
+    events.TelemetryCommandRejected(
+        cause="cmd:c32", command="c32", code="unknown_job", message="there is no job 813", digest="00" * 32
+    ),
     events.JobPlaced(
         cause="90.0",
         job="812",
@@ -415,6 +467,8 @@ COMMANDS: list[commands.CommandBase] = [
     commands.ResumeRollout(id="c19", user="ada", name="driver-580"),
     commands.CancelRollout(id="c20", user="ada", name="driver-580"),
     commands.FinishRolloutNode(id="c21", user="ada", name="driver-580", node="sim-1"),
+    commands.SetIdlePolicies(id="c30", user="ada", scope="project:llm", policies=(POLICY,)),
+    commands.ExtendJob(id="c31", user="ada", job="812", for_ns=3600 * 10**9),
 ]
 
 REPORTS: list[reports.ReportBase] = [

@@ -33,7 +33,12 @@ def reader(union: Any) -> Callable[[bytes], Any]:
 
 FAMILIES = [
     Family("events", examples.EVENTS, _canonical, reader(events.Event)),
-    Family("commands", examples.COMMANDS, _canonical, reader(commands.QueueCommand | commands.PlacerCommand)),
+    Family(
+        "commands",
+        examples.COMMANDS,
+        _canonical,
+        reader(commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand),
+    ),
     Family("reports", examples.REPORTS, _canonical, reader(reports.Report)),
     Family("beat", [examples.BEAT], reports.encode, reports.decode_beat),
     Family("confirm", [examples.CONFIRM], reports.encode, reports.decode_confirm),
@@ -76,11 +81,12 @@ def test_the_bytes_are_those_of_the_golden_file(family: Family, request: pytest.
         (events.Event, examples.EVENTS),
         (commands.QueueCommand, examples.COMMANDS),
         (commands.PlacerCommand, examples.COMMANDS),
+        (commands.TelemetryCommand, examples.COMMANDS),
         (reports.Report, examples.REPORTS),
         (gangs.GangCall, examples.GANG_CALLS),
         (ask.Ask, examples.ASKS),
     ],
-    ids=["events", "queue commands", "placer commands", "reports", "gang calls", "questions"],
+    ids=["events", "queue commands", "placer commands", "telemetry commands", "reports", "gang calls", "questions"],
 )
 def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) -> None:
     """A type without an example has no promise; add one to examples.py."""

@@ -53,7 +53,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
 
 async def reaches(bus: Bus, sequence: int) -> None:
     async def there() -> bool:
-        return (await ask(bus, "state"))["sequence"] == sequence
+        return (await ask(bus, "warehouse"))["sequence"] == sequence
 
     await eventually(there)
 
@@ -130,7 +130,7 @@ async def test_samples_arrive_once_and_losses_are_counted(tmp_path: Path) -> Non
     for count in (3, 4):
         async with running(hub.connect(), tmp_path):
             await eventually(lambda count=count: stored(count))
-            state = await ask(bus, "state")
+            state = await ask(bus, "warehouse")
             assert (state["samples_lost"], state["samples_refused"]) == (2, 2)
             await bus.append(subjects.SAMPLE, subjects.sample("n1"), sample(6))
     warehouse = Warehouse(tmp_path)
@@ -175,11 +175,11 @@ async def test_another_log_is_refused(tmp_path: Path, case: str, capsys: pytest.
 
 
 async def test_damaged_log_stops_the_service(tmp_path: Path) -> None:
-    """A changed word in a commit ends the service with 1 at the commit that no longer fits the chain."""
+    """A changed word in a commit ends the service with 70, as it ends every other, at the commit that no longer fits the chain."""
     hub, _ = await world(morning())
     hub.damage(subjects.LOG, 27, lambda payload: payload.replace(b"ada", b"eve"))
     async with running(hub.connect(), tmp_path) as task:
-        assert await asyncio.wait_for(task, SOON_S) == 1
+        assert await asyncio.wait_for(task, SOON_S) == 70
 
 
 async def test_a_disk_that_fails_costs_nothing(tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ def _print(told: dict[str, Told], gang_output: str, output: Format, audit: str) 
     for one in told.values():
         if one.waited[1] and one.job:
             render.write(f"why       job {one.job.id} {one.part.spec['name']} waited: {one.waited[1]}\n")
+        if one.why and one.job:
+            render.write(f"why       job {one.job.id} {one.part.spec['name']}: {one.why}\n")
         if one.refusal[1]:
             render.write(f"why       {one.part.spec['name']} was refused: {one.refusal[1]}\n")
     for line in gang_output.splitlines()[:4]:
@@ -122,7 +124,7 @@ def _print(told: dict[str, Told], gang_output: str, output: Format, audit: str) 
 def _document(one: Told) -> dict[str, object]:
     return {
         "key": one.part.key, "outcome": demo_story.outcome(one), "job": one.job,
-        "waited": one.waited[1], "refused": one.refusal[1],
+        "waited": one.waited[1], "why": one.why, "refused": one.refusal[1],
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead import columns, render, why_words
+from fairlead import columns, idle_words, render, why_words
 from fairlead.client import Client
 from fairlead.commands.options import Id, Ids, Output, Timeout, connect, pick
 from fairlead.commands.sending import exit_code
@@ -93,7 +93,7 @@ def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
         ("exit", columns.ended_how(job).removeprefix("exit ")), ("message", job.message),
         ("elements", ", ".join(f"{count} {state}" for state, count in (job.array or {}).items() if count)),
         ("submitted", job.submitted_at), ("started", job.started_at or ""), ("ended", job.ended_at or ""),
-        ("run time", columns.elapsed(job) if job.started_at else ""), *_times(job), ("as of sequence", str(job.sequence)),
+        ("run time", columns.elapsed(job) if job.started_at else ""), *_times(job), *_idle(job), ("as of sequence", str(job.sequence)),
         ("spec", msgspec.json.format(bytes(job.spec), indent=0).decode()),
     ]  # fmt: skip
 
@@ -114,6 +114,13 @@ def _times(job: Job) -> list[tuple[str, str]]:
         ("saved", f"{job.saved_at}{f' ({job.saved_note})' if job.saved_note else ''}" if job.saved_at else ""),
         ("lost", _seconds(job.lost_seconds) if job.lost_seconds else ""),
     ]
+
+
+def _idle(job: Job) -> list[tuple[str, str]]:
+    """Since when it lies idle, what follows, and the evidence; until when it was extended."""
+    told = "" if job.idle is None else idle_words.standing(job.idle, idle_words.now())
+    words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
+    return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 
 
 def _seconds(seconds: int) -> str:

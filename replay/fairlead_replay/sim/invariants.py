@@ -13,6 +13,7 @@ from fairlead_queue import invariants as queue_invariants
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, Cluster, state_hash
 from fairlead_replay.sim.gangs import whole
+from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.savings import SavingBooks
 from fairlead_replay.sim.yielding import YieldBooks, amounts, held
 from fairlead_schemas import subjects
@@ -21,7 +22,9 @@ from fairlead_schemas.events import (
     CommandRejected,
     CommandRepeated,
     Event,
+    IdlePoliciesSet,
     JobCancelled,
+    JobExtended,
     JobFailed,
     JobMoved,
     JobOffered,
@@ -37,6 +40,7 @@ from fairlead_schemas.events import (
     QueueRemoved,
     QueuesApplied,
     RunEnded,
+    TelemetryCommandRejected,
 )
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL, QueueSettings
@@ -156,7 +160,8 @@ class Books:
 class Observer:
     """Folds the log as it grows. Raises Violation at the first commit that breaks an invariant."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle: IdleBooks | None = None) -> None:
+        self.idle = idle or IdleBooks()
         self.cluster = Cluster()
         self.books = Books()
         self.yields = YieldBooks(self.books.settings, self.books.asked, self.books.guaranteed)
@@ -182,7 +187,7 @@ class Observer:
             raise Violation(f"sequence {folded.seq}: {error}") from error
         except Exception as error:
             raise Violation(f"I8: sequence {folded.seq} does not fold: {type(error).__name__}: {error}") from error
-        wrong = self.yields.take(folded.seq, commit) or self.savings.take(commit)
+        wrong = self.yields.take(folded.seq, commit) or self.savings.take(commit) or self.idle.take(folded.seq, commit)
         if wrong:
             raise Violation(f"sequence {folded.seq}: {wrong}")
         for index, event in enumerate(commit.events):
@@ -225,7 +230,17 @@ class Observer:
 
 FINAL_ANSWERS = frozenset(
     kind.__name__
-    for kind in (JobSubmitted, JobRejected, CommandRejected, CommandRepeated, NodeCommandRejected, QueuesApplied)
+    for kind in (
+        JobSubmitted,
+        JobRejected,
+        CommandRejected,
+        CommandRepeated,
+        NodeCommandRejected,
+        QueuesApplied,
+        IdlePoliciesSet,
+        JobExtended,
+        TelemetryCommandRejected,
+    )
 )
 
 

@@ -11,6 +11,7 @@ import logging
 import multiprocessing
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -37,7 +38,8 @@ def main() -> int:
     events, hours = sum(o.events for o in outcomes), sum(o.virtual_s for o in outcomes) / 3600
     print(  # noqa: T201 -- a command
         f"{len(outcomes)} seeds, {len(failed)} failed; {sum(o.jobs for o in outcomes)} jobs, {events} events, "
-        f"{sum(o.disasters for o in outcomes)} disasters, {hours:.1f} simulated hours in {time.monotonic() - began:.1f} s"
+        f"{sum(o.disasters for o in outcomes)} disasters, {hours:.1f} simulated hours in {time.monotonic() - began:.1f} s\n"
+        f"idle: {_idle(outcomes)}"
     )
     return 1 if failed else 0
 
@@ -81,6 +83,11 @@ def _seeds(text: str) -> range:
 def _people(asked: argparse.Namespace) -> str:
     kind = " --operators" if asked.operators else " --restless" if asked.restless else ""
     return kind + (" --particular" if asked.particular else "")
+
+
+def _idle(outcomes: list[Outcome]) -> str:
+    said = sum((Counter(outcome.idle) for outcome in outcomes), Counter[str]())
+    return ", ".join(f"{count} {name}" for name, count in sorted(said.items())) or "nothing"
 
 
 def _line(outcome: Outcome, commands: int, people: str) -> str:

@@ -15,6 +15,7 @@ from fairlead_replay.sim.agent import SimAgent, new_journal
 from fairlead_replay.sim.invariants import Violation
 from fairlead_replay.sim.machine import Machine
 from fairlead_replay.sim.workload import EPOCH_NS
+from fairlead_telemetry.activity import ActivitySource
 
 if TYPE_CHECKING:
     from fairlead_replay.sim.world import World
@@ -33,6 +34,8 @@ class Replica:
         self.service: Any = None
         self.bus: Any = None
         self.task: asyncio.Task[None] | None = None
+        #: Of a telemetry service: what it has seen.
+        self.activity: ActivitySource | None = None
 
     def start(self) -> None:
         """A new process, which knows nothing but the log."""
@@ -52,6 +55,12 @@ class Replica:
             return parts.service(
                 bus, parts.queue, writer="queue", sources=[CommandSource("queue")], clock=clock, instance=self.name,
                 snapshot_events=self.world.faults.snapshot_events,
+            )  # fmt: skip
+        if self.writer == "telemetry":
+            self.activity = ActivitySource(clock)
+            return parts.service(
+                bus, parts.telemetry, writer="telemetry", sources=[CommandSource("telemetry"), self.activity], clock=clock,
+                instance=self.name, snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
         actor = Actor(bus, monotonic=loop.time, wall=clock)
         sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS, lambda: int(loop.time() * 1e9) + 1)]

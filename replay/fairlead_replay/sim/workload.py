@@ -32,6 +32,7 @@ from fairlead_schemas.commands import (
     ReleaseJob,
     ResetBreaker,
     SubmitJob,
+    TelemetryCommand,
     UncordonNode,
     UnquarantineNode,
     encode_commands,
@@ -83,7 +84,7 @@ class Sent(NamedTuple):
     """A command that the server has."""
 
     service: str
-    command: QueueCommand | PlacerCommand
+    command: QueueCommand | PlacerCommand | TelemetryCommand
 
 
 class People:
@@ -124,7 +125,9 @@ class People:
         for kind in (UncordonNode, UnquarantineNode):
             await self.send("placer", [kind(id=self.new_id(), node=node) for node in self.nodes])
 
-    async def send(self, service: str, commands: "list[QueueCommand] | list[PlacerCommand]") -> None:
+    async def send(
+        self, service: str, commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand]"
+    ) -> None:
         """Send one message until the server has it."""
         payload, message_id = encode_commands(commands), commands[0].id
         while True:

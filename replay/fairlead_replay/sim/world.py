@@ -19,12 +19,14 @@ from fairlead_bus.port import LogDamaged
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_replay.sim import ills
+from fairlead_replay.sim import idleness, ills
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.disasters import Strikes
 from fairlead_replay.sim.faults import Faults
+from fairlead_replay.sim.idle_books import IdleBooks
+from fairlead_replay.sim.idleness import Idleness
 from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import Machine, Starts, Truth
 from fairlead_replay.sim.processes import Node, Replica
@@ -32,6 +34,7 @@ from fairlead_replay.sim.workload import People
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import CancelJob
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
+from fairlead_telemetry.idle.core import IdleCore
 
 #: The longest grace of a simulated job, and the kill.
 STOP_S = 4.0
@@ -42,6 +45,8 @@ COMMANDS = 24
 #: Losses are retried after up to 120 s and 600 s; then the work itself.
 RECOVERY_S = 1000.0
 WRITERS = ("queue", "placer")
+#: Where somebody looks at what lies idle (idleness.py).
+WATCHER = "telemetry"
 
 
 class Parts(NamedTuple):
@@ -50,9 +55,11 @@ class Parts(NamedTuple):
     service: Any = Service
     queue: type[QueueCore] = QueueCore
     placer: type[PlacerCore] = PlacerCore
+    telemetry: type[IdleCore] = IdleCore
     bus: Callable[..., Any] = FaultyBus
     agent: type[SimAgent] = SimAgent
     people: type[People] = People
+    idle: Callable[[int, float], idleness.Plan | None] = idleness.plan
 
 
 class Outcome(NamedTuple):
@@ -66,6 +73,8 @@ class Outcome(NamedTuple):
     disasters: int
     virtual_s: float
     digest: str
+    #: {type: events of the telemetry service}
+    idle: dict[str, int] = {}
 
 
 class World:
@@ -76,7 +85,9 @@ class World:
         self.faults = Faults(seed)
         self.hub = MemoryHub()
         self.wire = self.hub.connect()
-        self.observer = Observer()
+        planned = parts.idle(seed, WORK_S)
+        self.idleness = Idleness(self, planned) if planned is not None else None
+        self.observer = Observer(IdleBooks(self.idleness.misjudged if self.idleness is not None else None))
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.strikes = Strikes(self)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,6 +99,8 @@ class World:
         self.nodes = [Node(self, machine) for machine in machines]
         names = ["a", "b"] if rng.random() < 0.6 else ["a"]
         self.replicas = [Replica(self, writer, f"{writer}-{name}") for name in names for writer in WRITERS]
+        if self.idleness is not None:
+            self.replicas += [Replica(self, WATCHER, f"{WATCHER}-{name}") for name in names]
         self.people = parts.people(
             self.connect(), self.faults, [node.machine.name for node in self.nodes], lambda: self.observer.lives.states
         )
@@ -151,6 +164,8 @@ class World:
         self.spawn(self.strikes.carry_out(self.faults.plan(WORK_S)))
         self.spawn(ills.carry_out(self, ills.plan(self.seed, WORK_S)))
         await self.people.configure()
+        if self.idleness is not None:
+            self.spawn(self.idleness.carry_out())
         await self.people.work(self.commands, WORK_S)
         await self._recover()
         await self._until_done()
@@ -176,6 +191,8 @@ class World:
         for node in self.nodes:
             node.machine.ills.clear()
             await node.start()
+        if self.idleness is not None:
+            await self.idleness.withdraw()
 
     async def _until_done(self) -> None:
         loop = asyncio.get_running_loop()
@@ -213,7 +230,7 @@ class World:
             not self.observer.lives.waiting_for()
             and not self.observer.cluster.placer.state.runs
             and self.observer.cluster.sequence == last
-            and {replica.writer for replica in leading} == set(WRITERS)
+            and {replica.writer for replica in leading} == {replica.writer for replica in self.replicas}
             and all(replica.service.folded == last for replica in leading)
             and all(node.agent and not node.agent.ledger.unconfirmed for node in self.nodes)
         )
@@ -268,4 +285,5 @@ def _outcome(world: World, violation: str | None, virtual_s: float) -> Outcome:
     return Outcome(
         seed=world.seed, violation=violation, sequence=world.observer.cluster.sequence, events=world.observer.events,
         jobs=world.observer.lives.submitted, disasters=world.strikes.struck, virtual_s=virtual_s, digest=digest.hexdigest(),
+        idle=dict(world.observer.idle.counts),
     )  # fmt: skip

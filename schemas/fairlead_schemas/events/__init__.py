@@ -5,12 +5,23 @@ Names are past tense, aggregate first. Fields may be added with defaults; a fiel
 changes under the same name. Integers only. `cause` says what led to the event:
 "cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
 
-`base.py` and `words.py` first; then a file per matter: `queue.py` (written by the queue), `nodes.py` and `placing.py` (by the placer).
+`base.py` and `words.py` first; then a file per matter: `queue.py` (written by the queue), `nodes.py` and `placing.py` (by the placer),
+`idle.py` (by telemetry).
 """
 
 # One door to all of them.
 # pyright: reportUnusedImport=false
 from fairlead_schemas.events.base import FIELDS, EventBase
+from fairlead_schemas.events.idle import (
+    IdlePoliciesSet,
+    JobActive,
+    JobExtended,
+    JobIdle,
+    LeaseShrunk,
+    ReclaimForeseen,
+    ReclaimRequested,
+    TelemetryCommandRejected,
+)
 from fairlead_schemas.events.nodes import (
     BreakerReset,
     BreakerTripped,
@@ -133,10 +144,15 @@ PlacerEvent = (
     | PreemptionDeclined | RankStarted | RunStarted | CheckpointSaved | RankEnded | RunEnded
     | AllocationReleased | ReportRejected | NodeCommandRejected
 )  # fmt: skip
-Event = QueueEvent | PlacerEvent
+TelemetryEvent = (
+    IdlePoliciesSet | JobIdle | JobActive | JobExtended | LeaseShrunk | ReclaimForeseen | ReclaimRequested
+    | TelemetryCommandRejected
+)  # fmt: skip
+Event = QueueEvent | PlacerEvent | TelemetryEvent
 
 #: Which writer emits which types; a commit holding another's type is out of contract.
 EVENTS_OF: dict[str, tuple[type[EventBase], ...]] = {
     "queue": QueueEvent.__args__,
     "placer": PlacerEvent.__args__,
+    "telemetry": TelemetryEvent.__args__,
 }

@@ -52,6 +52,10 @@ FIELDS: dict[str, str] = {
     "ends_ns": "The Unix time at which they take work again.",
     "plan": "Sequence of the commit whose MigLayoutPlanned it answers.",
     "mode": "What is done to the GPU's MIG mode.",
+    "scope": 'Whose policy it is: "global", "project:<name>" or "user:<name>".',
+    "action": "What the policy does once the notice is over.",
+    "evidence": "What decided: one entry for each signal that was asked about.",
+    "since_ns": "Unix time since which that holds.",
 }
 
 

@@ -24,6 +24,7 @@ StartFault = Literal[
 StopReason = Literal[
     "cancelled",  # a person wants it to end
     "time_limit",  # its time is up
+    "idle",  # it lies idle by a policy, and its notice is over
     "reclaimed",  # its queue holds more than it may since a change that asked for it back; it waits again afterwards
 ]
 RecallReason = Literal[
@@ -32,10 +33,11 @@ RecallReason = Literal[
     "order",  # others go before it now, and the placer has as many offers as it looks ahead over
 ]
 RequeueReason = Literal[
-    "retry", "node_lost", "node_rebooted", "drained", "preempted", "start_failed", "preflight", "exit_unknown"
+    "retry", "node_lost", "node_rebooted", "drained", "preempted", "start_failed", "preflight", "exit_unknown",
+    "idle",
 ]  # fmt: skip
 FailReason = Literal[
-    "exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency", "gpu_memory"
+    "exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency", "gpu_memory", "idle"
 ]  # fmt: skip
 
 #: Why the queue does not offer a job now.
@@ -54,6 +56,7 @@ YieldRule = Literal[
     "over_slice",  # it has had its slice, and somebody goes before it
     "over_guarantee",  # its queue uses what another queue is guaranteed
     "over_share",  # its queue is above its fair share, the other below
+    "idle",  # it lies idle, and its policy gives it to whoever waits for what it holds
     "defragmentation",  # it fits elsewhere, the other nowhere else (where the pool asks for it)
 ]
 #: Which class set a node's state. People may undo all; nobody else undoes what another class has set.

@@ -17,6 +17,7 @@ from fairlead_bus.log import Folded
 from fairlead_gateway.views.clustermap import map_node
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.gpushares import fair_shares
+from fairlead_gateway.views.idle import decisive
 from fairlead_gateway.views.poolroom import pool_rooms
 from fairlead_gateway.views.queuedocs import queue_documents
 from fairlead_schemas import events as ev
@@ -66,7 +67,7 @@ class HappenedSince:
                 self._waits.labels(row.queue).observe(max(0, at_ns - row.submitted_ns) / NS)
             case ev.JobRequeued():
                 self._requeued.labels(row.queue, event.reason).inc()
-                if event.reason == "preempted":
+                if row.has_yielded:
                     self._preempted.labels(row.queue, row.yielding.rule if row.yielding else "").inc()
             case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
                 self._ended.labels(row.queue, row.state).inc()
@@ -93,7 +94,7 @@ class ClusterCollector(Collector):
             if not at % NODES_AT_ONCE:
                 await asyncio.sleep(0)
         rooms = pool_rooms(nodes)
-        self._built = [*_queues(views, rooms), *_rooms(rooms, nodes)]
+        self._built = [*_queues(views, rooms), *_rooms(rooms, nodes), *_idle(views)]
         self._sequence = sequence
 
     def collect(self) -> Iterator[Metric]:
@@ -134,6 +135,21 @@ def _queues(views: Views, rooms: list[PoolRoom]) -> Iterator[Metric]:
     yield _gauge("fairlead_queue_budget_used_ratio", "Part of the budget that was used when the queue last said so.", ["queue", "pool"], (
         ((d.path, d.pool), d.budget.percent_reached / 100) for d in documents if d.budget is not None
     ))  # fmt: skip
+
+
+def _idle(views: Views) -> Iterator[Metric]:
+    jobs, milli = Counts[tuple[str, ...]](), Counts[tuple[str, ...]]()
+    for row in (row for job in views.idle.idle if (row := views.jobs.rows.get(job)) is not None):
+        seen = decisive(row)
+        if seen is not None:
+            label = (row.queue, seen.mode, "asked" if seen.asked_ns else "told")
+            jobs[label] += 1
+            milli[label] += row.holds.gpu_milli_total
+    labels = ["queue", "mode", "state"]
+    yield _gauge("fairlead_idle_jobs", "Runs that lie idle by a policy: told so, or asked back.", labels, jobs.items())
+    yield _gauge(
+        "fairlead_idle_gpus", "GPUs that these hold.", labels, ((key, each / MILLI) for key, each in milli.items())
+    )
 
 
 def _rooms(rooms: list[PoolRoom], nodes: list[MapNode]) -> Iterator[Metric]:

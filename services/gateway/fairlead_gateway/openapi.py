@@ -7,9 +7,21 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway import nodewishes as wishes
+from fairlead_gateway.idleverbs import ExtendWish
 from fairlead_gateway.reading import Json
 from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish, SqlWish
-from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, poolpacking, queuefile, queuesettings, usage
+from fairlead_schemas import (
+    api,
+    cloudevents,
+    clustermap,
+    defrag,
+    idlefile,
+    jobspec,
+    poolpacking,
+    queuefile,
+    queuesettings,
+    usage,
+)
 
 _TEMPLATE = "#/components/schemas/{name}"
 
@@ -22,7 +34,7 @@ _PUBLISHED = {
     "RolloutPage": api.Page[api.Rollout], "Rollout": api.Rollout, "MaintenancePage": api.Page[api.Maintenance],
     "Breaker": api.Breaker, "TaintWish": wishes.TaintWish, "ReasonWish": wishes.ReasonWish, "GpuWish": wishes.GpuWish,
     "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
-    "SqlWish": SqlWish, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
+    "SqlWish": SqlWish, "ExtendWish": ExtendWish, "Idle": api.Idle, "IdleScopeWords": idlefile.IdleScopeWords, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
     "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking, "UsageStatement": usage.UsageStatement,
 }  # fmt: skip
 

@@ -13,7 +13,18 @@ import uvicorn
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
-from fairlead_gateway import logs, nodeverbs, poolroutes, queueverbs, reading, usageroute, verbs, watching, whyroute
+from fairlead_gateway import (
+    idleverbs,
+    logs,
+    nodeverbs,
+    poolroutes,
+    queueverbs,
+    reading,
+    usageroute,
+    verbs,
+    watching,
+    whyroute,
+)
 from fairlead_gateway.app import build_app
 from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
@@ -65,6 +76,7 @@ class Gateway:
         views = self.views = folding.views
         self.queue = CommandGate(bus, "queue")
         self.placer = CommandGate(bus, "placer")
+        self.telemetry = CommandGate(bus, "telemetry")
         self.metrics = Metrics(views)
         self.feed = Feed(bus, views, self.metrics)
         decisions = Decisions(
@@ -80,6 +92,7 @@ class Gateway:
             verbs.routes(verbs.Verbs(views, bus, self.queue, self.placer, asking)),
             nodeverbs.routes(nodeverbs.NodeVerbs(views, self.placer, asking), views),
             queueverbs.routes(queueverbs.QueueVerbs(views, self.queue, asking)),
+            idleverbs.routes(idleverbs.IdleVerbs(views, self.telemetry, asking), views),
             watching.routes(self.feed),
             logs.routes(views, bus),
             whyroute.routes(whyroute.Whys(views, bus, past, explaining)),
@@ -93,7 +106,7 @@ class Gateway:
             ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining).answer,
         }
         self.app = Door(views, hot, build_app(folding, self.metrics, routers, hot))
-        for service, gate in (("queue", self.queue), ("placer", self.placer)):
+        for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
         views.outcomes.on_outcome = self._decided
@@ -103,6 +116,7 @@ class Gateway:
     def _decided(self, command_id: str, outcome: Outcome) -> None:
         self.queue.decided(command_id, outcome)
         self.placer.decided(command_id, outcome)
+        self.telemetry.decided(command_id, outcome)
 
     def _folded(self, batch: list[Folded]) -> None:
         self.feed.extend(batch)
@@ -112,7 +126,13 @@ class Gateway:
     async def background(self) -> None:
         """Fold, publish and watch the log's end until one of them fails."""
         async with asyncio.TaskGroup() as group:
-            for work in (self.folding.run(), self.queue.run(), self.placer.run(), self.folding.watch_end()):
+            for work in (
+                self.folding.run(),
+                self.queue.run(),
+                self.placer.run(),
+                self.telemetry.run(),
+                self.folding.watch_end(),
+            ):
                 group.create_task(work)
 
     async def run(self) -> int:

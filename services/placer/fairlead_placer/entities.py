@@ -7,6 +7,7 @@ import msgspec
 from fairlead_placer.capacity.left import Left
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.events import Basis, Part, RunOutcome, Setter, StartFault, Victim
+from fairlead_schemas.idle import IdleRule
 from fairlead_schemas.launchers import GangRule
 from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
@@ -327,7 +328,7 @@ class Run:
     """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
 
     __slots__ = (
-        "attempt", "began_ns", "ended", "epoch", "gang", "hosts", "job", "key", "master_address", "master_port", "notice_ns", "noticed_ns",
+        "attempt", "began_ns", "ended", "epoch", "gang", "hosts", "idle", "job", "key", "master_address", "master_port", "notice_ns", "noticed_ns",
         "parts", "placed_ns", "released", "restarted", "saved_ns", "started", "stop", "verdict",
     )  # fmt: skip
 
@@ -347,12 +348,14 @@ class Run:
         self.started = 0
         self.ended = 0
         self.released = 0
-        #: Why its orders say stop: cancelled | time_limit | drained | preempted | "".
+        #: Why its orders say stop: cancelled | time_limit | idle | drained | preempted | "".
         self.stop = ""
         #: When it was given notice that it will be stopped (0: it was not), and for how long before TERM; 0: TERM at once.
         self.noticed_ns = self.notice_ns = 0
         #: When it said last that its work is saved; 0: never.
         self.saved_ns = 0
+        #: The rules by which it lies idle and is given to whoever waits.
+        self.idle: tuple[IdleRule, ...] = ()
         #: Why the attempt before this one has ended, "" for the first.
         self.restarted = ""
         #: The first rank's end that was no success; it decides the outcome and stops the others, unless `gang` says otherwise.

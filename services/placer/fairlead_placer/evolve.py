@@ -2,10 +2,10 @@
 
 `fold` takes a commit of the log. `apply` takes one event: the same function folds it and lets `decide` try it,
 so what a decision expects of its own events is what they will do. What each event does stands in evolve_jobs.py,
-evolve_nodes.py, evolve_runs.py, evolve_kept.py, evolve_pools.py and in the rooms nodes/ and cutting/.
+evolve_nodes.py, evolve_runs.py, evolve_kept.py, evolve_idle.py, evolve_pools.py and in the rooms nodes/ and cutting/.
 """
 
-from fairlead_placer import evolve_jobs, evolve_kept, evolve_nodes, evolve_pools, evolve_runs
+from fairlead_placer import evolve_idle, evolve_jobs, evolve_kept, evolve_nodes, evolve_pools, evolve_runs
 from fairlead_placer.cutting import folding as cutfolding
 from fairlead_placer.nodes import folding, planfolding
 from fairlead_placer.state import State
@@ -17,6 +17,7 @@ REPORT_CURSOR = "report."
 _HANDLERS = {
     **evolve_jobs.HANDLERS, **evolve_nodes.HANDLERS, **evolve_kept.HANDLERS, **evolve_runs.HANDLERS,
     **folding.HANDLERS, **planfolding.HANDLERS, **cutfolding.HANDLERS, **evolve_pools.HANDLERS,
+    **evolve_idle.HANDLERS,
 }  # fmt: skip
 
 

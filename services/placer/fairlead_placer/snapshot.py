@@ -26,6 +26,7 @@ from fairlead_placer.state import State
 from fairlead_placer.timeline.spans import Spans
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.events import Part, Setter
+from fairlead_schemas.idle import IdleRule
 from fairlead_schemas.launchers import GangRule
 from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import Packing
@@ -106,6 +107,7 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     notice_ns: int = 0
     saved_ns: int = 0
     restarted: str = ""
+    idle: tuple[IdleRule, ...] = ()
     gang: GangRule = ""
 
 
@@ -274,7 +276,7 @@ def _hold(state: State, shot: RunShot) -> None:
     run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns
     run.placed_ns, run.gang = shot.placed_ns, shot.gang
     run.noticed_ns, run.notice_ns, run.saved_ns = shot.noticed_ns, shot.notice_ns, shot.saved_ns
-    run.restarted = shot.restarted
+    run.restarted, run.idle = shot.restarted, shot.idle
     state.runs[run.key] = run
     for rank, part in enumerate(run.parts):
         if not run.released >> rank & 1:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fairlead_bus.core import Input
 from fairlead_queue.deciding import configuration
 from fairlead_queue.deciding.commands import carry_out
+from fairlead_queue.deciding.idling import stop_idle
 from fairlead_queue.deciding.offers import make_offers
 from fairlead_queue.deciding.outcomes import settle
 from fairlead_queue.deciding.plan import Plan, encoded_bytes
@@ -46,6 +47,8 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
         for command in each.body:
             carry_out(plan, command)
     act_on_time(plan)
+    if state.idle:
+        stop_idle(plan)
     if state.reclaims and plan.outlook is None:
         reclaim(plan)
     if state.stopping:

@@ -6,7 +6,7 @@ handler against it.
 
 from typing import Any
 
-from fairlead_queue.folding import evolve_jobs, evolve_queues, evolve_runs
+from fairlead_queue.folding import evolve_jobs, evolve_queues, evolve_runs, idling
 from fairlead_queue.folding.wishes import forget_done
 from fairlead_queue.state import State
 from fairlead_schemas import events as ev
@@ -14,7 +14,9 @@ from fairlead_schemas.commit import Commit
 
 WRITER = "queue"
 #: What is not listed changes nothing here.
-HANDLERS: dict[type[ev.EventBase], Any] = evolve_queues.HANDLERS | evolve_jobs.HANDLERS | evolve_runs.HANDLERS
+HANDLERS: dict[type[ev.EventBase], Any] = evolve_queues.HANDLERS | (
+    evolve_jobs.HANDLERS | evolve_runs.HANDLERS | idling.HANDLERS
+)
 
 
 def evolve(state: State, seq: int, commit: Commit) -> None:
@@ -28,7 +30,7 @@ def evolve(state: State, seq: int, commit: Commit) -> None:
                 pool.ranking.forget()
     if commit.writer == WRITER:
         state.decided_ns = at_ns
-    else:
+    elif commit.writer == "placer":
         state.heard_ns = state.at_ns
     handlers, prefix = HANDLERS, f"{seq}."
     for index, event in enumerate(commit.events):

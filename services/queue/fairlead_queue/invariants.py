@@ -107,6 +107,10 @@ def _problem(state: State, job: Job) -> str:
         return f"timer {job.timer_ns} is not among the timers"
     if job.state == "queued" and not job.wait and not (isinstance(job, Array) and not job.unborn):
         return "nothing will ever move it"
+    if job.idle and not (job.state in ("placed", "running", "stopping") and not job.open):
+        return f"it lies idle by {job.idle} and does not run"
+    if bool(job.idle) != (job.id in state.idle):
+        return f"it is asked back by {job.idle}, and the list of those says otherwise"
     if job.state == "scheduled" and job.wait not in ("timer", "jobs", "owed"):
         return "nothing will ever queue it"
     return ""

@@ -12,6 +12,7 @@ from fairlead_queue.fairness import users
 from fairlead_queue.limits import KEYS_MAX
 from fairlead_queue.waiting.dependents import Dependents
 from fairlead_queue.waiting.due import Due
+from fairlead_queue.waiting.idle import Idle
 from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.lanes import Klass, Lane, Leaf, Queue
 from fairlead_queue.waiting.line import Line
@@ -57,6 +58,8 @@ class State:
         self.stopping: dict[str, Array] = {}
         #: {path in the tree: (the event that asked, who)} of queues that give back what they hold beyond their limits.
         self.reclaims: dict[str, tuple[str, str]] = {}
+        #: {job: itself} of runs that are asked back because they lie idle (derived).
+        self.idle: dict[str, Job] = {}
         #: Jobs recalled for quota that wait for their pool's capacity to change (derived).
         self.returned: dict[str, Job] = {}
         #: Who waits for whose end (derived).
@@ -112,6 +115,8 @@ class State:
         del self.jobs[job.id]
         if job.after:
             self.dependents.drop(job)
+        if job.idle:
+            self.lies_idle(job, ())
         self.leave(job)
 
     def leave(self, job: Job) -> None:
@@ -127,6 +132,14 @@ class State:
         if klass.jobs == 0:
             klass.pool.parked_classes -= klass.parked
             del self.classes[klass.request], klass.pool.classes[klass.request]
+
+    def lies_idle(self, job: Job, wishes: tuple[Idle, ...]) -> None:
+        """Its run is asked back by just these."""
+        job.idle = wishes
+        if wishes:
+            self.idle[job.id] = job
+        else:
+            self.idle.pop(job.id, None)
 
     def remember_key(self, key: str, job: str, digest: str) -> None:
         """Keep a keyed submit; the oldest is forgotten at the bound."""

@@ -1,10 +1,12 @@
 """What others may ask the telemetry service, verb by verb: JSON in, JSON out, every fault an answer.
 
-    sql     {"query", "limit"?}  -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}
-    job     {"id"}               -> the job's document, from events alone
-    tables  -                    -> {"text"}: every table, view and column
-    state   -                    -> {"sequence", "events", "samples_lost", "samples_refused"}
-    usage   {"month"?, "by"?}    -> a month's statement of GPU time (usage/asked.py)
+    sql       {"query", "limit"?} -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}
+    job       {"id"}             -> the job's document, from events alone
+    tables    -                  -> {"text"}: every table, view and column
+    warehouse -                  -> {"sequence", "events", "samples_lost", "samples_refused"}: how far it has stored
+    usage     {"month"?, "by"?}  -> a month's statement of GPU time (usage/asked.py)
+
+`state` is answered by the service shell, as every writer's is (fairlead_bus/service.py).
 
 An answer that could not be given is {"error": {"code", "message", "hint"}}.
 """
@@ -51,7 +53,7 @@ class Answers:
             "sql": self._sql.ask,
             "job": self._job,
             "tables": self._tables,
-            "state": self._state,
+            "warehouse": self._stored,
             "usage": self._usage.ask,
         }
         return [await bus.serve(subjects.rpc("telemetry", verb), _guarded(answer)) for verb, answer in verbs.items()]
@@ -74,7 +76,7 @@ class Answers:
     async def _tables(self, request: bytes) -> bytes:
         return msgspec.json.encode({"text": schema.help_text() + "\n" + relations.help_text()})
 
-    async def _state(self, request: bytes) -> bytes:
+    async def _stored(self, request: bytes) -> bytes:
         cursor = self._ingest.cursor
         return msgspec.json.encode(
             {

@@ -18,7 +18,7 @@ from fairlead_bus.log import LogReader
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import commit_hash
-from fairlead_schemas.samples import decode_samples
+from fairlead_schemas.samples import SampleBatch, decode_samples
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import CommitBytes, Cursor, Kept, Warehouse, WarehouseRefused
 
@@ -47,11 +47,14 @@ class Ingest:
         *,
         kept: Kept = KEPT,
         clock: Callable[[], int] = time.time_ns,
+        on_batch: Callable[[SampleBatch], None] = lambda _: None,
     ) -> None:
+        """`on_batch` is told of every batch that is new, as it comes."""
         self._bus = bus
         self._warehouse = warehouse
         self._kept = kept
         self._clock = clock
+        self._on_batch = on_batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="warehouse")
         self._created = ""
         self._reader = LogReader(bus, after=warehouse.cursor.sequence, heads=warehouse.cursor.heads)
@@ -74,9 +77,8 @@ class Ingest:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
 
     async def run(self) -> None:
-        """Read and store for ever. Raises WarehouseRefused, LogDamaged, or duckdb.Error or OSError (the disk
+        """Read and store for ever, once `same_log` has let it. Raises LogDamaged, or duckdb.Error or OSError (the disk
         cannot take more: nothing is lost, the next start resumes at the cursor)."""
-        await self._same_log()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_log(), name="read log")
             group.create_task(self._read_samples(), name="read samples")
@@ -89,8 +91,8 @@ class Ingest:
         await self._reader.close()
         self._thread.shutdown(wait=True)
 
-    async def _same_log(self) -> None:
-        """Refuse a log that is not the one in the warehouse: mixing two would be worse than having none."""
+    async def same_log(self) -> None:
+        """Raises WarehouseRefused for a log that is not the one in the warehouse: mixing two would be worse than having none."""
         state, cursor = await self._patiently(self._bus.state, subjects.LOG), self.cursor
         self._created = state.created
         if not cursor.created:
@@ -149,6 +151,7 @@ class Ingest:
             self._refuse_sample(subject, f"batch of node {batch.node!r}")
         elif batch.at_ns >= self._clock() - self._kept.samples_ns and self._book.add(batch, payload):
             self._bytes += len(payload)
+            self._on_batch(batch)
 
     def _refuse_sample(self, subject: str, why: str) -> None:
         self.samples_refused += 1

@@ -1,24 +1,33 @@
-"""The telemetry service: opens the warehouse, follows the log, answers. Wiring only. Start at `Telemetry.run`.
+"""The telemetry service: opens the warehouse, follows the log, answers; and says what lies idle. Wiring only. Start at `Telemetry.run`.
 
-It writes no event, so it needs no lease; the lock on the DuckDB file keeps a second one out.
+Two in one process: the warehouse, which the lock on the DuckDB file keeps a second one out of, and the idle policies' core on the
+shell that every writer of the log runs on, with its lease and its fence. They share the samples that are read, and nothing else.
 """
 
 import asyncio
 import os
+import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import structlog
 
+from fairlead_bus.main import instance
 from fairlead_bus.port import Bus, LogDamaged
+from fairlead_bus.service import EXIT_DAMAGED, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
+from fairlead_bus.source import CommandSource
+from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.answers import Answers
+from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
 from fairlead_telemetry.sql import DEADLINE_S, Sql
 from fairlead_telemetry.usage.asked import UsageDesk, price_file
 from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
 
-EXIT_STEPPED_DOWN = 75
+EXIT_REFUSED = 1
 
 log = structlog.get_logger("telemetry")
 
@@ -46,8 +55,9 @@ class Telemetry:
             return EXIT_STEPPED_DOWN
         except WarehouseRefused as refused:
             log.critical("telemetry_refused", reason=str(refused))
-            return 1
-        ingest = Ingest(self._bus, warehouse, kept=self._kept)
+            return EXIT_REFUSED
+        activity = ActivitySource(time.time_ns)
+        ingest = Ingest(self._bus, warehouse, kept=self._kept, on_batch=activity.feed)
 
         async def copy_to(target: Path) -> None:
             await ingest.on_thread(warehouse.copy_to, target)
@@ -58,7 +68,7 @@ class Telemetry:
         usage.start()
         log.info("telemetry_started", sequence=ingest.cursor.sequence, events=ingest.cursor.events)
         try:
-            return await self._until_stopped(ingest)
+            return await self._follow(ingest, activity)
         finally:
             for subscription in served:
                 await subscription.close()
@@ -72,22 +82,64 @@ class Telemetry:
         """Ask `run` to end."""
         self._stopping.set()
 
-    async def _until_stopped(self, ingest: Ingest) -> int:
-        working = asyncio.ensure_future(ingest.run())
-        asked = asyncio.ensure_future(self._stopping.wait())
+    async def _follow(self, ingest: Ingest, activity: ActivitySource) -> int:
+        """Store and decide until stopped. Nothing is decided upon a log that the warehouse does not know."""
+        try:
+            if not await self._before_stop(ingest.same_log()):
+                return 0
+            return await self._until_stopped(ingest, idle_service(self._bus, activity))
+        except* WarehouseRefused as errors:
+            self._refused(errors, ingest)
+            return_code = EXIT_REFUSED
+        except* LogDamaged as errors:
+            self._refused(errors, ingest)
+            return_code = EXIT_DAMAGED
+        except* (duckdb.Error, OSError) as errors:
+            self._refused(errors, ingest)
+            return_code = EXIT_REFUSED
+        return return_code
+
+    def _refused(self, errors: BaseExceptionGroup[Exception], ingest: Ingest) -> None:
+        reasons = "; ".join(f"{type(error).__name__}: {error}" for error in errors.exceptions)
+        log.critical("telemetry_refused", reason=reasons, sequence=ingest.cursor.sequence)
+
+    async def _before_stop(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do something unless the service is asked to end meanwhile. Raises what the work raises."""
+        working, asked = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((working, asked), return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                return 0
-            await working
-        except* (WarehouseRefused, LogDamaged, duckdb.Error, OSError) as errors:
-            reasons = "; ".join(f"{type(error).__name__}: {error}" for error in errors.exceptions)
-            log.critical("telemetry_refused", reason=reasons, sequence=ingest.cursor.sequence)
+            if working.done():
+                await working
+            return working.done()
         finally:
-            for task in (working, asked):
-                task.cancel()
-            await asyncio.gather(working, asked, return_exceptions=True)
-        return 1
+            await _cancel(working, asked)
+
+    async def _until_stopped(self, ingest: Ingest, idle: Service[IdleCore]) -> int:
+        """Raises what ingest raises; else the exit code of the part that ended first."""
+        storing = asyncio.ensure_future(ingest.run())
+        deciding = asyncio.ensure_future(idle.run())
+        asked = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((storing, deciding, asked), return_when=asyncio.FIRST_COMPLETED)
+            if storing.done():
+                await storing
+            if not deciding.done():
+                await idle.stop()
+            return await deciding
+        finally:
+            await _cancel(storing, deciding, asked)
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def idle_service(bus: Bus, activity: ActivitySource) -> Service[IdleCore]:
+    """The idle policies' core on the service shell."""
+    sources = [CommandSource(IdleCore.writer), activity]
+    return Service(bus, IdleCore, writer=IdleCore.writer, sources=sources, instance=instance())
 
 
 async def build(bus: Bus) -> Telemetry:

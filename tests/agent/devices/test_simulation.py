@@ -12,7 +12,7 @@ from fairlead_agent.devices.facts import GpuProcess
 from fairlead_agent.devices.port import DevicesUnfit
 from fairlead_agent.devices.script import BadScript, read_script, value_at
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.devices.told import read_uses
+from fairlead_agent.devices.told import Use, read_uses
 from fairlead_schemas.desired import LayoutOrder
 
 
@@ -206,3 +206,18 @@ def test_programs_say_what_they_use_while_they_live(tmp_path: Path) -> None:
     assert play.sample()["memory_used_mib"] == 704
     assert play.devices.busy(play.uuids[:1]) == {play.uuids[0]: f"processes on it: {os.getpid()}"}
     assert read_uses(tmp_path / "nothing") == {}
+
+
+def test_programs_say_how_busy_they_keep_a_gpu(tmp_path: Path) -> None:
+    """Instead of what is played for a held one; several come to 100 at most, and power goes with it."""
+    play = Play(tmp_path)
+    own = play.told / str(os.getpid())
+    own.write_text(f"{play.uuids[0]} 700 3%\n{play.uuids[1]} 700 101x\n")
+    assert play.devices.processes() == [
+        GpuProcess(uuid=play.uuids[0], pid=os.getpid(), memory_mib=700, utilization_pct=3)
+    ]
+    assert (play.sample()["utilization_pct"], play.sample()["power_mw"]) == (3, 61_000)
+    (play.told / str(os.getppid())).write_text(f"{play.uuids[0]} 5 99%")
+    assert (play.sample()["utilization_pct"], play.sample()["memory_used_mib"]) == (100, 709)
+    own.write_text(f"{play.uuids[0]} 700")
+    assert read_uses(own) == {play.uuids[0]: Use(700)}

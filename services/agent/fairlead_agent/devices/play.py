@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_agent.devices.told import SIZES, VARIABLE, read_uses
+from fairlead_agent.devices.told import NOTHING, SIZES, VARIABLE, read_uses
 
 
 class Want(NamedTuple):
@@ -39,7 +39,9 @@ def take(directory: Path, uuid: str, mib: int) -> bool:
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         others = [path for path in directory.iterdir() if path.name.isdecimal() and path != own]
-        held = sum(read_uses(path).get(uuid, 0) for path in others if Path("/proc", path.name).exists())
+        held = sum(
+            read_uses(path).get(uuid, NOTHING).memory_mib for path in others if Path("/proc", path.name).exists()
+        )
         if held + mib > size:
             return False
         own.write_text(f"{uuid} {mib}\n")

@@ -77,14 +77,14 @@ class SimulatedDevices:
         self._stage.look()
         self._stage.held({gpu.index: holders.get(gpu.uuid, "") for gpu in self._gpus})
         moments = [self._stage.moment(gpu.index) for gpu in self._gpus]
-        used = self._used()
+        used, busy = self._used(), self._busy()
         return [
-            self._play(gpu, holders.get(gpu.uuid, ""), moment, used.get(gpu.uuid, 0))
+            self._play(gpu, holders.get(gpu.uuid, ""), moment, used.get(gpu.uuid, 0), busy.get(gpu.uuid))
             for gpu, moment in zip(self._gpus, moments, strict=True)
             if not lost(self._stage.script, gpu.index, moment)
         ]
 
-    def _play(self, gpu: Gpu, run: str, moment: Moment, used_mib: int) -> GpuSample:
+    def _play(self, gpu: Gpu, run: str, moment: Moment, used_mib: int, busy_pct: int | None) -> GpuSample:
         fields = {
             "utilization_pct": 0, "memory_used_mib": IDLE_MIB, "power_mw": 55_000, "temperature_c": 32, "sm_clock_mhz": 210,
         }  # fmt: skip
@@ -94,12 +94,27 @@ class SimulatedDevices:
                 "utilization_pct": round(88 + 8 * wave), "memory_used_mib": gpu.memory_mib * 3 // 5,
                 "power_mw": 250_000 + round(40_000 * wave), "temperature_c": 58 + round(6 * wave), "sm_clock_mhz": 1410,
             }  # fmt: skip
+        if busy_pct is not None:
+            fields |= {
+                "utilization_pct": busy_pct,
+                "power_mw": 55_000 + 2_000 * busy_pct,
+                "temperature_c": 32 + busy_pct // 4,
+            }
         if used_mib:
             fields["memory_used_mib"] = min(gpu.memory_mib, IDLE_MIB + used_mib)
         said = measured(self._stage.script, gpu.index, moment)
         linked = bool(self._inside.nvlinks) and any(self._inside.nvlinks[gpu.index])
         fields |= self._meters.of(gpu, fields | said, self._clock(), linked=linked) | said
         return GpuSample(uuid=gpu.uuid, run=run, **fields)
+
+    def _busy(self) -> dict[str, int]:
+        """{UUID: percent} of GPUs of which a program says how busy it keeps them."""
+        busy: dict[str, int] = {}
+        of = {each.uuid: gpu.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)}
+        for each in self._told.processes(set(of)):
+            if each.utilization_pct is not None:
+                busy[of[each.uuid]] = min(100, busy.get(of[each.uuid], 0) + each.utilization_pct)
+        return busy
 
     def _used(self) -> dict[str, int]:
         """{UUID: MiB} of those whose use somebody has told, or the script; with what was left behind."""

@@ -2,12 +2,15 @@
 
     echo "$FAIRLEAD_GPUS 5000" > "$FAIRLEAD_SIMULATED_GPUS/$$"
 
-Lines of "<UUID> <MiB>", one per GPU or MIG instance. A file counts while its process lives. `play.py` is a program that
+Lines of "<UUID> <MiB>", one per GPU or MIG instance; "<UUID> <MiB> <percent>%" says how busy it keeps it, too. A file counts
+while its process lives. `play.py` is a program that
 does this as a driver would: it refuses what is not there.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +21,7 @@ VARIABLE = "FAIRLEAD_SIMULATED_GPUS"
 SIZES = "gpus.json"
 #: Of each file; a longer one is no statement of use.
 BYTES_MAX = 64 * 1024
+_LINE = re.compile(r"(\S+) (\d{1,9})(?: (\d{1,3})%)?\Z", re.ASCII)
 
 
 class Told:
@@ -42,21 +46,34 @@ class Told:
             if not Path("/proc", path.name).exists():
                 path.unlink(missing_ok=True)
                 continue
-            for uuid, mib in read_uses(path).items():
+            for uuid, use in read_uses(path).items():
                 if uuid in known:
-                    found.append(GpuProcess(uuid=uuid, pid=int(path.name), memory_mib=mib))
+                    pid, percent = int(path.name), use.utilization_pct
+                    found.append(GpuProcess(uuid=uuid, pid=pid, memory_mib=use.memory_mib, utilization_pct=percent))
         return found
 
 
-def read_uses(path: Path) -> dict[str, int]:
-    """{UUID: MiB}; a line that makes no sense (half written, perhaps) says nothing."""
+class Use(NamedTuple):
+    """What one process says of one GPU. None: nothing of its time, so that this is played."""
+
+    memory_mib: int
+    utilization_pct: int | None = None
+
+
+NOTHING = Use(0)
+
+
+def read_uses(path: Path) -> dict[str, Use]:
+    """{UUID: use}; a line that makes no sense (half written, perhaps) says nothing."""
     try:
         text = path.read_bytes()[:BYTES_MAX].decode(errors="replace")
     except OSError:
         return {}
-    found: dict[str, int] = {}
+    found: dict[str, Use] = {}
     for line in text.splitlines():
-        uuid, _, mib = line.strip().partition(" ")
-        if mib.isascii() and mib.isdigit() and len(mib) < 10:
-            found[uuid] = found.get(uuid, 0) + int(mib)
+        match = _LINE.match(line.strip())
+        if match is not None:
+            before = found.get(match[1], NOTHING)
+            said = before.utilization_pct if match[3] is None else min(100, int(match[3]))
+            found[match[1]] = Use(before.memory_mib + int(match[2]), said)
     return found

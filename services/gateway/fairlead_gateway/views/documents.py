@@ -4,6 +4,7 @@ import msgspec
 
 from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.idledocs import job_idle
 from fairlead_gateway.views.insides import cut_summary, summary
 from fairlead_gateway.views.nodes import gpus_free, held_sum, node_state
 from fairlead_gateway.views.rows import Ailment, JobRow, NodeRow
@@ -27,7 +28,7 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
         left_seconds=max(0, row.total_ns - used_ns) // SECOND_NS if row.total_ns else None,
         after=[{"job": one.job, "state": one.state} for one in row.after], preempted=row.preempted,
         preempted_for=_preempted_for(row), saved_at=moment_or_none(row.saved_ns), saved_note=row.saved_note,
-        lost_seconds=row.lost_ns // SECOND_NS,
+        lost_seconds=row.lost_ns // SECOND_NS, idle=job_idle(row), extended_until=moment_or_none(row.extended_until_ns),
     )  # fmt: skip
 
 

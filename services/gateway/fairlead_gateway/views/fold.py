@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
+from fairlead_gateway.views.idle import IdleView
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.nodes import NodesView
 from fairlead_gateway.views.outcomes import OutcomesView
@@ -16,6 +17,7 @@ from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import (
     BreakerRow,
     Deferral,
+    IdlePolicies,
     JobRow,
     NodeRow,
     Outcome,
@@ -23,6 +25,7 @@ from fairlead_gateway.views.rows import (
     QueueRow,
     Refusal,
     RolloutRow,
+    Saved,
     WindowRow,
 )
 from fairlead_gateway.views.runs import RunsView
@@ -32,7 +35,7 @@ from fairlead_schemas.events import Event
 from fairlead_schemas.resources import Request
 
 #: Raised whenever rows change their shape: an older snapshot is then ignored and the log folded from its start.
-SHAPE = 6
+SHAPE = 7
 
 Handler = Callable[[Any, int, int], None]
 
@@ -52,6 +55,8 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     windows: list[WindowRow]
     rollouts: list[RolloutRow]
     tripped: list[BreakerRow]
+    idle_policies: list[IdlePolicies]
+    savings: list[Saved]
     outcomes_old: dict[str, Outcome]
     outcomes_young: dict[str, Outcome]
 
@@ -72,11 +77,12 @@ class Views:
         self.waiting = WaitingView(self.jobs, self.queues)
         self.nodes = NodesView()
         self.plans = PlansView()
+        self.idle = IdleView(self.jobs)
         self.outcomes = OutcomesView()
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
         runs = RunsView(self.jobs, lambda: self.at_ns)
-        for view in (self.queues, self.jobs, runs, self.waiting, self.nodes, self.plans):
+        for view in (self.queues, self.jobs, runs, self.waiting, self.nodes, self.plans, self.idle):
             for kind, handler in view.handlers.items():
                 self._handlers[kind] = (*self._handlers[kind], handler)
 
@@ -114,7 +120,8 @@ class Views:
                 queues=list(self.queues.rows.values()), pools=list(self.queues.pools.values()),
                 nodes=list(self.nodes.rows.values()),
                 gangs=self.nodes.gangs, windows=list(self.plans.windows.values()),
-                rollouts=list(self.plans.rollouts.values()), tripped=list(self.plans.tripped.values()), outcomes_old=old, outcomes_young=young,
+                rollouts=list(self.plans.rollouts.values()), tripped=list(self.plans.tripped.values()),
+                idle_policies=list(self.idle.policies.values()), savings=list(self.idle.savings.values()), outcomes_old=old, outcomes_young=young,
             )
         )  # fmt: skip
 
@@ -142,5 +149,6 @@ class Views:
         views.plans.windows.update((row.name, row) for row in saved.windows)
         views.plans.rollouts.update((row.name, row) for row in saved.rollouts)
         views.plans.tripped.update((row.kind, row) for row in saved.tripped)
+        views.idle.restore(saved.idle_policies, saved.savings)
         views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)
         return views

@@ -11,7 +11,7 @@ from fairlead_schemas.ids import array_of, element_id
 from fairlead_schemas.lifecycle import END_STATES, next_state
 
 #: After these a job goes on with what is left of its time; after any other ending it starts anew.
-GOES_ON = frozenset({"preempted", "drained", "preflight"})
+GOES_ON = frozenset({"preempted", "drained", "preflight", "idle"})
 
 
 class JobsView:
@@ -192,7 +192,7 @@ class JobsView:
             row.past[str(row.attempt)] = tuple(part.node for part in row.parts)
         row.attempt = e.attempt
         row.reason = e.reason
-        if e.reason == "preempted":
+        if row.has_yielded:
             row.preempted += 1
             self._queues.rows[row.queue].preempted += 1
         if e.reason not in GOES_ON:

@@ -3,6 +3,7 @@
 import msgspec
 
 from fairlead_schemas.events import Dependency, NearMiss, Part
+from fairlead_schemas.idle import IdleEvidence, IdlePolicy
 from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.queues import Amounts, PoolSettings, QueueSettings
 from fairlead_schemas.resources import Inventory, Request
@@ -63,6 +64,52 @@ class Room(msgspec.Struct, omit_defaults=True):
     basis: str = ""
     waits_for: tuple[str, ...] = ()
     guests: tuple[str, ...] = ()
+
+
+class IdleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A policy's word on a run: since when it lies idle, when that was seen, what follows when, and on what evidence. Unix ns."""
+
+    sequence: int
+    scope: str
+    rule: str
+    action: str
+    mode: str
+    since_ns: int
+    seen_ns: int
+    #: 0: nothing follows.
+    reclaim_at_ns: int
+    #: When it was asked back (on demand, where the mode says so); 0: it was told only.
+    asked_ns: int
+    evidence: tuple[IdleEvidence, ...]
+
+
+class Foreseen(msgspec.Struct, frozen=True):
+    """A policy in dry run would have taken the run back at a time (Unix ns)."""
+
+    scope: str
+    rule: str
+    action: str
+    at_ns: int
+
+
+class Saved(msgspec.Struct):
+    """What a policy in dry run would have saved: runs, and what these held afterwards until they were used again or ended."""
+
+    scope: str
+    rule: str
+    action: str
+    runs: int = 0
+    gpu_milli_s: int = 0
+
+
+class IdlePolicies(msgspec.Struct, frozen=True):
+    """The policies of one scope."""
+
+    scope: str
+    policies: tuple[IdlePolicy, ...]
+    by: str
+    sequence: int
+    at_ns: int
 
 
 class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
@@ -141,6 +188,21 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     #: Why the queue does not offer it, where it said so of this very job.
     deferral: Deferral | None = None
     room: Room | None = None
+    #: What policies say of the run, one for each rule; what those in dry run would have done; until when none of them acts, and
+    #: how often it was extended; by which the last run was taken back.
+    idle: tuple[IdleSeen, ...] = ()
+    foreseen: tuple[Foreseen, ...] = ()
+    extended_until_ns: int = 0
+    extensions: int = 0
+    reclaimed: IdleSeen | None = None
+    #: Jobs that were asked to yield to this attempt because they lay idle.
+    idle_from: tuple[str, ...] = ()
+
+    @property
+    def has_yielded(self) -> bool:
+        """Whether it waits because the attempt before this one has yielded to another job."""
+        asked = self.yielding is not None and self.yielding.attempt == self.attempt - 1
+        return self.reason == "preempted" or (self.reason == "idle" and asked)
 
     @property
     def holds(self) -> Request:

@@ -3,7 +3,7 @@
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
-from fairlead_gateway.why import silence, waiting, yielding
+from fairlead_gateway.why import idle, silence, waiting, yielding
 from fairlead_gateway.why.amounts import these
 from fairlead_schemas.api import Reason
 from fairlead_schemas.ask import Explanation
@@ -11,6 +11,7 @@ from fairlead_schemas.lifecycle import END_STATES
 from fairlead_schemas.resources import Request
 
 _FAILURES = {
+    "idle": "it lay idle",
     "time_limit": "it reached its time limit",
     "start_failed": "it could not be started",
     "gpu_memory": "it was stopped for using more GPU memory than its share",
@@ -42,7 +43,7 @@ def reason_of(
         case "placed":
             return silence.of_a_node(views, row) or _placed(row)
         case "running":
-            return silence.of_a_node(views, row) or _running(row)
+            return silence.of_a_node(views, row) or _running(views, row)
         case "stopping":
             return silence.of_a_node(views, row) or _stopping(row)
         case "succeeded":
@@ -93,11 +94,13 @@ def _placed(row: JobRow) -> Reason:
     )  # fmt: skip
 
 
-def _running(row: JobRow) -> Reason:
+def _running(views: Views, row: JobRow) -> Reason:
     since = rfc3339(row.started_ns or row.placed_ns)
-    where = f"runs on {_where(row)} since {since}"
+    where = f"runs on {_where(row)} since {since}{idle.got(views, row)}"
     if yielding.is_asked(row):
         return yielding.asked(row, where)
+    if (lying := idle.lying(row, where)) is not None:
+        return lying
     return Reason(
         code="running", message=where,
         detail={"nodes": len(row.parts), "since": since, "next": f"fairlead logs -f {row.id}"},
@@ -105,8 +108,11 @@ def _running(row: JobRow) -> Reason:
 
 
 def _stopping(row: JobRow) -> Reason:
+    numbers = idle.evidence(row) if row.reason == "idle" else {}
     if row.reason == "time_limit":
         message = "its time is up; it is being stopped"
+    elif row.reason == "idle":
+        message = idle.stopping(row)
     elif row.reason == "reclaimed":
         message = f"{yielding.LOWERED} so it is being stopped, and queued again"
     else:
@@ -114,7 +120,7 @@ def _stopping(row: JobRow) -> Reason:
     return Reason(
         code="stopping",
         message=message,
-        detail=_only(reason=row.reason, by=row.by, next="wait until its grace time has passed"),
+        detail=numbers | _only(reason=row.reason, by=row.by, next="wait until its grace time has passed"),
     )
 
 
@@ -127,6 +133,9 @@ def _failed(views: Views, row: JobRow) -> Reason:
         how = f"failed: {_FAILURES.get(row.reason, row.reason)}"
     message = _ended(row, how) + (f": {row.message}" if row.message else "")
     numbers: dict[str, int | str] = {"reason": row.reason, "attempt": row.attempt}
+    if row.reason == "idle":
+        message = _ended(row, f"was taken back because {idle.taken_back(row)}; ended")
+        numbers |= idle.evidence(row)
     if row.exit_code is not None:
         numbers["exit_code"] = row.exit_code
     if row.signal is not None:

@@ -2,6 +2,7 @@
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Yielding
+from fairlead_gateway.why import idle
 from fairlead_gateway.why.amounts import these
 from fairlead_gateway.why.kept import kept
 from fairlead_gateway.why.nodes import kept_back
@@ -14,19 +15,19 @@ from fairlead_schemas.queuewords import counted
 LOWERED = "its queue, or one above, held more than its maximum after that was lowered,"
 
 
-def yielded(yielding: Yielding) -> str:
+def yielded(row: JobRow, yielding: Yielding) -> str:
     """ "yielded to job 812 (lower priority: 50 against 70)"."""
-    return f"yielded {_to_whom(yielding)}"
+    return f"yielded {_to_whom(row, yielding)}"
 
 
-def _to_whom(yielding: Yielding) -> str:
+def _to_whom(row: JobRow, yielding: Yielding) -> str:
     if yielding.rule == "reclaimed":
         return f"because {LOWERED.removesuffix(',')}"
     whom = f"to job {yielding.beneficiary}" if yielding.beneficiary else "because a limit was lowered"
-    return f"{whom} ({_rule(yielding)})"
+    return f"{whom} ({_rule(row, yielding)})"
 
 
-def _rule(yielding: Yielding) -> str:
+def _rule(row: JobRow, yielding: Yielding) -> str:
     owed = yielding.beneficiary_queue or "another queue"
     match yielding.rule:
         case "lower_priority":
@@ -39,6 +40,8 @@ def _rule(yielding: Yielding) -> str:
             return f"{what}, which {owed} was owed" if yielding.beneficiary else what
         case "over_share":
             return f"queue {yielding.queue} was above its fair share, {owed} below its own"
+        case "idle":
+            return idle.taken_back(row)
         case "defragmentation":
             return "it fits elsewhere, the other nowhere else"
         case other:
@@ -54,6 +57,8 @@ def might_yield(views: Views, victim: Victim, queue: str, priority: int) -> str:
         return f"{whose} has a lower priority{numbers}"
     if victim.rule == "over_slice":
         return f"{whose} has had its slice, and this would go before it"
+    if victim.rule == "idle":
+        return f"{whose} lies idle"
     if row is None or victim.rule == "over_share":
         return f"{whose}: {row.queue if row is not None else 'its queue'} has more than its share, {queue} less than its own"
     resource = "gpu" if row.request.gpu_milli_total else "cpu"
@@ -74,22 +79,24 @@ def asked(row: JobRow, where: str) -> Reason:
         grace = f"{grace}, {format_duration(row.notice_ns)} after its notice at the latest"
     return Reason(
         code="yielding",
-        message=f"{where}; is asked to yield {_to_whom(row.yielding)} and ends within its grace{grace}",
+        message=f"{where}; is asked to yield {_to_whom(row, row.yielding)} and ends within its grace{grace}",
         detail={
             "preempted_for": row.yielding.beneficiary, "rule": row.yielding.rule,
-            "next": "nothing: it is queued again and goes on with the rest of its time",
+            "next": idle.at_its_end(row) if row.yielding.rule == "idle" else "nothing: it is queued again and goes on with the rest of its time",
         },
     )  # fmt: skip
 
 
 def after_yielding(row: JobRow, now: Reason) -> Reason:
     """The reason of a job that waits because it yielded: to whom and why, then what keeps it waiting."""
-    if row.reason != "preempted" or row.yielding is None:
+    if row.reason == "idle" and not row.has_yielded:
+        return idle.after(row, now)
+    if not row.has_yielded or row.yielding is None:
         return now
     whom: dict[str, int | str] = {"preempted_for": row.yielding.beneficiary} if row.yielding.beneficiary else {}
     detail: dict[str, int | str] = {**whom, "rule": row.yielding.rule, "times": row.preempted, "now": now.code}
     detail["lost_seconds"] = row.lost_last_ns // SECOND_NS
-    message = f"{yielded(row.yielding)}{_lost(row)}; now {now.message}"
+    message = f"{yielded(row, row.yielding)}{_lost(row)}; now {now.message}"
     return Reason(code="preempted", message=message, detail=detail | now.detail)
 
 

@@ -29,12 +29,19 @@ def living_parts(run: Run) -> tuple[Part, ...]:
     return tuple(part for rank, part in enumerate(run.parts) if not run.ended >> rank & 1)
 
 
+def _cost(victim: Victim) -> int:
+    return (0 if victim.rule == "idle" else max(0, victim.gpu_s)) * RUNS + 1
+
+
 def may_yield(state: State, victims: Sequence[Victim]) -> list[Candidate]:
-    """Those that run under that attempt and are not stopping, each once, in order."""
+    """Those that run under that attempt and are not stopping, each once, in order. Who lies idle costs next to nothing, and is
+    let alone once it does not."""
     found: dict[str, Candidate] = {}
     for victim in victims:
         key = run_key(victim.job, victim.attempt)
         run = state.runs.get(key)
-        if run is not None and key not in found and not is_stopping(run) and (parts := living_parts(run)):
-            found[key] = Candidate(victim, parts, max(0, victim.gpu_s) * RUNS + 1)
+        if run is None or key in found or is_stopping(run) or (victim.rule == "idle" and not run.idle):
+            continue
+        if parts := living_parts(run):
+            found[key] = Candidate(victim, parts, _cost(victim))
     return list(found.values())

@@ -9,6 +9,7 @@ from fairlead_queue.answering.explain import explain, gate
 from fairlead_queue.deciding.admission import refusal
 from fairlead_queue.deciding.commands import in_pool, order_in
 from fairlead_queue.deciding.plan import Plan
+from fairlead_queue.deciding.starving import lying_idle
 from fairlead_queue.deciding.yields import Search, Starving
 from fairlead_queue.fairness.users import queue_of, user_of
 from fairlead_queue.state import State
@@ -104,7 +105,7 @@ def _displaces(state: State, job: Job, now_ns: int) -> tuple[Victim, ...]:
         return ()
     else:
         starving = Starving(job, job.lane, pool.tree.root, {}, False)
-    return Search(pool, starving, now_ns).find().victims
+    return Search(pool, starving, now_ns, idle=lying_idle(state, pool)).find().victims
 
 
 def _is_full(job: Job) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from fairlead_queue.deciding import configuration, problems
 from fairlead_queue.deciding.admission import refusal, unknown_queue
 from fairlead_queue.deciding.counting import shared, unnamed_model
+from fairlead_queue.deciding.outcomes import lies_idle_for_good
 from fairlead_queue.deciding.plan import Fresh, Plan
 from fairlead_queue.fairness.guarantees import pool_name
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
@@ -100,7 +101,7 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
-    if state == "stopping" and (job.stop != "reclaimed" or job.id in plan.states):
+    if state == "stopping" and (job.id in plan.states or not _waits_again(job)):
         return _conflict(command.id, cause, f"job {job.id} is already being stopped")
     if state in END_STATES:
         return _conflict(command.id, cause, f"job {job.id} has already ended: {state}")
@@ -111,6 +112,11 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
         )
     plan.states[job.id] = "cancelled"
     return ev.JobCancelled(cause=cause, job=job.id, by=command.user, attempt=job.attempt)
+
+
+def _waits_again(job: Job) -> bool:
+    """Whether a job that is being stopped would wait for another attempt."""
+    return job.stop == "reclaimed" or (job.stop == "idle" and not lies_idle_for_good(job))
 
 
 def _hold(plan: Plan, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:

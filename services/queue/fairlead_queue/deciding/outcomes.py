@@ -2,13 +2,14 @@
 
 Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are
 not the job's doing (node lost, rebooted, exit unseen) have a budget of their own, with delays. A
-drain is a person's decision and costs nothing; so do yielding to another job, and a node that has failed its own check before
+drain is a person's decision and costs nothing; so do yielding to another job, lying idle, and a node that has failed its own check before
 it started anything: it takes no work then, and the job avoids it. None pays for a job that
 has failed in the same way on BLAMED_NODES nodes: the next would be the same.
 """
 
 from fairlead_queue.deciding.plan import Plan, encoded_bytes
 from fairlead_queue.limits import BLAMED_NODES, FREE_STARTS_MAX, LOSS_DELAYS_NS, MESSAGE_CHARS_MAX
+from fairlead_queue.waiting.idle import decisive
 from fairlead_queue.waiting.jobs import NEVER, Array, End, Job
 from fairlead_schemas.events import (
     FailReason,
@@ -100,16 +101,33 @@ def _stopped(job: Job, end: End) -> QueueEvent:
         return JobSucceeded(cause=end.cause, job=job.id, attempt=job.attempt)
     if job.stop == "time_limit":
         return _fail(job, end, "time_limit")
-    if job.stop == "reclaimed":
+    if job.stop == "idle" and lies_idle_for_good(job):
+        return _idle_end(job, end)
+    if job.stop in ("reclaimed", "idle"):
         if job.parent is None or not job.parent.stop:
-            return JobRequeued(cause=end.cause, job=job.id, attempt=job.attempt + 1, reason="preempted")
+            reason: RequeueReason = "idle" if job.stop == "idle" else "preempted"
+            return JobRequeued(cause=end.cause, job=job.id, attempt=job.attempt + 1, reason=reason)
         return JobCancelled(cause=end.cause, job=job.id, by=job.parent.stop_by, attempt=job.attempt)
     return JobCancelled(cause=end.cause, job=job.id, by=job.stop_by, attempt=job.attempt)
+
+
+def lies_idle_for_good(job: Job) -> bool:
+    """Whether the policy that asks a run back ends its job with it; else it waits for another attempt. So it does where somebody
+    came back to it before the stop, and the queue saw that too late."""
+    return bool(job.idle) and decisive(job.idle).action != "requeue"
+
+
+def _idle_end(job: Job, end: End) -> JobFailed:
+    wish = decisive(job.idle)
+    told = f"it lay idle by the {wish.rule} policy of {wish.scope}, and its notice was over"
+    return _fail(job, end, "idle", told)
 
 
 def _run_ended(job: Job, end: End, now_ns: int) -> QueueEvent:
     if end.outcome == "exited" and end.exit_code == 0:
         return JobSucceeded(cause=end.cause, job=job.id, attempt=job.attempt)
+    if end.preempted and job.yields_by == "idle" and lies_idle_for_good(job):
+        return _idle_end(job, end)
     reason, allowed, delay_ns, fail_reason = _retry(job, end)
     # Nothing of an array that is being cancelled is tried again.
     if not allowed or (job.parent is not None and job.parent.stop):
@@ -125,7 +143,7 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
     if end.drained:
         return "drained", True, 0, "infrastructure"
     if end.preempted:
-        return "preempted", True, 0, "infrastructure"
+        return ("idle" if job.yields_by == "idle" else "preempted"), True, 0, "infrastructure"
     if end.outcome == "preflight":
         return "preflight", True, 0, "infrastructure"
     if end.outcome == "exited":
@@ -142,10 +160,10 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
     return lost, allowed, LOSS_DELAYS_NS[job.losses] if allowed else 0, "infrastructure"
 
 
-def _fail(job: Job, end: End, reason: FailReason) -> JobFailed:
+def _fail(job: Job, end: End, reason: FailReason, why: str = "") -> JobFailed:
     return JobFailed(
         cause=end.cause, job=job.id, reason=reason, attempt=job.attempt, exit_code=end.exit_code, signal=end.signal,
-        message=_message(job, end)[:MESSAGE_CHARS_MAX],
+        message="; ".join(filter(None, (why, _message(job, end))))[:MESSAGE_CHARS_MAX],
     )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ from fairlead_queue.limits import (
     VICTIM_BYTES,
     VICTIMS_LARGE_MAX,
 )
+from fairlead_queue.state import State
+from fairlead_queue.waiting.idle import decisive
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.pools import Pool
@@ -111,6 +113,8 @@ class _Helper:
         #: The placer has not answered yet who of those named before goes.
         self._awaits_answers = False
         self.await_answers(self.pool.offers.values())
+        #: Runs of the pool that lie idle: whoever waits may have what they hold.
+        self._idle = lying_idle(plan.state, self.pool)
         #: Somebody stands before all others and waits for a place.
         self._first_seen = False
 
@@ -132,7 +136,7 @@ class _Helper:
             return
         again_ns = self._first_asked_ns(starving)
         if job.asked:
-            again_ns = max(again_ns, job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX)))
+            again_ns = max(again_ns, self._asked_again_ns(job))
         self.times.append(again_ns)
         if again_ns <= plan.now_ns and not self._awaits_answers and self._find(starving):
             return
@@ -144,6 +148,12 @@ class _Helper:
         self.times.append(patient_ns)
         if patient_ns <= plan.now_ns:
             _keep(plan, starving)
+
+    def _asked_again_ns(self, job: Job) -> int:
+        """When it may ask after an answer that was no: after a while, or when more lies idle than it has asked for."""
+        if any(wish.at_ns > job.asked_ns for other in self._idle for wish in other.idle):
+            return job.asked_ns + REVIEW_NS
+        return job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX))
 
     def _first_asked_ns(self, starving: Starving) -> int:
         """When its first request to make room is due: not in the very decision that accepts the job. An offer that the placer
@@ -172,7 +182,7 @@ class _Helper:
 
     def _find(self, starving: Starving) -> bool:
         """Whether there is somebody to ask."""
-        found = Search(self.pool, starving, self.plan.now_ns, self.unplaced, self._named).find()
+        found = Search(self.pool, starving, self.plan.now_ns, self.unplaced, self._named, self._idle).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
         if not found.victims:
@@ -188,6 +198,11 @@ class _Helper:
         """Runs of the pool that this very decision tells to stop."""
         jobs = (self.plan.state.jobs[job] for job, state in self.plan.states.items() if state == "stopping")
         return [job for job in jobs if job.lane.klass.pool is self.pool and job.id in job.lane.running and not job.stop]
+
+
+def lying_idle(state: State, pool: Pool) -> list[Job]:
+    """Runs of a pool that are asked back on demand: those of this very decision that are stopped anyhow are not among them."""
+    return [job for job in state.idle.values() if job.lane.klass.pool is pool and decisive(job.idle).on_demand]
 
 
 def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:

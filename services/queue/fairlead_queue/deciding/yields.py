@@ -1,19 +1,20 @@
 """Who may be asked to yield to a starving job, and by which rule. Reads the state; the placer picks among them.
 
+    idle             it lies idle by a policy that gives it to whoever waits for what it holds
     lower_priority   same queue, lower priority
     over_slice       it has had its slice, and the starving job's queue is not ahead of its own by it
     over_guarantee   its queue uses more than it is guaranteed, the starving job's is within its own guarantee
     over_share       its queue keeps a larger share than the other has even with the job (asked for by `rebalance`)
 
 Nobody is asked below a guarantee of any queue above him, nor before his run has lasted as long as its queue protects it
-and its slice says. After an exchange by the last two rules the one who yielded is entitled to no exchange back: the
+and its slice says; but what lies idle is nobody's, whatever protects it, and costs nothing. After an exchange by the last two rules the one who yielded is entitled to no exchange back: the
 other is within its guarantee, or has no larger share. So two jobs cannot chase each other.
 
 Offers that are still open hold quota, but no place: they make nobody's queue one that holds more than its guarantee,
 and of the starving job's own queue those that come after it are not counted.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -58,9 +59,14 @@ class _Choice(NamedTuple):
     job: Job
     rule: YieldRule
 
+    @property
+    def price(self) -> int:
+        """What choosing it counts for: nothing where the run does not use what it would lose."""
+        return 0 if self.rule == "idle" else self.cost
+
 
 class Search:
-    """The search for one starving job; `named` may not be asked."""
+    """The search for one starving job; `named` may not be asked, and `idle` have been asked back on demand."""
 
     def __init__(
         self,
@@ -69,6 +75,7 @@ class Search:
         now_ns: int,
         unplaced: Unplaced | None = None,
         named: Collection[str] = (),
+        idle: Iterable[Job] = (),
     ) -> None:
         self.pool, self.starving, self.now_ns = pool, starving, now_ns
         self.tree = pool.tree
@@ -78,6 +85,7 @@ class Search:
         self.settings = starving.lane.leaf.queue.settings.preemption
         self._unplaced = unplaced or Unplaced(pool)
         self._named = named
+        self._idle = {job.id: job for job in idle if self._holds_some(job)}
         self._own = dict.fromkeys(starving.lane.leaf.node.up())
         #: {node on the starving job's way up: what is used there with the job}
         self._with: dict[Node, list[int]] = {}
@@ -88,10 +96,10 @@ class Search:
         self._next_ns: int | None = None
 
     def find(self) -> Found:
-        """Those who may yield, as many as could be needed: the cheapest first; when they made no room the last time, those
+        """Those who may yield, as many as could be needed: what lies idle, then the cheapest first; when they made no room the last time, those
         first that free a whole part of the job on a node; where those lie scattered, node by node; or where those are too
         few or too small, the largest."""
-        choices = sorted(self._choices(), key=lambda choice: (choice.cost, -choice.order, choice.job.id))
+        choices = sorted([*self._lying_idle(), *self._choices()], key=_cheapness)
         if self.starving.job.asked == "declined":
             whole = self._on_a_node(self.starving.lane)
             choices.sort(key=lambda choice: -min(whole, self._on_a_node(choice.job.lane)))
@@ -120,7 +128,7 @@ class Search:
         return [choices[at] for at in order]
 
     def _going(self, choice: _Choice) -> Going:
-        return Going(choice.cost, self._on_a_node(choice.job.lane), choice.job.nodes)
+        return Going(choice.price, self._on_a_node(choice.job.lane), choice.job.nodes)
 
     def _on_a_node(self, lane: Lane) -> int:
         """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
@@ -140,7 +148,7 @@ class Search:
             if (self.starving.missing and not missing) or self._has_many(len(chosen)):
                 break
             need = self.pool.holds(choice.job)
-            if not self._may(choice.job.lane.leaf, need, choice.rule):
+            if choice.rule != "idle" and not self._may(choice.job.lane.leaf, need, choice.rule):
                 continue
             self._give(choice.job.lane.leaf.node, need)
             missing = self._less(missing, need)
@@ -167,6 +175,20 @@ class Search:
         return all(not more or capacity[at] - held[at] >= more for at, more in enumerate(self.need))
 
     # ------------------------------------------------------------------ candidates
+
+    def _lying_idle(self) -> Iterator[_Choice]:
+        for job in self._idle.values():
+            if self._goes_on(job) and self.starving.under in job.lane.leaf.node.up():
+                yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, "idle")
+
+    def _holds_some(self, job: Job) -> bool:
+        """Whether it has something of what the starving job needs."""
+        lane = job.lane
+        return lane.klass.pool is self.pool and any(a and b for a, b in zip(lane.klass.need, self.need, strict=True))
+
+    def _goes_on(self, job: Job) -> bool:
+        """Nobody has told it to end."""
+        return job.state == "running" and not (job.yields_to or job.stop or job.id in self._named)
 
     def _choices(self) -> Iterator[_Choice]:
         for leaf in self._leaves(self.starving.under):
@@ -207,7 +229,7 @@ class Search:
 
     def _rule(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
         """The rule by which a run may be asked at all, its protection being over."""
-        if job.state != "running" or job.yields_to or job.stop or job.id in self._named:
+        if job.id in self._idle or not self._goes_on(job):
             return None
         rule = self._entitled(leaf, job, rules)
         if rule is None:
@@ -332,6 +354,11 @@ class Search:
             given = self._given.setdefault(above, [0] * self.tree.width)
             for at, more in enumerate(need):
                 given[at] += more
+
+
+def _cheapness(choice: _Choice) -> tuple[bool, int, int, str]:
+    """What lies idle before all others; of equals the one that came last."""
+    return choice.rule != "idle", choice.cost, -choice.order, choice.job.id
 
 
 def _victim(choice: _Choice) -> Victim:

@@ -14,7 +14,7 @@ from fairlead_schemas import events as ev
 from fairlead_schemas.lifecycle import END_STATES
 
 #: Attempts that go on from where the last one was; the others begin anew.
-GOES_ON = ("preempted", "drained", "preflight")
+GOES_ON = ("preempted", "drained", "preflight", "idle")
 
 
 def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
@@ -187,6 +187,8 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     state.unwait(job)
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
     job.stop, job.stop_by, job.stop_saves = "", "", False
+    lay_idle = event.reason == "idle" and bool(job.idle)
+    state.lies_idle(job, ())
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
@@ -200,7 +202,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
     if job.aged:
         job.aged, aged = 0, job.aged
         renew_order(job, priority_of(job.order) - aged)
-    if event.reason == "preempted" and job.yields_by == "over_slice":
+    if lay_idle or (event.reason == "preempted" and job.yields_by == "over_slice"):
         _go_behind(state, job)
     job.yields_by = ""
     if event.not_before_ns > at_ns:
@@ -210,7 +212,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
 
 
 def _go_behind(state: State, job: Job) -> None:
-    """It has had its slice: others who deserve the same come before it now, where no line goes by places alone."""
+    """It has had its slice, or did not use what it had: others who deserve the same come before it now, where no line goes by places alone."""
     if not job.lane.klass.pool.sequencer.by_order:
         renew_order(job, priority_of(job.order), place=state.next_place)
         state.next_place += 1

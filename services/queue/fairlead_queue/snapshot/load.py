@@ -91,6 +91,7 @@ def _derive(state: State, document: Document) -> None:
 def _restore(state: State, row: JobRow, lane: Lane) -> None:
     job = _job(row, lane)
     state.add(job)
+    state.lies_idle(job, tuple(row.idle))
     parent = state.jobs.get(array_of(row.id) or "")
     if isinstance(parent, Array):
         job.parent = parent

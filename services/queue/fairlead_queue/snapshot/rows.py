@@ -3,13 +3,14 @@
 import msgspec
 
 from fairlead_queue.fairness.past_use import Row
+from fairlead_queue.waiting.idle import Idle
 from fairlead_queue.waiting.jobs import End
 from fairlead_queue.waiting.nodes import Shape
 from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
 #: Of the document's form.
-VERSION = 5
+VERSION = 6
 
 
 class PoolRow(msgspec.Struct, frozen=True, array_like=True):
@@ -104,6 +105,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     asked: str
     asked_ns: int
     asks: int
+    idle: list[Idle]
     end: End | None
     array: ArrayRow | None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from fairlead_queue.waiting.idle import Idle
 from fairlead_schemas.events import RunOutcome, StartFault
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "every_ns", "failures", "hold", "hold_by", "id", "lane",
+        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "every_ns", "failures", "hold", "hold_by", "id", "idle", "lane",
         "losses", "missing", "nodes", "notice_ns", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "saved_ns", "since_ns", "slice_ns",
         "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "stop_saves", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
         "wait", "yielders", "yields_by", "yields_to",
@@ -85,7 +86,7 @@ class Job:
         #: A person wants it held as soon as its offer is back.
         self.hold = False
         self.hold_by = ""
-        #: "" | "cancelled" | "time_limit" | "reclaimed"
+        #: "" | "cancelled" | "time_limit" | "idle" | "reclaimed"
         self.stop = ""
         self.stop_by = ""
         #: Of one that was cancelled: it is to have its notice first.
@@ -98,6 +99,8 @@ class Job:
         self.asked_ns = 0
         #: How often it got such an answer while it waited.
         self.asks = 0
+        #: By which policies its run is asked back because it lies idle, in the order in which they asked.
+        self.idle: tuple[Idle, ...] = ()
         #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
         self.price = 0
         #: Units of its request that its placement has not; they are not charged.

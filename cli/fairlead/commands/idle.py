@@ -1,0 +1,140 @@
+"""`extend`, `idle`, `idle policies`, `idle apply`, `idle report`: who lies idle, what becomes of it, and by whose word."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairlead import idle_words, jobfile, render
+from fairlead.client import Client
+from fairlead.commands.jobs import each
+from fairlead.commands.options import Ids, Output, connect
+from fairlead.commands.sources import read_script
+from fairlead.errors import Refused
+from fairlead.render import Format
+from fairlead_schemas.api import IdleScope, Page, SubmitResult
+from fairlead_schemas.idlefile import InvalidPolicies, read_policy_file
+from fairlead_schemas.quantities import parse_duration
+
+FILE_BYTES_MAX = 64 * 1024
+
+app = typer.Typer(invoke_without_command=True)
+
+
+def extend(
+    ids: Ids,
+    for_: Annotated[
+        str, typer.Option("--for", help='How long, such as "2h"; without it as long as the policy allows.', show_default=False)
+    ] = "",
+    output: Output = Format.table,
+) -> None:  # fmt: skip
+    """Keep idle jobs: no idle policy acts on them for a while.
+
+    fairlead extend 812
+
+    fairlead extend 812 --for 2h
+    """
+    if for_:
+        parse_duration(for_)
+    each(ids, lambda client, job: client.extend(job, for_), f"extended{f' for {for_}' if for_ else ''}", output)
+
+
+@app.callback()
+def idle(ctx: typer.Context, output: Output = Format.table) -> None:
+    """List jobs that lie idle: since when, what follows and when, and the evidence.
+
+    fairlead idle
+
+    fairlead idle -o json     (policies and the savings of dry runs, too)
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with connect() as client:
+        found = client.idle()
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(found, output))
+        return
+    page = Page(items=found.items, next=None, sequence=found.sequence)
+    render.write(render.page(page, idle_words.RUNS, lambda run: f"job/{run.job}", output, empty="nothing lies idle"))
+
+
+@app.command()
+def policies(output: Output = Format.table) -> None:
+    """List the idle policies of all scopes.
+
+    fairlead idle policies
+
+    fairlead idle policies -o yaml > idle.yaml     (a policy file; applying it changes nothing)
+    """
+    with connect() as client:
+        found = client.idle()
+    if output in (Format.json, Format.yaml):
+        render.write(render.document({"scopes": {scope.scope: scope.policies for scope in found.policies}}, output))
+        return
+    rows = [idle_words.PolicyRow(scope, policy) for scope in found.policies for policy in scope.policies]
+    page = Page(items=rows, next=None, sequence=found.sequence)
+    empty = "no policies: nothing ever counts as idle; fairlead idle apply -f FILE sets some"
+    render.write(render.page(page, idle_words.POLICIES, lambda row: f"scope/{row.scope}", output, empty=empty))
+
+
+@app.command()
+def apply(
+    file: Annotated[Path, typer.Option("--file", "-f", help='Policy file: YAML or JSON; "-" is stdin.', show_default=False)],
+    output: Output = Format.table,
+) -> None:  # fmt: skip
+    """Set the idle policies of the scopes that a file names, one scope after the other; others stay as they are.
+
+    fairlead idle apply -f idle.yaml
+
+    A file is such as
+
+    {scopes: {global: [{rule: utilization, below: {gpu: 5%, network: 10KiB/s}, after: 20m, notice: 5m, action: stop, mode: on_demand, extend: 2h, extensions: 2}]}}
+
+    Scopes are global, project:NAME and user:NAME; a scope gets exactly the policies that stand there, an empty list takes its say away.
+    Rules: utilization (below its thresholds), interaction (nobody at a terminal or the proxy), lifetime. Actions: note, warn, stop,
+    requeue, shrink. Modes: dry_run (the default: see fairlead idle report), on_demand (only for somebody who waits for those GPUs), always.
+    """
+    scopes = read(read_script(file, FILE_BYTES_MAX), file.name)
+    with connect() as client:
+        answers = [_set(client, scope, words) for scope, words in scopes.items()]
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(answers[0] if len(answers) == 1 else answers, output))
+
+
+def _set(client: Client, scope: str, words: list[Any]) -> IdleScope | SubmitResult:
+    answer = client.set_idle_policies(scope, words)
+    if isinstance(answer, SubmitResult):
+        told = f"kept as command {answer.command}: telemetry does not answer now and decides later"
+    else:
+        count = len(answer.policies)
+        told = f"{count} polic{'y' if count == 1 else 'ies'}" if count else "no policies any more"
+    render.note(f"{scope}: {told}")
+    return answer
+
+
+def read(text: str, name: str) -> dict[str, list[Any]]:
+    """{scope: its policies as they stand} of a policy file. Raises Refused with every mistake, before anything is sent."""
+    documents = jobfile.read_yaml(text, name)
+    if len(documents) != 1:
+        raise Refused(f"{name}: expected one policy file, found {len(documents)} documents")
+    try:
+        read_policy_file(documents[0])
+    except InvalidPolicies as error:
+        lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
+        raise Refused("\n".join(["the policy file is not valid; nothing was sent", *lines])) from error
+    return {scope: words or [] for scope, words in documents[0]["scopes"].items()}
+
+
+@app.command()
+def report(output: Output = Format.table) -> None:
+    """Say what policies on trial would have saved: runs that they would have reclaimed, and GPU-hours that these held afterwards.
+
+    fairlead idle report
+    """
+    with connect() as client:
+        found = client.idle()
+    page = Page(items=found.savings, next=None, sequence=found.sequence)
+    empty = "no policy on trial has found anything yet"
+    render.write(
+        render.page(page, idle_words.SAVINGS, lambda saving: f"{saving.scope}/{saving.rule}", output, empty=empty)
+    )

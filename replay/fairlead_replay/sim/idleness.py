@@ -1,0 +1,169 @@
+"""What lies idle in one simulated world, drawn from a seed of its own; half of all seeds have nobody who looks.
+
+Whether a run is busy is a script by its job's id, so that everybody can tell. Every second each machine's samples go to the
+telemetry services straight, not over the simulated bus: some are lost, and who is cut off gets none. People set policies, change
+them, extend jobs (their own and others'), and take all policies away when the faults stop, so that every job comes to its end.
+"""
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from fairlead_replay.sim.idle_rank import RankResources
+from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS
+from fairlead_schemas.commands import ExtendJob, SetIdlePolicies
+from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_telemetry.idle.limits import UNSEEN_NS
+
+if TYPE_CHECKING:
+    from fairlead_replay.sim.machine import Machine, Process
+    from fairlead_replay.sim.world import World
+
+SCOPES = ("global", "user:a", "user:b")
+#: Seconds that a run which is idle now and then is so.
+TURN_S = 14
+
+
+class Plan(NamedTuple):
+    """The habits of one world."""
+
+    #: (second, scope, its policies from then on)
+    settings: list[tuple[float, str, tuple[IdlePolicy, ...]]]
+    #: Seconds at which somebody extends something.
+    wishes: list[float]
+    loss: float
+
+
+def plan(seed: int, until_s: float) -> Plan | None:
+    """What this seed's people do about idle runs; None: there is no telemetry service."""
+    rng = Random(f"idle {seed}")  # noqa: S311 -- repeatable is what it must be
+    if rng.random() < 0.5:
+        return None
+    settings = [(rng.uniform(0.1, 3.0), "global", _policies(rng))]
+    settings += [(rng.uniform(1.0, until_s), rng.choice(SCOPES), _policies(rng)) for _ in range(rng.choice((0, 1, 3)))]
+    wishes = sorted(rng.uniform(5.0, until_s) for _ in range(rng.choice((0, 4, 12))))
+    return Plan(sorted(settings, key=lambda each: each[:2]), wishes, rng.choice((0.0, 0.1, 0.4)))
+
+
+def _policies(rng: Random) -> tuple[IdlePolicy, ...]:
+    return tuple(_policy(rng, rule) for rule in ("utilization", "interaction", "lifetime") if rng.random() < 0.6)
+
+
+def _policy(rng: Random, rule: str) -> IdlePolicy:
+    action = rng.choice(("note", "warn", "stop", "requeue", "shrink"))
+    extend_s = rng.choice((0, 5, 20))
+    fields = {
+        "rule": rule, "action": action, "mode": rng.choice(("dry_run", "on_demand", "always")),
+        "after_ns": rng.choice((2, 8, 40)) * SECOND_NS, "notice_ns": rng.choice((0, 3, 9)) * SECOND_NS,
+        "extend_ns": extend_s * SECOND_NS, "extensions_max": 2 if extend_s else 0,
+        "shrink_ns": rng.choice((1, 6)) * SECOND_NS if action == "shrink" else 0,
+        "below": {"gpu": 50, "cpu": 200} if rule == "utilization" else {},
+        "after_max_ns": 60 * SECOND_NS, "may_soften": rng.random() < 0.7,
+    }  # fmt: skip
+    return IdlePolicy(**fields)
+
+
+def is_busy(job: str, age_s: float) -> bool:
+    """A third of all jobs work all the time, a third never, a third in turns."""
+    kind = crc32(job.encode()) % 3
+    return kind == 0 or (kind == 2 and int(age_s / TURN_S) % 2 == 0)
+
+
+class Idleness:
+    """Carries out the plan of one world, and remembers what it showed."""
+
+    def __init__(self, world: "World", planned: Plan) -> None:
+        self.world, self.planned = world, planned
+        self.rng = Random(f"idle samples {world.seed}")  # noqa: S311 -- as all of a seed
+        self._n = self._commands = 0
+        #: {(job, attempt): moments at which a busy rank of it was shown, by its node's clock}
+        self.shown: dict[tuple[str, int], list[int]] = {}
+
+    async def carry_out(self) -> None:
+        """Until the world's faults are over."""
+        loop = asyncio.get_running_loop()
+        self.world.spawn(self._people())
+        while not self.world.faults.quiet:
+            for node in self.world.nodes:
+                if node.agent is not None and self.rng.random() >= self.planned.loss:
+                    self._show(self._measure(node.machine, loop.time()))
+            await asyncio.sleep(1.0)
+
+    async def withdraw(self) -> None:
+        """No policies any more."""
+        for scope in SCOPES:
+            await self._send(SetIdlePolicies(id=self._id(), user="a", scope=scope, policies=()))
+
+    async def _people(self) -> None:
+        loop = asyncio.get_running_loop()
+        settings, wishes = list(self.planned.settings), list(self.planned.wishes)
+        while (settings or wishes) and not self.world.faults.quiet:
+            next_s = min([each[0] for each in settings[:1]] + wishes[:1])
+            await asyncio.sleep(max(0.0, next_s - loop.time()))
+            if self.world.faults.quiet:
+                return
+            if settings and settings[0][0] <= next_s:
+                _, scope, policies = settings.pop(0)
+                await self._send(SetIdlePolicies(id=self._id(), user="a", scope=scope, policies=policies))
+            else:
+                wishes.pop(0)
+                await self._extend()
+
+    async def _extend(self) -> None:
+        runs = [job for job, state in self.world.observer.lives.states.items() if state == "running"]
+        job = self.rng.choice(runs) if runs and self.rng.random() < 0.9 else "999999"
+        await self._send(
+            ExtendJob(id=self._id(), user=self.rng.choice("ab"), job=job, for_ns=self.rng.choice((0, 4)) * SECOND_NS)
+        )
+
+    async def _send(self, command: SetIdlePolicies | ExtendJob) -> None:
+        await self.world.people.send("telemetry", [command])
+
+    def _id(self) -> str:
+        self._commands += 1
+        return f"i{self._commands}"
+
+    def _measure(self, machine: "Machine", second: float) -> SampleBatch:
+        self._n += 1
+        at_ns = EPOCH_NS + int(second * SECOND_NS)
+        running = [process for process in machine.processes.values() if process.running]
+        busy = {process.key: is_busy(process.key.job, second - process.since) for process in running}
+        for key, is_so in busy.items():
+            if is_so:
+                self.shown.setdefault((key.job, key.attempt), []).append(at_ns)
+        holder = {uuid: process for process in running for uuid in (*process.order.gpus, *process.order.instances)}
+        return SampleBatch(
+            node=machine.name, incarnation="sim", n=self._n, at_ns=at_ns, simulated=True,
+            gpus=[_gpu(uuid, process, is_busy=busy[process.key]) for uuid, process in holder.items()],
+            resources=[self._rank(process, second, is_busy=busy[process.key]) for process in running],
+        )  # fmt: skip
+
+    def _rank(self, process: "Process", second: float, *, is_busy: bool) -> RankResources:
+        """Busy: two CPUs, and somebody types now."""
+        age_s = second - process.since
+        return RankResources(
+            run=f"{process.key.job}.{process.key.attempt}", rank=process.key.rank,
+            cpu_ms=int(age_s * 2000) if is_busy else int(age_s),
+            terminal_ns=EPOCH_NS + int(second * SECOND_NS) if is_busy else 0,
+        )  # fmt: skip
+
+    def _show(self, batch: SampleBatch) -> None:
+        for replica in self.world.replicas:
+            if replica.activity is not None and replica.task is not None and replica.bus.client.linked:
+                replica.activity.feed(batch)
+
+    def misjudged(self, job: str, attempt: int, since_ns: int, after_ns: int) -> str:
+        """What is wrong with calling a run idle since then: a busy moment was shown within the time that it must have been
+        watched for, however far apart the clocks were that its samples were still taken by."""
+        until_ns = since_ns + after_ns - UNSEEN_NS
+        seen = [at_ns for at_ns in self.shown.get((job, attempt), ()) if since_ns <= at_ns < until_ns]
+        return f"{job}.{attempt} counts as idle since {since_ns}, and was busy at {seen[0]}" if seen else ""
+
+
+def _gpu(uuid: str, process: "Process", *, is_busy: bool) -> GpuSample:
+    return GpuSample(
+        uuid=uuid, run=f"{process.key.job}.{process.key.attempt}", utilization_pct=90 if is_busy else 0,
+        memory_used_mib=1, memory_busy_pct=30 if is_busy else 0,
+    )  # fmt: skip

@@ -1,0 +1,117 @@
+"""What people ask about idle runs: extend one, read who lies idle, set the policies of a scope. Commands go to telemetry."""
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from fairlead_gateway.answers import read_head
+from fairlead_gateway.asking import Asking, body_schema, read_json, read_wish
+from fairlead_gateway.commands import CommandGate
+from fairlead_gateway.problems import Refused, invalid, not_found, rejected
+from fairlead_gateway.reading import Json, answers_with
+from fairlead_gateway.views.documents import job_document
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.idledocs import idle_document, scope_document
+from fairlead_gateway.views.rows import Outcome
+from fairlead_schemas import commands as cmd
+from fairlead_schemas.api import SubmitResult
+from fairlead_schemas.collecting import decode_object
+from fairlead_schemas.fielderrors import FieldError, field_error
+from fairlead_schemas.idlefile import InvalidPolicies, is_scope, read_policies
+from fairlead_schemas.ids import is_job_id
+from fairlead_schemas.quantities import QuantityError, parse_duration
+
+HINT = "docs/idle.md has the fields of a policy and examples"
+
+
+class ExtendWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"for_": "for"}):
+    """Body of an extension. `for`: how long, such as "2h"; without it for as long as the job's policy allows."""
+
+    for_: str | int = 0
+
+
+def refusal_of(outcome: Outcome) -> Refused:
+    """403 for somebody else's job, 422 for what no policy may say or allows, 404 and 409 as of any verb."""
+    if outcome.code == "denied":
+        return Refused(403, outcome.code, outcome.message)
+    if outcome.code in ("invalid", "beyond_bounds"):
+        return Refused(422, outcome.code, outcome.message, hint=HINT)
+    return rejected(outcome.code, outcome.message, submit=False)
+
+
+class IdleVerbs:
+    """Sends one command to telemetry and answers with the document that it changed."""
+
+    def __init__(self, views: Views, telemetry: CommandGate, asking: Asking) -> None:
+        self._views = views
+        self._telemetry = telemetry
+        self._asking = asking
+
+    async def extend(self, request: Request, job: str) -> Response:
+        """Let no policy act on a run for a while."""
+        head = read_head(request.scope["headers"])
+        if not is_job_id(job):
+            raise not_found("job", job[:80])
+        wish = await read_wish(request, ExtendWish)
+        try:
+            for_ns = parse_duration(wish.for_)
+        except QuantityError as error:
+            raise invalid([FieldError(field="for", message=str(error))]) from None
+        row = self._views.jobs.rows.get(job)
+        if row is None:
+            raise not_found("job", job, hint="GET /v1/jobs lists them")
+        command_id = self._asking.command_id(self._telemetry, head, "extend", job, str(for_ns))
+        command = cmd.ExtendJob(id=command_id, user=head.user, job=job, for_ns=for_ns)
+        if await self._asking.outcome(self._telemetry, command, refusal=refusal_of) is None:
+            return self._asking.undecided(command)
+        row = self._views.jobs.rows.get(job)
+        if row is None:
+            return Json(SubmitResult(id=job, sequence=self._views.sequence))
+        return Json(job_document(self._views, row, self._views.at_ns))
+
+    async def put(self, request: Request, scope: str) -> Response:
+        """Set all policies of one scope."""
+        head = read_head(request.scope["headers"])
+        if not is_scope(scope):
+            told = f'expected "global", "project:<name>" or "user:<name>", found "{scope[:80]}"'
+            raise invalid([FieldError(field="scope", message=told)])
+        body = await read_json(request)
+        try:
+            policies = read_policies(decode_object(body))
+        except msgspec.MsgspecError as error:
+            raise invalid([FieldError(field="", message=field_error(error).message)]) from None
+        except InvalidPolicies as error:
+            detail = "" if len(error.errors) == 1 else f"{len(error.errors)} mistakes; nothing was changed"
+            raise invalid(error.errors, detail=detail, hint=HINT) from None
+        command_id = self._asking.command_id(self._telemetry, head, "idle", scope, body.decode("latin-1"))
+        command = cmd.SetIdlePolicies(id=command_id, user=head.user, scope=scope, policies=policies)
+        if await self._asking.outcome(self._telemetry, command, refusal=refusal_of) is None:
+            return self._asking.undecided(command)
+        return Json(scope_document(self._views, scope))
+
+
+def routes(verbs: IdleVerbs, views: Views) -> APIRouter:
+    """All of them, for the app."""
+    router = APIRouter()
+
+    @router.post(
+        "/v1/jobs/{job}:extend", summary="Extend an idle job", operation_id="extend_job",
+        openapi_extra=body_schema("ExtendWish", required=False),
+    )  # fmt: skip
+    async def extend(job: str, request: Request) -> Response:
+        return await verbs.extend(request, job)
+
+    @router.get(
+        "/v1/idle",
+        summary="Who lies idle, by which policies, and what dry runs would have saved",
+        responses=answers_with("Idle"),
+    )
+    async def get_idle() -> Response:
+        return Json(idle_document(views))
+
+    @router.put(
+        "/v1/idle/{scope}", summary="Set the idle policies of a scope", openapi_extra=body_schema("IdleScopeWords")
+    )
+    async def put_idle(scope: str, request: Request) -> Response:
+        return await verbs.put(request, scope)
+
+    return router

@@ -1,0 +1,34 @@
+"""Which runs lie idle by policies that give them to whoever waits: only those are asked to yield by the rule "idle", so that
+somebody who has come back since the queue named his run keeps it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_placer.entities import run_key
+from fairlead_placer.state import State
+from fairlead_schemas import events as ev
+
+
+def _reclaim_requested(state: State, seq: int, index: int, at_ns: int, event: ev.ReclaimRequested) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and event.rule not in run.idle:
+        state.set(run, "idle", (*run.idle, event.rule))
+
+
+def _active(state: State, seq: int, index: int, at_ns: int, event: ev.JobActive) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and event.rule in run.idle:
+        state.set(run, "idle", tuple(rule for rule in run.idle if rule != event.rule))
+
+
+def _extended(state: State, seq: int, index: int, at_ns: int, event: ev.JobExtended) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and run.idle:
+        state.set(run, "idle", ())
+
+
+HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
+    ev.ReclaimRequested: _reclaim_requested,
+    ev.JobActive: _active,
+    ev.JobExtended: _extended,
+}

@@ -1,0 +1,46 @@
+"""The source of what samples say: fed by what ingest decodes, asked by the service shell before it decides. Wiring only."""
+
+from collections.abc import Callable
+
+from fairlead_bus.core import Core, Input
+from fairlead_bus.port import Bus
+from fairlead_schemas.samples import SampleBatch
+from fairlead_telemetry.idle.asking import SOURCE
+from fairlead_telemetry.idle.core import IdleCore
+from fairlead_telemetry.idle.limits import CHECK_NS
+from fairlead_telemetry.idle.watch import Watch
+
+
+class ActivitySource:
+    """Implements `fairlead_bus.source.Source`: one input every CHECK_NS, while there are policies."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._watch = Watch()
+        self._core: IdleCore | None = None
+        self._next_ns = 0
+
+    def feed(self, batch: SampleBatch) -> None:
+        """A batch that came just now, and that was not seen before."""
+        self._watch.take(batch, self._clock())
+
+    async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
+        """Ask from here on what this core wants to know."""
+        assert isinstance(core, IdleCore)
+        self._core = core
+
+    def take(self, now_ns: int) -> list[Input]:
+        """What was seen, when it is time to look at it again."""
+        if self._core is None or now_ns < self._next_ns:
+            return []
+        self._next_ns = now_ns + CHECK_NS
+        self._watch.follow(self._core.questions())
+        answers = self._watch.answers(now_ns)
+        return [Input(SOURCE, 0, answers)] if answers else []
+
+    def wake_at(self) -> int | None:
+        """When it is time again. Without policies nothing is asked, and a command that sets some wakes the shell."""
+        return self._next_ns if self._core is not None and self._core.state.policies else None
+
+    async def close(self) -> None:
+        """It holds nothing open."""

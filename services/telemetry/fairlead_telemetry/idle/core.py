@@ -1,0 +1,109 @@
+"""The telemetry service's core: says what lies idle, and what is to be given back. Pure: no clock, no bus, no samples of its own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
+
+from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_schemas.commit import Commit
+from fairlead_schemas.idle import IdleRule
+from fairlead_telemetry.idle import snapshot
+from fairlead_telemetry.idle.agenda import Agenda
+from fairlead_telemetry.idle.asking import SOURCE, Question
+from fairlead_telemetry.idle.decide import answer, review
+from fairlead_telemetry.idle.evolve import WRITER, evolve
+from fairlead_telemetry.idle.judging import asked_signals
+from fairlead_telemetry.idle.scopes import InForce, in_force
+from fairlead_telemetry.idle.state import Run, State
+
+
+class IdleCore:
+    """Implements `fairlead_bus.core.Core` for the writer "telemetry".
+
+    Inputs are CMD messages, and "activity": lists of `Answer` to `questions`.
+    """
+
+    writer = WRITER
+
+    def __init__(self) -> None:
+        self.state = State()
+        # Derived, no state: what to look at next, and which policies count for each run.
+        self._agenda = Agenda()
+        self._in_force: dict[str, tuple[int, Mapping[IdleRule, InForce]]] = {}
+
+    def evolve(self, seq: int, commit: Commit) -> None:
+        """Fold one commit of any writer."""
+        for job in evolve(self.state, commit):
+            if job:
+                self._agenda.look(job)
+                if job not in self.state.runs:
+                    self._in_force.pop(job, None)
+            else:
+                self._look_at_all()
+
+    def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
+        """What to commit now. Where commands are answered, what was seen meanwhile is asked for again."""
+        commands = [each for each in inputs if each.source != SOURCE]
+        if commands:
+            events = answer(self.state, (command for each in commands for command in each.body), now_ns)
+            return Decision([*events], {each.source: each.position for each in commands})
+        answers = (each for item in inputs for each in item.body)
+        return Decision([*review(self.state, self._agenda, self._resolve, answers, now_ns)], {})
+
+    def split(self, item: Input) -> list[Input]:
+        """Answers can be looked at one by one."""
+        if item.source != SOURCE or len(item.body) < 2:
+            return []
+        return [item._replace(body=[each]) for each in item.body]
+
+    def reject(self, item: Input, error: str, now_ns: int) -> Decision:
+        """An answer is no fact: nothing is recorded of one that cannot be judged, and the run goes on."""
+        return NOTHING
+
+    def wake_at(self) -> int | None:
+        """0 while there are runs to look at; then when the next lifetime, notice or lease is over. Samples come as inputs."""
+        return self._agenda.next_ns()
+
+    def questions(self) -> Iterator[Question]:
+        """What to ask the watch: of every run that runs, one for each rule that samples decide and that counts for it."""
+        if not self.state.policies:
+            return
+        for run in self.state.runs.values():
+            if run.started_ns and not run.stopping:
+                yield from self._of(run)
+
+    def _of(self, run: Run) -> Iterator[Question]:
+        for rule, found in self._resolve(run).items():
+            if rule != "lifetime":
+                yield Question(
+                    run.job, run.attempt, rule, run.parts, run.started_ns, asked_signals(found), found.policy.after_ns,
+                    rule in run.idle,
+                )  # fmt: skip
+
+    def _resolve(self, run: Run) -> Mapping[IdleRule, InForce]:
+        known = self._in_force.get(run.job)
+        if known is None or known[0] != run.attempt:
+            known = self._in_force[run.job] = run.attempt, in_force(self.state.policies, run.birth)
+        return known[1]
+
+    def _look_at_all(self) -> None:
+        self._in_force.clear()
+        for job in self.state.runs:
+            self._agenda.look(job)
+
+    def snapshot(self) -> bytes:
+        """Canonical bytes of the state."""
+        return snapshot.dump(self.state)
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self:
+        """The inverse of `snapshot`."""
+        core = cls()
+        core.state = snapshot.load(data)
+        core._look_at_all()
+        return core
+
+    def statistics(self) -> dict[str, int]:
+        """Sizes, for logs and metrics."""
+        state = self.state
+        idle = sum(len(run.idle) for run in state.runs.values())
+        return {"scopes": len(state.policies), "births": len(state.births), "runs": len(state.runs), "idle": idle}

@@ -1,0 +1,100 @@
+"""Which policy counts for a run: of each rule the narrowest that speaks of it, within the bounds of the wider ones."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, get_args
+
+from fairlead_schemas.idle import IdleAction, IdleMode, IdlePolicy, IdleRule
+from fairlead_telemetry.idle.state import Birth
+
+GLOBAL, PROJECT, USER = "global", "project:", "user:"
+RULES: tuple[IdleRule, ...] = get_args(IdleRule)
+#: From the softest to the hardest.
+MODES: tuple[IdleMode, ...] = get_args(IdleMode)
+ACTIONS: tuple[IdleAction, ...] = ("note", "warn", "shrink", "requeue", "stop")
+
+type Policies = Mapping[str, tuple[IdlePolicy, ...]]
+
+
+class InForce(NamedTuple):
+    """A policy that counts, and whose it is."""
+
+    scope: str
+    policy: IdlePolicy
+
+
+class Beyond(NamedTuple):
+    """A field by which a policy goes beyond the bounds of a wider one, what it says, and the most that it may."""
+
+    field: str
+    found: int | str
+    bound: int | str
+
+
+def in_force(policies: Policies, birth: Birth) -> dict[IdleRule, InForce]:
+    """{rule: what counts for a run of this job}. A policy that lies beyond the bounds of a wider one (which was set later, or is
+    that of the run's project) has no say; the wider one has."""
+    scopes = (f"{USER}{birth.user}", f"{PROJECT}{birth.project}" if birth.project else "", GLOBAL)
+    found: dict[IdleRule, InForce] = {}
+    for rule in RULES:
+        speaking = [
+            InForce(scope, policy)
+            for scope in scopes
+            for policy in policies.get(scope, ())
+            if policy.rule == rule and speaks_of(policy, birth.kind)
+        ]
+        for at, each in enumerate(speaking):
+            if not any(beyond(each.policy, wider.policy) for wider in speaking[at + 1 :]):
+                found[rule] = each
+                break
+    return found
+
+
+def speaks_of(policy: IdlePolicy, kind: str) -> bool:
+    """Whether it is about jobs of this kind."""
+    return not policy.kinds or kind in policy.kinds
+
+
+def beyond(policy: IdlePolicy, wider: IdlePolicy) -> Beyond | None:
+    """The first bound of a wider policy of the same rule that a narrower one breaks, if any.
+
+    The time is bounded in any case; everything else only where the wider one may not be softened.
+    """
+    longest = wider.after_max_ns or wider.after_ns
+    if policy.after_ns > longest:
+        return Beyond("after_ns", policy.after_ns, longest)
+    if wider.may_soften:
+        return None
+    if MODES.index(policy.mode) < MODES.index(wider.mode):
+        return Beyond("mode", policy.mode, wider.mode)
+    if ACTIONS.index(policy.action) < ACTIONS.index(wider.action):
+        return Beyond("action", policy.action, wider.action)
+    return _longer(policy, wider) or _less_sensitive(policy, wider)
+
+
+#: What gives the owner more time.
+_TIMES: tuple[Literal["notice_ns", "extend_ns", "extensions_max"], ...] = ("notice_ns", "extend_ns", "extensions_max")
+
+
+def _longer(policy: IdlePolicy, wider: IdlePolicy) -> Beyond | None:
+    for field in _TIMES:
+        found, most = int(getattr(policy, field)), int(getattr(wider, field))
+        if found > most:
+            return Beyond(field, found, most)
+    if policy.action == wider.action == "shrink" and policy.shrink_ns > wider.shrink_ns:
+        return Beyond("shrink_ns", policy.shrink_ns, wider.shrink_ns)
+    return None
+
+
+def _less_sensitive(policy: IdlePolicy, wider: IdlePolicy) -> Beyond | None:
+    """Every further signal, and every lower threshold, makes it harder to count as idle; of a person's absence, every longer one."""
+    for signal, threshold in policy.below.items():
+        bound = wider.below.get(signal)
+        if bound is None:
+            return Beyond(f"below.{signal}", threshold, "not asked about")
+        if threshold > bound if signal in PRESENCE else threshold < bound:
+            return Beyond(f"below.{signal}", threshold, bound)
+    return None
+
+
+#: Signals whose value is the time since somebody was there: idle is what is at least the threshold, not below it.
+PRESENCE = frozenset(("terminal", "proxy"))

@@ -1,0 +1,39 @@
+"""The idle core's state as canonical bytes, and back: equal states have equal bytes."""
+
+import msgspec
+
+from fairlead_schemas.idle import IdlePolicy
+from fairlead_telemetry.idle.state import Birth, Run, State
+
+#: Of the document's form.
+VERSION = 1
+
+
+class Document(msgspec.Struct, frozen=True):
+    """All of it, sorted."""
+
+    v: int
+    policies: list[tuple[str, tuple[IdlePolicy, ...]]]
+    births: list[tuple[str, Birth]]
+    runs: list[Run]
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(Document)
+
+
+def dump(state: State) -> bytes:
+    """Canonical bytes of the state."""
+    runs = [run for _, run in sorted(state.runs.items())]
+    return _encoder.encode(Document(VERSION, sorted(state.policies.items()), sorted(state.births.items()), runs))
+
+
+def load(data: bytes) -> State:
+    """The state that was dumped. Raises msgspec.MsgspecError."""
+    document = _decoder.decode(data)
+    if document.v != VERSION:
+        raise msgspec.ValidationError(f"idle snapshot has version {document.v}, this reader knows {VERSION}")
+    state = State()
+    state.policies, state.births = dict(document.policies), dict(document.births)
+    state.runs = {run.job: run for run in document.runs}
+    return state

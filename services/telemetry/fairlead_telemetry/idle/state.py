@@ -1,0 +1,79 @@
+"""What the idle core remembers: policies by scope, who submitted what, and every run that has a place. Integers and words only.
+
+Only `evolve.py` changes it. A run is here from its placement to its end, so the state is as small as the cluster's present.
+"""
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from fairlead_schemas.idle import IdleEvidence, IdlePolicy, IdleRule
+
+#: How far a rule has come with a run: its owner was told (or nothing follows), a dry run has said what it would do, the lease was
+#: cut, the run was asked back.
+Step = Literal["told", "foreseen", "shrunk", "asked"]
+
+
+class Birth(NamedTuple):
+    """Of a job or array: whose it is, and of which kind."""
+
+    user: str
+    project: str
+    kind: str
+
+
+class Part(NamedTuple):
+    """What a run holds of one node: UUIDs of GPUs, or of MIG instances where these are cut."""
+
+    node: str
+    devices: tuple[str, ...]
+
+
+class Idle(msgspec.Struct, kw_only=True):
+    """A rule by which a run counts as idle now."""
+
+    scope: str
+    #: As it was when the run was called idle: another policy begins anew.
+    policy: IdlePolicy
+    since_ns: int
+    #: When it was said.
+    said_ns: int
+    reclaim_at_ns: int
+    evidence: tuple[IdleEvidence, ...]
+    step: Step = "told"
+    #: Of "shrunk": when the lease ends.
+    until_ns: int = 0
+
+    @property
+    def is_final(self) -> bool:
+        """The run was asked back, and nothing that it does withdraws that."""
+        return self.step == "asked" and self.policy.mode == "always"
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """One attempt of a job, from its place to its end."""
+
+    job: str
+    attempt: int
+    birth: Birth
+    parts: tuple[Part, ...]
+    #: 0 until every rank runs.
+    started_ns: int = 0
+    #: Somebody else ends it already.
+    stopping: bool = False
+    #: No policy acts before; how often it was extended.
+    extended_ns: int = 0
+    extensions: int = 0
+    idle: dict[IdleRule, Idle] = {}
+
+
+class State:
+    """All of it."""
+
+    def __init__(self) -> None:
+        #: {scope: its policies, at most one for each rule}; a scope without policies is not here.
+        self.policies: dict[str, tuple[IdlePolicy, ...]] = {}
+        #: {job or array: whose it is}, from submit to end.
+        self.births: dict[str, Birth] = {}
+        #: {job or array element: its run}.
+        self.runs: dict[str, Run] = {}

@@ -1,0 +1,97 @@
+"""What samples said of the runs that are asked about, since this process started. In no log: after a restart it begins empty, so
+that nothing counts as idle before it was watched for the whole time. Start at `Watch`.
+
+Its memory is a few integers for each node and signal of each run that is watched, whatever the time.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from fairlead_schemas.idle import IdleSignal
+from fairlead_schemas.samples import SampleBatch
+from fairlead_telemetry.idle.asking import Answer, Question, Reading, is_quiet
+from fairlead_telemetry.idle.limits import FUTURE_NS, LATE_NS
+from fairlead_telemetry.idle.reading import NodeReading, read
+from fairlead_telemetry.idle.stretches import over_parts
+from fairlead_telemetry.idle.watched import Watched
+
+
+class Watch:
+    """Follows what is asked, takes batches, answers."""
+
+    def __init__(self) -> None:
+        self._questions: list[Question] = []
+        #: {node: {"<job>.<attempt>": its part there}}
+        self._nodes: dict[str, dict[str, Watched]] = {}
+        #: {GPU: the least that it drew while nobody had it}; GPUs are looked at for that only while power is asked about.
+        self._rest_mw: dict[str, int] = {}
+        self._asks_power = False
+        #: Batches of clocks that are far from ours.
+        self.untimely = 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is anything to watch."""
+        return bool(self._questions)
+
+    def follow(self, questions: Iterable[Question]) -> None:
+        """These are all questions from here on. What was seen for the same run stays; of others it is forgotten."""
+        self._questions = list(questions)
+        nodes: dict[str, dict[str, Watched]] = {}
+        for question in self._questions:
+            run = f"{question.job}.{question.attempt}"
+            for node, devices in question.parts:
+                runs = nodes.setdefault(node, {})
+                if run not in runs:
+                    known = self._nodes.get(node, {}).get(run)
+                    runs[run] = known or Watched(run, devices, question.started_ns)
+                runs[run].ask(question.below)
+        self._nodes = nodes
+        self._asks_power = any("power" in question.below for question in self._questions)
+
+    def wants(self, node: str) -> bool:
+        """Whether anything of this node is watched: what it says need not be decoded otherwise."""
+        return self._asks_power or node in self._nodes
+
+    def take(self, batch: SampleBatch, now_ns: int) -> None:
+        """What a node measured. Untimely batches are as good as lost."""
+        if not self.wants(batch.node):
+            return
+        if not now_ns - LATE_NS <= batch.at_ns <= now_ns + FUTURE_NS:
+            self.untimely += 1
+            return
+        node = read(batch)
+        if self._asks_power:
+            self._learn_rest(node)
+        for watched in self._nodes.get(batch.node, {}).values():
+            watched.take(node, self._rest_mw)
+
+    def _learn_rest(self, node: NodeReading) -> None:
+        for uuid, gpu in node.gpus.items():
+            if gpu.is_free and gpu.power_mw is not None:
+                self._rest_mw[uuid] = min(gpu.power_mw, self._rest_mw.get(uuid, gpu.power_mw))
+
+    def answers(self, now_ns: int) -> list[Answer]:
+        """Of every run that counts as idle, and of those that could."""
+        return [
+            Answer(question.job, question.attempt, question.rule, readings)
+            for question, readings in self._readings(now_ns)
+            if question.is_idle or _could(question, readings, now_ns)
+        ]
+
+    def _readings(self, now_ns: int) -> Iterator[tuple[Question, dict[IdleSignal, Reading]]]:
+        for question in self._questions:
+            run = f"{question.job}.{question.attempt}"
+            parts = [self._nodes[node][run] for node, _ in question.parts]
+            found: dict[IdleSignal, Reading] = {}
+            for signal in question.below:
+                reading = over_parts([part.reading(signal, now_ns) for part in parts])
+                if reading is not None:
+                    found[signal] = reading
+            yield question, found
+
+
+def _could(question: Question, readings: dict[IdleSignal, Reading], now_ns: int) -> bool:
+    return len(readings) == len(question.below) and all(
+        is_quiet(signal, readings[signal], threshold, question.after_ns, now_ns)
+        for signal, threshold in question.below.items()
+    )

@@ -1,0 +1,113 @@
+"""One node's part of a run, as it was seen: its signals' stretches, its counters, and when somebody was there."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fairlead_schemas.idle import IdleSignal
+from fairlead_telemetry.idle.asking import Reading
+from fairlead_telemetry.idle.limits import UNSEEN_NS
+from fairlead_telemetry.idle.reading import GpuReading, NodeReading, RunReading
+from fairlead_telemetry.idle.scopes import PRESENCE
+from fairlead_telemetry.idle.stretches import Counter, Stretch
+
+_OF_GPUS = frozenset(("gpu", "memory_traffic", "power", "gpu_links"))
+_KIB = 1024
+
+
+class Presence(NamedTuple):
+    """Somebody was there last, when that was said last, and how often it was said."""
+
+    last_ns: int
+    heard_ns: int
+    times: int
+
+
+class Watched:
+    """Takes a node's readings in the order of their times, of whichever signals are asked about."""
+
+    def __init__(self, run: str, devices: tuple[str, ...], started_ns: int) -> None:
+        self.run, self.devices, self.started_ns = run, devices, started_ns
+        self._heard_ns = 0
+        self._stretches: dict[IdleSignal, Stretch] = {}
+        self._presence: dict[IdleSignal, Presence] = {}
+        self._counters: dict[str, Counter] = {}
+
+    def ask(self, below: Mapping[IdleSignal, int]) -> None:
+        """Follow these signals from here on, by these thresholds."""
+        for signal, threshold in below.items():
+            if signal in PRESENCE:
+                self._presence.setdefault(signal, Presence(0, 0, 0))
+            elif signal not in self._stretches:
+                self._stretches[signal] = Stretch(threshold)
+            elif self._stretches[signal].threshold != threshold:
+                self._stretches[signal].ask(threshold)
+
+    def take(self, node: NodeReading, rest_mw: Mapping[str, int]) -> None:
+        """What the node says; `rest_mw`: {GPU: what it draws when nobody has it}. A moment that is not later says nothing."""
+        if node.at_ns <= self._heard_ns:
+            return
+        self._heard_ns = node.at_ns
+        rank = node.runs.get(self.run)
+        for signal, stretch in self._stretches.items():
+            values = (
+                [self._of_gpu(signal, uuid, node, rest_mw) for uuid in self.devices]
+                if signal in _OF_GPUS
+                else [self._of_rank(signal, rank, node.at_ns) if rank is not None else None]
+            )
+            known = [value for value in values if value is not None]
+            if known and len(known) == len(values):
+                stretch.add(node.at_ns, max(known), sum(known), len(known))
+        if rank is not None:
+            for signal in self._presence:
+                self._somebody(signal, rank, node.at_ns)
+
+    def reading(self, signal: IdleSignal, now_ns: int) -> Reading | None:
+        """How a signal is now; None where it is missing or stale."""
+        if signal not in PRESENCE:
+            stretch = self._stretches.get(signal)
+            return stretch.reading(now_ns) if stretch is not None else None
+        last_ns, heard_ns, times = self._presence.get(signal, Presence(0, 0, 0))
+        if now_ns - heard_ns > UNSEEN_NS:
+            return None
+        gone_ns = max(0, now_ns - last_ns)
+        return Reading(last_ns, gone_ns, gone_ns, times, gone_ns, last_ns)
+
+    def _of_gpu(self, signal: IdleSignal, uuid: str, node: NodeReading, rest_mw: Mapping[str, int]) -> int | None:
+        gpu = node.gpus.get(uuid)
+        if signal == "gpu":
+            share = node.shares.get((uuid, self.run))
+            return share if share is not None else gpu.busy_permille if gpu is not None else None
+        if gpu is None:
+            return None
+        if signal == "memory_traffic":
+            return gpu.memory_permille
+        if signal == "power":
+            rest = rest_mw.get(uuid)
+            return max(0, gpu.power_mw - rest) if gpu.power_mw is not None and rest is not None else None
+        return self._links(uuid, gpu, node.at_ns)
+
+    def _links(self, uuid: str, gpu: GpuReading, at_ns: int) -> int | None:
+        """PCIe and, where there is any, NVLink."""
+        if gpu.nvlink_kib is None:
+            return gpu.pcie_bytes_s
+        rate = self._counter(uuid).rate(gpu.nvlink_kib, at_ns, _KIB)
+        return rate + gpu.pcie_bytes_s if rate is not None and gpu.pcie_bytes_s is not None else None
+
+    def _of_rank(self, signal: IdleSignal, rank: RunReading, at_ns: int) -> int | None:
+        """Milliseconds of CPU per second are milli-CPU; bytes are bytes."""
+        value = {"cpu": rank.cpu_ms, "network": rank.network_bytes, "disk": rank.disk_bytes}[signal]
+        return self._counter(signal).rate(value, at_ns, 1) if value is not None else None
+
+    def _counter(self, name: str) -> Counter:
+        counter = self._counters.get(name)
+        if counter is None:
+            counter = self._counters[name] = Counter()
+        return counter
+
+    def _somebody(self, signal: IdleSignal, rank: RunReading, at_ns: int) -> None:
+        """At the terminal, or where the proxy tells, there. Nobody yet: since the start."""
+        known = rank.terminal_ns if signal == "terminal" else rank.proxy_ns
+        if known is not None:
+            before = self._presence[signal]
+            last_ns = max(before.last_ns, known, rank.proxy_ns or 0, self.started_ns)
+            self._presence[signal] = Presence(last_ns, at_ns, before.times + 1)

@@ -1,0 +1,103 @@
+"""Runs that lie idle: the cheapest to ask, whatever they would lose; let alone when somebody has come back."""
+
+from typing import Any
+
+import pytest
+
+from fairlead_placer.core import PlacerCore
+from fairlead_schemas import events as ev
+from fairlead_schemas.idle import IdleEvidence
+from tests.placer.test_preemption import asked, made, running
+from tests.placer.world import World, placed, request
+
+EVIDENCE = (IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=1200),)
+
+
+def plea(job: str, *victims: tuple[str, int, ev.YieldRule], **more: Any) -> ev.PreemptionRequested:
+    """The queue names who may yield: (job, GPU-seconds, by which rule)."""
+    named = tuple(ev.Victim(job=v, attempt=1, rule=rule, gpu_s=gpu_s) for v, gpu_s, rule in victims)
+    return ev.PreemptionRequested(cause="clock", job=job, attempt=1, victims=named, **more)
+
+
+def lie_idle(world: World, *jobs: str, attempt: int = 1, rule: Any = "utilization") -> None:
+    """Telemetry asks for them on demand."""
+    world.fold(
+        "telemetry",
+        [
+            ev.ReclaimRequested(
+                cause="clock", job=job, attempt=attempt, scope="global", rule=rule, action="stop", on_demand=True,
+                since_ns=1, evidence=EVIDENCE,
+            )
+            for job in jobs
+        ],
+    )  # fmt: skip
+
+
+def used_again(world: World, job: str) -> None:
+    """Somebody came back to it."""
+    world.fold("telemetry", [ev.JobActive(cause="clock", job=job, attempt=1, rule="utilization", reason="active")])
+
+
+def extended(world: World, job: str) -> None:
+    """Its owner extended it."""
+    world.fold("telemetry", [ev.JobExtended(cause="cmd:c", job=job, attempt=1, until_ns=10**18, count=1)])
+
+
+def test_who_lies_idle_yields_before_who_would_lose_less() -> None:
+    """What an idle run holds is lost to nobody; the hole is kept, and the one who waits starts in it."""
+    world = running((4,), (4,))
+    world.offer(request(4))
+    lie_idle(world, "2")
+    events = world.queue(plea("3", ("2", 10**6, "idle"), ("1", 1, "lower_priority")))
+    assert (asked(events), made(events)) == (["2"], ("b",))
+    assert [e.rule for e in events if isinstance(e, ev.PreemptionStarted)] == ["idle"]
+    events = world.exit("b", "2", outcome="stopped", exit_code=None)
+    assert placed(events) == {"3": ["b"]}
+
+
+def test_of_two_who_lie_idle_one_is_asked_where_one_is_enough() -> None:
+    """And as many as must for one who needs both."""
+    world = running((2, 2))
+    world.offer(request(2))
+    lie_idle(world, "1", "2")
+    assert len(asked(world.queue(plea("3", ("1", 5, "idle"), ("2", 5, "idle"))))) == 1
+    world = running((2, 2))
+    world.offer(request(4))
+    lie_idle(world, "1", "2")
+    assert asked(world.queue(plea("3", ("1", 5, "idle"), ("2", 5, "idle")))) == ["1", "2"]
+
+
+def test_a_gang_needs_its_nodes_whole() -> None:
+    """What lies idle on one node is no place on two: then somebody else yields beside it."""
+    world = running((4,), (2, 2))
+    world.offer(request(4, nodes=2))
+    lie_idle(world, "1", "2")
+    assert asked(world.queue(plea("4", ("1", 9, "idle"), ("2", 9, "idle")))) == []
+    events = world.queue(plea("4", ("1", 9, "idle"), ("2", 9, "idle"), ("3", 9, "lower_priority")))
+    assert (asked(events), made(events)) == (["1", "2", "3"], ("a", "b"))
+
+
+@pytest.mark.parametrize("withdraw", [used_again, extended])
+@pytest.mark.parametrize("amounts", [{}, {"gpu": 4000}])
+def test_who_is_used_again_is_let_alone(withdraw: Any, amounts: dict[str, int]) -> None:
+    """Though the queue had named it before it knew; also from a snapshot."""
+    world = running((4,))
+    world.offer(request(4))
+    lie_idle(world, "1")
+    withdraw(world, "1")
+    world.core = PlacerCore.restore(world.core.snapshot())
+    events = world.queue(plea("2", ("1", 5, "idle"), amounts=amounts, queue="q" if amounts else ""))
+    assert [type(event) for event in events if not isinstance(event, ev.JobUnplaceable)] == [ev.PreemptionDeclined]
+    lie_idle(world, "1", rule="interaction")
+    world.core = PlacerCore.restore(world.core.snapshot())
+    again = world.queue(plea("2", ("1", 5, "idle"), amounts=amounts, queue="q" if amounts else ""))
+    assert asked(again) == ["1"]
+
+
+def test_of_an_earlier_attempt_or_an_unknown_run_nothing_follows() -> None:
+    """The state stays as it was."""
+    world = running((4,))
+    before = world.core.state.runs["1.1"].idle
+    lie_idle(world, "1", attempt=2)
+    lie_idle(world, "404")
+    assert (before, world.core.state.runs["1.1"].idle) == ((), ())

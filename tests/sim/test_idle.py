@@ -1,0 +1,74 @@
+"""Worlds in which somebody looks at what lies idle: bugs of that kind, planted one at a time, which the simulator must find."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import fairlead_telemetry.idle.decide
+import fairlead_telemetry.idle.judging
+from fairlead_replay.sim import idleness
+from fairlead_replay.sim.world import run_seed
+from fairlead_telemetry.idle.core import IdleCore
+from fairlead_telemetry.idle.state import Run
+from fairlead_telemetry.idle.stretches import Stretch
+
+#: Seeds within which every planted bug must be found.
+SEEDS = 60
+
+
+def watched_seeds() -> Iterator[int]:
+    return (seed for seed in range(1, SEEDS + 1) if idleness.plan(seed, 60.0) is not None)
+
+
+def first_violation() -> str:
+    for seed in watched_seeds():
+        violation = run_seed(seed).violation
+        if violation is not None:
+            return violation
+    return ""
+
+
+def test_asking_before_the_notice_is_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody was promised that time."""
+    monkeypatch.setattr(fairlead_telemetry.idle.judging, "due_ns", lambda idle: idle.said_ns)
+    assert "the notice is over at" in first_violation()
+
+
+def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever extended it was told that nothing acts."""
+    judge = fairlead_telemetry.idle.judging.judge
+
+    def forgetful(run: Run, *more: object) -> object:
+        kept, run.extended_ns = run.extended_ns, 0
+        try:
+            return [*judge(run, *more)]  # type: ignore[arg-type]
+        finally:
+            run.extended_ns = kept
+
+    monkeypatch.setattr(fairlead_telemetry.idle.decide, "judge", forgetful)
+    assert "extended" in first_violation()
+
+
+def test_taking_the_mean_for_the_highest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that works in turns is idle half of the time, and alive."""
+
+    def mild(self: Stretch, at_ns: int, highest: int, total: int, count: int) -> None:
+        add(self, at_ns, min(highest, self.threshold - 1), total, count)
+
+    add = Stretch.add
+    monkeypatch.setattr(Stretch, "add", mild)
+    assert "and was busy at" in first_violation()
+
+
+def test_what_was_said_before_a_crash_is_not_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that does not keep what was said says it twice."""
+    restore = IdleCore.restore
+
+    def forgetful(data: bytes) -> IdleCore:
+        core = restore(data)
+        for run in core.state.runs.values():
+            run.idle.clear()
+        return core
+
+    monkeypatch.setattr(IdleCore, "restore", forgetful)
+    assert first_violation().startswith(("I7", "sequence"))

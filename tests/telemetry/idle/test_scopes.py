@@ -1,0 +1,214 @@
+"""Whose policy counts: the narrowest of each rule, within the bounds of the wider ones; what goes beyond is refused by its name."""
+
+import pytest
+
+from fairlead_schemas import events as ev
+from fairlead_schemas.commands import ExtendJob, Undecodable
+from fairlead_schemas.idle import IdlePolicy
+from fairlead_telemetry.idle.problems import refusal
+from fairlead_telemetry.idle.scopes import in_force
+from fairlead_telemetry.idle.state import Birth
+from tests.telemetry.idle.scenes import MINUTE, Scene, names, policy
+
+SOFT = policy(may_soften=True, after_max_ns=60 * MINUTE)
+
+
+def counts(policies: dict[str, tuple[IdlePolicy, ...]], **birth: str) -> dict[str, str]:
+    """{rule: scope whose policy counts}"""
+    found = in_force(policies, Birth(**{"user": "ada", "project": "llm", "kind": "session"} | birth))
+    return {rule: each.scope for rule, each in found.items()}
+
+
+def test_of_each_rule_the_narrowest_counts() -> None:
+    """User before project before global; a rule of which a narrow scope says nothing is the wider one's."""
+    life = policy(rule="lifetime", after_ns=60 * MINUTE)
+    policies = {"global": (SOFT, life), "project:llm": (SOFT,), "user:ada": (SOFT,), "user:bob": (SOFT,)}
+    assert counts(policies) == {"utilization": "user:ada", "lifetime": "global"}
+    assert counts(policies, user="eve") == {"utilization": "project:llm", "lifetime": "global"}
+    assert counts(policies, user="eve", project="hep") == {"utilization": "global", "lifetime": "global"}
+    assert counts({}) == {}
+
+
+def test_a_policy_speaks_of_its_kinds_only() -> None:
+    """One for sessions leaves batch jobs to the wider scope."""
+    sessions = policy(kinds=("session",), may_soften=True)
+    policies = {"global": (policy(),), "user:ada": (sessions,)}
+    assert counts(policies) == {"utilization": "user:ada"}
+    assert counts(policies, kind="batch") == {"utilization": "global"}
+
+
+@pytest.mark.parametrize(
+    ("narrow", "field"),
+    [
+        ({"after_ns": 11 * MINUTE}, "after_ns"),
+        ({"mode": "dry_run"}, "mode"),
+        ({"mode": "on_demand"}, "mode"),
+        ({"action": "warn"}, "action"),
+        ({"action": "requeue"}, "action"),
+        ({"notice_ns": 6 * MINUTE}, "notice_ns"),
+        ({"extend_ns": MINUTE, "extensions_max": 1}, "extend_ns"),
+        ({"below": {"gpu": 49}}, "below.gpu"),
+        ({"below": {"gpu": 50, "cpu": 100}}, "below.cpu"),
+    ],
+)
+def test_a_narrower_policy_beyond_the_bounds_is_refused(narrow: dict, field: str) -> None:
+    """By the field, the bound and whose it is; and where the wider one came later, the narrower has no say."""
+    scene = Scene(policy())
+    before = scene.cell.core.snapshot()
+    refused = scene.set("user:ada", policy(**narrow))
+    assert isinstance(refused, ev.TelemetryCommandRejected)
+    assert refused.code == "beyond_bounds"
+    assert f"policies[0].{field}:" in refused.message
+    assert "scope global" in refused.message
+    assert scene.cell.core.snapshot() == before
+    assert counts({"global": (policy(),), "user:ada": (policy(**narrow),)}) == {"utilization": "global"}
+    assert counts({"global": (policy(),), "project:llm": (policy(**narrow),)}) == {"utilization": "global"}
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        {"after_ns": 60 * MINUTE}, {"mode": "dry_run"}, {"action": "note"}, {"notice_ns": 50 * MINUTE},
+        {"below": {"gpu": 10, "cpu": 5}},
+    ],
+)  # fmt: skip
+def test_what_may_be_softened_may_be(narrow: dict) -> None:
+    """The time up to its own bound, the rest as one likes."""
+    scene = Scene(SOFT)
+    assert names([scene.set("user:ada", policy(**narrow))]) == ["IdlePoliciesSet"]
+    assert names([scene.set("user:ada", policy(after_ns=61 * MINUTE))]) == ["TelemetryCommandRejected"]
+
+
+def test_stricter_is_always_allowed() -> None:
+    """Sooner, harder, for more."""
+    strict = policy(after_ns=MINUTE, notice_ns=0, below={"gpu": 100})
+    assert names([Scene(policy(mode="dry_run", action="warn")).set("project:llm", strict)]) == ["IdlePoliciesSet"]
+
+
+def test_a_project_bounds_its_users_by_having_the_say() -> None:
+    """Which project a user's runs are of is not known when a user's policy is set; where it goes beyond, the project's counts."""
+    policies = {"project:llm": (policy(),), "user:ada": (policy(after_ns=30 * MINUTE),)}
+    assert counts(policies) == {"utilization": "project:llm"}
+    assert counts(policies, project="hep") == {"utilization": "user:ada"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "wanted", "what"),
+    [
+        ("cluster", (policy(),), 'scope: expected "global"'),
+        ("user:", (policy(),), "scope: expected"),
+        ("global", (policy(), policy()), "policies[1].rule: utilization is there twice"),
+        ("global", (policy(after_ns=0),), "policies[0].after_ns: expected"),
+        ("global", (policy(notice_ns=-1),), "policies[0].notice_ns: expected"),
+        ("global", (policy(below={}),), "policies[0].below: found 0 signals"),
+        ("global", (policy(below={"gpu": 0}),), "policies[0].below.gpu: expected 1"),
+        ("global", (policy(rule="lifetime", below={"gpu": 5}),), "policies[0].below: found 1 signals"),
+        ("global", (policy(action="shrink"),), "policies[0].shrink_ns: found 0"),
+        ("global", (policy(shrink_ns=5),), "policies[0].shrink_ns: found 5"),
+        ("global", (policy(extend_ns=5),), "policies[0].extend_ns: 5 with extensions_max 0"),
+        ("global", (policy(extensions_max=2000),), "policies[0].extensions_max: expected"),
+        ("global", (policy(after_max_ns=5),), "policies[0].after_max_ns: expected"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
+    """Expected, found, where."""
+    code, message = refusal({}, scope, wanted)
+    assert code == "invalid"
+    assert what in message
+
+
+def test_a_changed_policy_withdraws_what_the_old_one_said() -> None:
+    """Another, or none: JobActive; the same again: nothing."""
+    scene = Scene(SOFT)
+    scene.run("1")
+    assert names(scene.go(11)) == ["JobIdle"]
+    scene.set("global", SOFT)
+    assert scene.go(1) == []
+    scene.set("user:ada", policy(after_ns=5 * MINUTE))
+    assert [event.reason for _, event in scene.cell.said if isinstance(event, ev.JobActive)] == ["policy"]
+    [idle] = scene.go(1)
+    assert isinstance(idle, ev.JobIdle)
+    assert idle.scope == "user:ada"
+    scene.set("user:ada")
+    scene.set("global")
+    scene.go(60)
+    assert names([event for _, event in scene.cell.said[-3:]]) == ["IdlePoliciesSet", "JobActive", "IdlePoliciesSet"]
+
+
+def test_each_scope_asks_back_by_its_own_rule() -> None:
+    """Utilization, interaction and lifetime at global, project and user: each run is asked back by what counts for it."""
+    scene = Scene(policy(may_soften=True, after_max_ns=9999 * MINUTE), policy(rule="lifetime", after_ns=900 * MINUTE))
+    scene.set("project:llm", policy(rule="interaction", after_ns=20 * MINUTE))
+    scene.set("user:bob", policy(rule="lifetime", after_ns=40 * MINUTE), policy(after_ns=300 * MINUTE))
+    scene.run("1", user="eve")
+    scene.run("2", user="eve", project="llm")
+    scene.run("3", user="bob")
+    scene.now["2"] = scene.now["3"] = {"gpu": 500}
+    scene.go(60)
+    asked = [
+        (event.job, event.scope, event.rule) for _, event in scene.cell.said if isinstance(event, ev.ReclaimRequested)
+    ]
+    assert asked == [("1", "global", "utilization"), ("2", "project:llm", "interaction"), ("3", "user:bob", "lifetime")]
+
+
+EXTENDABLE = policy(extend_ns=30 * MINUTE, extensions_max=2)
+
+
+def test_an_extension_holds_every_policy_off() -> None:
+    """For as long as asked, counted, and then everything begins anew."""
+    scene = Scene(EXTENDABLE, policy(rule="lifetime", after_ns=20 * MINUTE, extend_ns=60 * MINUTE, extensions_max=5))
+    scene.run("1")
+    scene.go(11)
+    extended = scene.extend("1", for_ns=20 * MINUTE)
+    assert isinstance(extended, ev.JobExtended)
+    assert (extended.until_ns, extended.count, extended.by) == (scene.cell.now_ns + 20 * MINUTE, 1, "ada")
+    assert scene.go(19) == []
+    assert sorted(names(scene.go(2))) == ["JobIdle", "JobIdle"]
+
+
+@pytest.mark.parametrize(
+    ("job", "user", "for_ns", "code", "what"),
+    [
+        ("1", "eve", 0, "denied", "job 1 is ada's"),
+        ("1", "ada", 31 * MINUTE, "beyond_bounds", "for_ns: expected 0 to"),
+        ("1", "ada", -1, "beyond_bounds", "for_ns: expected 0 to"),
+        ("7", "ada", 0, "not_found", 'no job "7"'),
+        ("2", "ada", 0, "conflict", "is an array"),
+    ],
+)
+def test_extensions_that_are_refused(job: str, user: str, for_ns: int, code: str, what: str) -> None:
+    """Who, how long, what: each by its reason, and nothing has changed."""
+    scene = Scene(EXTENDABLE)
+    scene.run("1")
+    scene.run("2_4")
+    before = scene.cell.core.snapshot()
+    refused = scene.extend(job, user=user, for_ns=for_ns)
+    assert isinstance(refused, ev.TelemetryCommandRejected)
+    assert (refused.code, what in refused.message) == (code, True), refused.message
+    assert scene.cell.core.snapshot() == before
+
+
+def test_extensions_come_to_an_end() -> None:
+    """So many as the policy allows, also within one message; and none once the run was asked back, or where nothing acts."""
+    scene = Scene(EXTENDABLE)
+    scene.run("1")
+    wishes = [ExtendJob(id=f"w{number}", user="ada", job="1") for number in range(3)]
+    assert names(scene.cell.ask(*wishes)) == ["JobExtended", "JobExtended", "TelemetryCommandRejected"]
+    assert names(scene.go(60)) == ["JobIdle", "ReclaimRequested"]
+    late = scene.extend("1")
+    assert isinstance(late, ev.TelemetryCommandRejected)
+    assert "was asked back already" in late.message
+
+    scene = Scene(policy(mode="dry_run", extend_ns=5, extensions_max=1))
+    scene.run("1")
+    idle = scene.extend("1")
+    assert isinstance(idle, ev.TelemetryCommandRejected)
+    assert "nothing to extend" in idle.message
+
+
+def test_what_cannot_be_read_is_recorded() -> None:
+    """As of other services: by its digest, never tried again."""
+    scene = Scene()
+    [rejected] = scene.cell.ask(Undecodable(digest="ab" * 32, message="expected an object"))  # type: ignore[arg-type]
+    assert isinstance(rejected, ev.TelemetryCommandRejected)
+    assert (rejected.code, rejected.cause, rejected.digest) == ("undecodable", "cmd:abababababababab", "ab" * 32)
