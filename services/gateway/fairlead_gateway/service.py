@@ -65,7 +65,7 @@ class Gateway:
         views = self.views = folding.views
         self.queue = CommandGate(bus, "queue")
         self.placer = CommandGate(bus, "placer")
-        self.metrics = Metrics(views)
+        self.metrics = Metrics(views, bus)
         self.feed = Feed(bus, views, self.metrics)
         decisions = Decisions(
             views, wait_s=settings.decision_wait_s,

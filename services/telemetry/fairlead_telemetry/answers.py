@@ -3,7 +3,7 @@
     sql     {"query", "limit"?}  -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}
     job     {"id"}               -> the job's document, from events alone
     tables  -                    -> {"text"}: every table, view and column
-    state   -                    -> {"sequence", "events", "samples_lost", "samples_refused"}
+    state   -                    -> {"sequence", "events", "samples_lost", "samples_refused", "sample_delay_ms", "damage"}
     usage   {"month"?, "by"?}    -> a month's statement of GPU time (usage/asked.py)
 
 An answer that could not be given is {"error": {"code", "message", "hint"}}.
@@ -82,6 +82,9 @@ class Answers:
                 "events": cursor.events,
                 "samples_lost": cursor.samples_lost,
                 "samples_refused": self._ingest.samples_refused,
+                "sample_delay_ms": {f"p{percent}": self._ingest.delays.within_ms(percent) for percent in (50, 99)},
+                "damage": self._warehouse.damage,
+                "files_missing": self._warehouse.files_missing,
             }
         )
 

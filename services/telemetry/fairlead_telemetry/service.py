@@ -14,6 +14,7 @@ from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.settings import number, seconds
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
+from fairlead_telemetry.measured import damage
 from fairlead_telemetry.sql import DEADLINE_S, Sql
 from fairlead_telemetry.usage.asked import UsageDesk, price_file
 from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
@@ -47,6 +48,8 @@ class Telemetry:
         except WarehouseRefused as refused:
             log.critical("telemetry_refused", reason=str(refused))
             return 1
+        if warehouse.damage:
+            log.error("warehouse_made_anew", reason=warehouse.damage, files_missing=warehouse.files_missing)
         ingest = Ingest(self._bus, warehouse, kept=self._kept)
 
         async def copy_to(target: Path) -> None:
@@ -81,6 +84,9 @@ class Telemetry:
                 return 0
             await working
         except* (WarehouseRefused, LogDamaged, duckdb.Error, OSError) as errors:
+            for error in errors.exceptions:
+                if isinstance(error, duckdb.Error) and damage.is_damage(error):
+                    damage.mark(self._directory, str(error).splitlines()[0])
             reasons = "; ".join(f"{type(error).__name__}: {error}" for error in errors.exceptions)
             log.critical("telemetry_refused", reason=reasons, sequence=ingest.cursor.sequence)
         finally:

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import duckdb
 import msgspec
 
+from fairlead_telemetry.measured.reach import open_copy
 from fairlead_telemetry.sql_gate import Refused, check
 
 #: An answer, whole, stays below a bus message (1 MiB) with room for the envelope.
@@ -82,7 +83,7 @@ class Desk:
         if self._db is None or path != self._path:
             if self._db is not None:
                 self._db.close()
-            self._db = duckdb.connect(path, read_only=True, config=CONFIG)
+            self._db = open_copy(path, CONFIG)
             row = self._db.execute("SELECT coalesce(max(sequence), 0) FROM cursor").fetchone()
             self._path, self._sequence = path, row[0] if row else 0
         return self._db
