@@ -7,7 +7,7 @@ inbox that a request names for its answer.
 
 from typing import Any, NamedTuple
 
-from fairlead_schemas import ask, commands, commit, gangs, reports, samples, subjects
+from fairlead_schemas import ask, commands, commit, gangs, reports, sample_columns, subjects
 from fairlead_schemas.jsonschema import Desired, components
 
 _SCHEMAS = "#/components/schemas/{name}"
@@ -36,6 +36,7 @@ class Channel(NamedTuple):
     jetstream: dict[str, Any] | None = None
     #: Name of the channel on which an answer comes.
     answer: str = ""
+    content: str = "application/json"
 
 
 def channels() -> list[Channel]:
@@ -61,8 +62,9 @@ def channels() -> list[Channel]:
                 "The agent is alive."),
         Channel("confirm", subjects.confirm("{node}"), "Confirm", reports.Confirm, "placer",
                 "Reports up to a number are committed; the node's lease is renewed."),
-        Channel("sample", subjects.sample("{node}"), "SampleBatch", samples.SampleBatch, "agent",
-                "Measurements; a loss is counted by the batch number.", {"stream": subjects.SAMPLE, **_LOSSY}),
+        Channel("sample", subjects.sample("{node}"), "SampleColumns", sample_columns.SampleColumns, "agent",
+                "Measurements, as columns; a loss is counted by the batch number.", {"stream": subjects.SAMPLE, **_LOSSY},
+                content="application/msgpack"),
         Channel("output", subjects.output("{node}", "{job}", 0, 0).replace(".0.0", ".{attempt}.{rank}"),
                 "OutputPiece", reports.OutputPiece, "agent",
                 "Standard output and error of a rank.", {"stream": subjects.OUTPUT, **_LOSSY}),
@@ -90,7 +92,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Fairlead's bus",
             "version": "1",
-            "description": "NATS subjects and what they carry. JSON in UTF-8, integers only.",
+            "description": "NATS subjects and what they carry. JSON in UTF-8 where a message does not say otherwise, integers only.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",
@@ -98,7 +100,7 @@ def document() -> dict[str, Any]:
         "operations": {f"send.{channel.name}": _operation(channel) for channel in found},
         "components": {
             "messages": {
-                channel.message: {"name": channel.message, "payload": reference}
+                channel.message: {"name": channel.message, "contentType": channel.content, "payload": reference}
                 for channel, reference in zip(found, references, strict=True)
             },
             "schemas": schemas,

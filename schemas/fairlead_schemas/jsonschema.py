@@ -7,7 +7,18 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas import api, cloudevents, commands, commit, desired, events, jobspec, queuefile, reports, samples
+from fairlead_schemas import (
+    api,
+    cloudevents,
+    commands,
+    commit,
+    desired,
+    events,
+    jobspec,
+    queuefile,
+    reports,
+    sample_columns,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,7 +52,7 @@ DOCUMENTS: dict[str, Any] = {
     "commands": commands.QueueCommand | commands.PlacerCommand,
     "reports": reports.ReportBatch,
     "desired": Desired,
-    "samples": samples.SampleBatch,
+    "samples": sample_columns.SampleColumns,
     "cloudevent-out": cloudevents.CloudEventOut,
     "problem": api.Problem,
 }

@@ -1,21 +1,24 @@
-"""Samples: what a node measured. Lossy by design; `n` counts batches so that loss can be counted."""
+"""Samples: what a node measured, as rows. Lossy by design; `n` counts batches so that loss can be counted.
+
+On the bus a batch travels as columns (sample_columns.py).
+"""
 
 import msgspec
 
-from fairlead_schemas.decoding import decode
-
 
 class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One GPU at one moment. None stands for "not known": the GPU, its driver or the adapter does not say."""
+    """One GPU or MIG instance at one moment. None stands for "not known": the GPU, its driver or the adapter does not say."""
 
     uuid: str
-    utilization_pct: int
-    memory_used_mib: int
-    power_mw: int = 0
-    temperature_c: int = 0
-    sm_clock_mhz: int = 0
-    #: The run that holds the GPU, "" if none: "<job>.<attempt>"; of several that share it, the one that has it longest.
+    #: Of a MIG instance: the GPU that it is cut from; "" for a GPU.
+    parent: str = ""
+    #: The run that holds it, "" if none: "<job>.<attempt>"; of several that share it, the one that has it longest.
     run: str = ""
+    utilization_pct: int | None = None
+    memory_used_mib: int
+    power_mw: int | None = None
+    temperature_c: int | None = None
+    sm_clock_mhz: int | None = None
     #: Free, and kept by the driver for itself: with what is used, all there is.
     memory_free_mib: int | None = None
     memory_reserved_mib: int | None = None
@@ -69,6 +72,8 @@ class RunResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     #: Of a run with a network of its own.
     network_rx_bytes: int | None = None
     network_tx_bytes: int | None = None
+    #: When somebody last typed into one of its terminals (or opened one), Unix nanoseconds, to some seconds; None: it has none.
+    terminal_ns: int | None = None
 
 
 class SampleBatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,23 +82,10 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     node: str
     incarnation: str
     n: int
+    #: The node's clock; kept to the millisecond.
     at_ns: int
     gpus: list[GpuSample] = []
     #: Only of runs whose processes the driver names.
     uses: list[RunUse] = []
     resources: list[RunResources] = []
     simulated: bool = False
-
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(SampleBatch)
-
-
-def encode_samples(batch: SampleBatch) -> bytes:
-    """Bytes of one batch."""
-    return _encoder.encode(batch)
-
-
-def decode_samples(payload: bytes) -> SampleBatch:
-    """One batch. Raises msgspec.MsgspecError."""
-    return decode(_decoder, payload)

@@ -18,7 +18,7 @@ from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, OutputWanted, StartSeen, encode
-from fairlead_schemas.samples import decode_samples
+from fairlead_schemas.sample_columns import decode_samples
 from tests.agent.placer_script import PlacerScript, order
 
 

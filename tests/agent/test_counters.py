@@ -1,6 +1,6 @@
 """What the kernel's files say, from texts as both versions of control groups write them."""
 
-from fairlead_agent.runtimes.counters import blkio, family, groups, io_stat, keyed, net_dev, process
+from fairlead_agent.runtimes.counters import blkio, family, groups, io_stat, keyed, net_dev, process, terminal_name
 
 
 def stat(pid: int, parent: int, session: int, *, name: str = "sh", ticks: tuple[int, ...] = (3, 2, 10, 5)) -> str:
@@ -11,7 +11,7 @@ def stat(pid: int, parent: int, session: int, *, name: str = "sh", ticks: tuple[
 def test_a_process_is_read_whatever_its_name_is() -> None:
     """CPU of itself and of children that were waited for; a name may hold brackets and spaces."""
     found = process(stat(7, 1, 7, name="a) b (c"))
-    assert found is not None and found == (7, 1, 7, 20, 100)
+    assert found is not None and found == (7, 1, 7, 20, 100, 0)
     assert process("") is None and process("7 (sh) S") is None
 
 
@@ -46,3 +46,11 @@ def test_the_loopback_is_no_network() -> None:
     """Bytes in are the first of a line's numbers, bytes out the ninth."""
     text = "Inter-|   Receive\n face |bytes\n    lo: 5 0 0 0 0 0 0 0 5 0\n  eth0: 100 1 0 0 0 0 0 0 70 1\n  eth1:1 1 0 0 0 0 0 0 2 1\n"
     assert net_dev(text) == (101, 72)
+
+
+def test_a_terminal_has_the_name_that_people_know() -> None:
+    """Device numbers as /proc/<pid>/stat writes them; a console is nobody's job."""
+    assert [
+        terminal_name(number)
+        for number in (136 << 8 | 3, 137 << 8, (300 & 0xFF00) << 12 | 136 << 8 | 44, 0, 4 << 8 | 1)
+    ] == ["pts/3", "pts/256", "pts/300", "", ""]

@@ -29,6 +29,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "devices.facts",
         "devices.labels",
         "devices.played_meters",
+        "devices.played_mig",
         "devices.port",
         "devices.racks",
         "devices.recording",
@@ -74,8 +75,10 @@ CORES: dict[str, tuple[str, ...]] = {
         "stopping",
     ),
     "fairlead_telemetry": (
+        "delays",
         "idle",
         "jobdoc",
+        "measured.spans",
         "samples",
         "schema",
         "sql.visible",

@@ -510,7 +510,8 @@ SAMPLES = samples.SampleBatch(
     at_ns=AT_NS,
     gpus=[
         samples.GpuSample(
-            uuid="GPU-sim-1-0",
+            uuid="MIG-sim-1-0-1",
+            parent="GPU-sim-1-0",
             utilization_pct=97,
             memory_used_mib=70000,
             power_mw=400000,
@@ -550,6 +551,7 @@ SAMPLES = samples.SampleBatch(
             disk_written_bytes=4096,
             network_rx_bytes=77,
             network_tx_bytes=88,
+            terminal_ns=AT_NS,
         )
     ],
     simulated=True,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from fairlead_schemas import ask, commands, commit, desired, events, gangs, reports, samples
+from fairlead_schemas import ask, commands, commit, desired, events, gangs, reports, sample_columns
 from tests.schemas import examples
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,7 +44,7 @@ FAMILIES = [
     Family("confirm", [examples.CONFIRM], reports.encode, reports.decode_confirm),
     Family("output", [examples.PIECE], reports.encode, reader(reports.OutputPiece)),
     Family("output_wanted", [examples.WANTED], reports.encode, reader(reports.OutputWanted)),
-    Family("samples", [examples.SAMPLES], samples.encode_samples, samples.decode_samples),
+    Family("samples", [sample_columns.columns_of(examples.SAMPLES)], _canonical, reader(sample_columns.SampleColumns)),
     Family("desired", [examples.DESIRED], desired.encode_desired, desired.decode_desired),
     Family("gang_calls", examples.GANG_CALLS, gangs.encode_gang, gangs.decode_call),
     Family("gang_heard", [examples.GANG_HEARD], gangs.encode_gang, reader(gangs.GangHeard)),

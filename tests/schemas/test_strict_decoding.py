@@ -17,7 +17,7 @@ from fairlead_schemas.commands import (
 from fairlead_schemas.commit import CommitUndecodable, commit_hash, decode_commit, decode_envelope, encode_commit
 from fairlead_schemas.desired import decode_desired
 from fairlead_schemas.reports import decode_beat, decode_confirm, decode_reports
-from fairlead_schemas.samples import decode_samples
+from fairlead_schemas.sample_columns import decode_samples
 from tests.schemas import examples
 
 CANCEL = b'{"id":"c1","job":"812","type":"CancelJob"}'

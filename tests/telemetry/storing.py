@@ -1,4 +1,4 @@
-"""A process of its own that stores a busy story, a hundred commits per transaction, until it is killed.
+"""A process of its own that stores a busy story, a hundred commits per transaction, and says so after each, until it is killed.
 
 python -m tests.telemetry.storing DIRECTORY JOBS
 """
@@ -16,4 +16,4 @@ if __name__ == "__main__":
     print("storing", flush=True)
     while warehouse.cursor.sequence < len(story.commits):
         store(warehouse, story, first=warehouse.cursor.sequence, count=100)
-    print("done", flush=True)
+        print("stored", flush=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import columns_of
+from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.rollup import HOUR_NS, MINUTE_NS
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import Kept, Warehouse
@@ -48,7 +49,7 @@ def plain(batches: list[SampleBatch], slot_ns: int) -> list[tuple]:
 def put(warehouse: Warehouse, batches: list[SampleBatch]) -> None:
     book = SampleBook({})
     for batch in batches:
-        book.add(batch, encode_samples(batch))
+        book.add(columns_of(batch))
     warehouse.store([], {}, "a log", book.take())
 
 

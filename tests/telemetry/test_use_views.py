@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_schemas import events as ev
-from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import columns_of
+from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
@@ -57,7 +58,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         *samples("n1", "1.1", 720, 7200, {"GPU-n1-0": 10_000, "GPU-n1-1": 3960}),
         *samples("n2", "2.1", 720, 3600, {"GPU-n2-0": 0}),  # idle, but silent for an hour by now
     ):
-        book.add(batch, encode_samples(batch))
+        book.add(columns_of(batch))
     warehouse.store([], {}, "a log", book.take())
     warehouse.roll_up(START_NS + 7200 * SECOND_NS + 10 * SECOND_NS)
     yield warehouse
@@ -92,7 +93,7 @@ def test_a_gpu_that_was_used_in_its_last_minute_is_not_idle(tmp_path: Path) -> N
         gpus=[GpuSample(uuid="GPU-n1-0", run="1.1", utilization_pct=1, memory_used_mib=1)],
     )  # fmt: skip
     for batch in batches:
-        book.add(batch, encode_samples(batch))
+        book.add(columns_of(batch))
     warehouse.store([], {}, "a log", book.take())
     warehouse.roll_up(START_NS + 1200 * SECOND_NS + 10 * SECOND_NS)
     assert warehouse.rows("FROM idle_allocations") == []

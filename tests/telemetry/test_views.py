@@ -137,7 +137,9 @@ def test_view_document_and_live_view_agree(warehouse: Warehouse) -> None:
     assert {job for job, *_ in rows} - {"1"} == set(live.jobs.rows)
 
 
-@pytest.mark.parametrize("relation", [*schema.TABLES, *schema.VIEWS], ids=lambda relation: relation.name)
+@pytest.mark.parametrize(
+    "relation", [*schema.TABLES, *schema.MEASURED, *schema.VIEWS], ids=lambda relation: relation.name
+)
 def test_documented_columns_are_the_real_ones(warehouse: Warehouse, relation: schema.Relation) -> None:
     """The help text names every column of every table and view, with its type, in order."""
     described = [(row[0], row[1]) for row in warehouse.rows(f"DESCRIBE {relation.name}")]

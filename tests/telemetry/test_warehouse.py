@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import columns_of
+from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.samples import SampleBook, SampleGap, SampleHead
 from fairlead_telemetry.warehouse import CommitBytes, Kept, Warehouse, WarehouseBusy
 from tests.telemetry.rows import actual, expected, store
@@ -80,8 +81,11 @@ def test_kill_9_at_any_moment(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"storing\n"
             if kill < KILLS:
-                time.sleep(chance.uniform(0.0, 0.6))
+                for _ in range(chance.randrange(5)):
+                    process.stdout.readline()
+                time.sleep(chance.uniform(0.0, 0.05))
                 process.kill()
+            process.stdout.read()
         warehouse = Warehouse(tmp_path)
         cursor = warehouse.cursor
         assert actual(warehouse) == rows[: cursor.events]
@@ -124,7 +128,7 @@ def batch(n: int, node: str = "n1", incarnation: str = "a", at_ns: int | None = 
 
 
 def taken(book: SampleBook, *batches: SampleBatch) -> list[bool]:
-    return [book.add(one, encode_samples(one)) for one in batches]
+    return [book.add(columns_of(one)) for one in batches]
 
 
 def test_lost_and_repeated_samples_are_told_apart() -> None:
@@ -140,8 +144,8 @@ def test_lost_and_repeated_samples_are_told_apart() -> None:
     intake = book.take()
     assert intake.gaps == [SampleGap("n1", "a", 4, 5, 2, 6 * 10**9)]
     assert intake.heads == {("n1", "a"): SampleHead(6, 6 * 10**9, 2), ("n1", "b"): SampleHead(1, 10**9, 0)}
-    assert len(intake.payloads) == 3
-    assert book.take().payloads == []
+    assert len(intake.batches) == 3
+    assert book.take().batches == []
 
 
 def test_samples_and_their_cursor_are_stored_together(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def doctor(
         return
     folder = (data or state.default_data()).absolute()
     looks: tuple[Callable[[], Finding], ...] = (
-        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder)
+        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder), lambda: _warehouse(folder)
     )  # fmt: skip
     findings = [look() for look in looks]
     if output in (Format.json, Format.yaml):
@@ -75,6 +75,26 @@ def doctor(
         render.write(render.table([[f.what, f.verdict, f.found, f.fix or " "] for f in findings], columns))
     if any(finding.verdict == "bad" for finding in findings):
         raise typer.Exit(1)
+
+
+def _warehouse(folder: Path) -> Finding:
+    telemetry = folder / "telemetry"
+    if (telemetry / "warehouse.damaged").exists():
+        return Finding(
+            "warehouse",
+            "bad",
+            "its database is damaged",
+            "start telemetry anew: it makes the database from log and files",
+        )
+    aside = sorted(path.name for path in telemetry.glob("warehouse.duckdb.damaged-*") if not path.name.endswith(".wal"))
+    if aside:
+        return Finding(
+            "warehouse",
+            "note",
+            f"{', '.join(aside)} was damaged, and made anew",
+            "delete it once nobody wants to look into it",
+        )
+    return Finding("warehouse", "ok", "no damage was seen")
 
 
 def _python() -> Finding:

@@ -10,7 +10,8 @@ from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.sharing.watching import Watching
 from fairlead_bus.port import Bus
 from fairlead_schemas import subjects
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import encode_samples
+from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
 
 
 class Measuring:
@@ -60,7 +61,7 @@ class Measuring:
         while True:
             await asyncio.sleep(self._every_s)
             gpus = await self._measure({uuid: runs[0] for uuid, runs in self._held.items()})
-            self.loads = {gpu.uuid: gpu.utilization_pct for gpu in gpus}
+            self.loads = {gpu.uuid: gpu.utilization_pct for gpu in gpus if gpu.utilization_pct is not None}
             self.resources = await self._resources()
             self.newest, self.taken_s = gpus, time.monotonic()
             if not self._devices.gpus() and not self.resources:

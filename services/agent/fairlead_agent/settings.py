@@ -18,7 +18,7 @@ FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"
 FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
 FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: grants/settings.py (default nothing)
 FAIRLEAD_BEAT_S     seconds between beats (default 2)
-FAIRLEAD_SAMPLE_S   seconds between samples (default 2)
+FAIRLEAD_SAMPLE_S   seconds between samples (default 1)
 FAIRLEAD_METRICS    HOST:PORT at which Prometheus finds /metrics, or off (default 127.0.0.1:9400)
 FAIRLEAD_HEALTH_S   seconds between looks at the node's health (default 5)
 FAIRLEAD_PREFLIGHT_S  seconds that each GPU is tested for before the node takes work (default 5; 0: not at all)
@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     require_userns: bool = False
     grants: Grants = Grants()
     beat_s: float = 2.0
-    sample_s: float = 2.0
+    sample_s: float = 1.0
     #: Host and port; None: nowhere.
     metrics: tuple[str, int] | None = None
     health_s: float = 5.0
@@ -130,7 +130,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         require_userns=one_of(env, "FAIRLEAD_REQUIRE_USERNS", ("on", "off"), "off") == "on",
         grants=grants.from_environment(env),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
-        sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 2.0),
+        sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 1.0),
         metrics=_address(env, "FAIRLEAD_METRICS", "127.0.0.1:9400"),
         health_s=seconds(env, "FAIRLEAD_HEALTH_S", 5.0),
         preflight_s=whole(env, "FAIRLEAD_PREFLIGHT_S", 5, unit="seconds", least=0, most=3600),

@@ -4,6 +4,7 @@ The hot routes are answered by the door before they reach this application, whic
 405s and its OpenAPI document.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
 from functools import cache
 
@@ -67,7 +68,7 @@ def _own_routes(folding: Folding, numbers: Metrics) -> APIRouter:
     @router.get("/metrics", summary="Prometheus metrics")
     async def get_metrics() -> Response:
         numbers.lag.set(max(0, folding.log_end - views.sequence))
-        await numbers.cluster.look()
+        await asyncio.gather(numbers.cluster.look(), numbers.telemetry.look())
         return Response(numbers.text(), media_type=metrics.MEDIA_TYPE)
 
     @router.get("/asyncapi.json", summary="AsyncAPI document of the event log")

@@ -2,7 +2,9 @@
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
+from fairlead_bus.port import Bus
 from fairlead_gateway.clustermetrics import ClusterCollector, HappenedSince
+from fairlead_gateway.telemetrymetrics import TelemetryCollector
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.lifecycle import STATES
 
@@ -13,7 +15,7 @@ _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 class Metrics:
     """One registry per gateway, so that tests may build many."""
 
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: Views, bus: Bus) -> None:
         self.registry = CollectorRegistry()
         self.decision_seconds = Histogram(
             "fairlead_gateway_decision_seconds", "From a command's arrival to its decision in the log.",
@@ -36,6 +38,8 @@ class Metrics:
         self.happened = HappenedSince(self.registry, views)
         self.cluster = ClusterCollector(views)
         self.registry.register(self.cluster)
+        self.telemetry = TelemetryCollector(bus)
+        self.registry.register(self.telemetry)
 
     def text(self) -> bytes:
         """The exposition."""

@@ -82,7 +82,7 @@ class Gateway:
         self.queue = CommandGate(bus, "queue")
         self.placer = CommandGate(bus, "placer")
         self.telemetry = CommandGate(bus, "telemetry")
-        self.metrics = Metrics(views)
+        self.metrics = Metrics(views, bus)
         self.feed = Feed(bus, views, self.metrics)
         decisions = Decisions(
             views, wait_s=settings.decision_wait_s,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fairlead_bus.core import Core, Input
 from fairlead_bus.port import Bus
-from fairlead_schemas.samples import SampleBatch
+from fairlead_schemas.sample_columns import SampleColumns, rows_of
 from fairlead_telemetry.idle.asking import SOURCE
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.idle.limits import CHECK_NS
@@ -20,9 +20,10 @@ class ActivitySource:
         self._core: IdleCore | None = None
         self._next_ns = 0
 
-    def feed(self, batch: SampleBatch) -> None:
-        """A batch that came just now, and that was not seen before."""
-        self._watch.take(batch, self._clock())
+    def feed(self, batch: SampleColumns) -> None:
+        """A batch that came just now, and that was not seen before. Rows are made of it only where somebody asks."""
+        if self._watch.wants(batch.node):
+            self._watch.take(rows_of(batch), self._clock())
 
     async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
         """Ask from here on what this core wants to know."""

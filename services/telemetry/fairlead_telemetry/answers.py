@@ -4,7 +4,7 @@
     sql_cancel  SqlCancel        -> {"cancelled"}
     job       {"id"}             -> the job's document, from events alone
     tables    -                  -> {"text"}: every table, view and column
-    warehouse -                  -> {"sequence", "events", "samples_lost", "samples_refused"}: how far it has stored
+    warehouse -                  -> {"sequence", "events", "samples_lost", "samples_refused", "sample_delay_ms", "damage"}: how far it is
     usage     {"month"?, "by"?}  -> a month's statement of GPU time (usage/asked.py)
 
 `state` is answered by the service shell, as every writer's is (fairlead_bus/service.py).
@@ -86,6 +86,9 @@ class Answers:
                 "events": cursor.events,
                 "samples_lost": cursor.samples_lost,
                 "samples_refused": self._ingest.samples_refused,
+                "sample_delay_ms": {f"p{percent}": self._ingest.delays.within_ms(percent) for percent in (50, 99)},
+                "damage": self._warehouse.damage,
+                "files_missing": self._warehouse.files_missing,
             }
         )
 

@@ -18,7 +18,8 @@ from fairlead_bus.log import LogReader
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import commit_hash
-from fairlead_schemas.samples import SampleBatch, decode_samples
+from fairlead_schemas.sample_columns import SampleColumns, decode_columns
+from fairlead_telemetry.delays import Delays
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import CommitBytes, Cursor, Kept, Warehouse, WarehouseRefused
 
@@ -31,6 +32,8 @@ RETENTION_CHECK_S = 600.0
 #: How often samples are added up per minute and hour.
 ROLL_UP_S = 30.0
 DAY_NS = 86_400 * 10**9
+#: Samples whose node's clock is further ahead are refused: they would be the newest for ever.
+AHEAD_NS = 60 * 10**9
 #: How long samples and their sums are kept unless settings say otherwise.
 KEPT = Kept(7 * DAY_NS, 90 * DAY_NS, 1095 * DAY_NS)
 
@@ -47,7 +50,7 @@ class Ingest:
         *,
         kept: Kept = KEPT,
         clock: Callable[[], int] = time.time_ns,
-        on_batch: Callable[[SampleBatch], None] = lambda _: None,
+        on_batch: Callable[[SampleColumns], None] = lambda _: None,
     ) -> None:
         """`on_batch` is told of every batch that is new, as it comes."""
         self._bus = bus
@@ -65,7 +68,12 @@ class Ingest:
         self._enough = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self.samples_refused = 0
+        self.delays = Delays()
+
+    @property
+    def samples_refused(self) -> dict[str, int]:
+        """{reason: batches since the start}."""
+        return self._book.refused
 
     @property
     def cursor(self) -> Cursor:
@@ -97,7 +105,8 @@ class Ingest:
         self._created = state.created
         if not cursor.created:
             return
-        cure = f"restore that log, or move {self._warehouse.path} away to start anew"
+        folder = self._warehouse.measured.folder
+        cure = f"restore that log, or move {self._warehouse.path} and {folder} away to start anew"
         if state.created != cursor.created:
             raise WarehouseRefused(
                 f"the warehouse holds another log (created {cursor.created}, this one {state.created}): {cure}"
@@ -142,21 +151,28 @@ class Ingest:
                 await tail.close()
 
     def _add_sample(self, subject: str, payload: bytes) -> None:
+        self._bytes += len(payload)
+        node = subjects.node_of(subject)
         try:
-            batch = decode_samples(payload)
+            batch = decode_columns(payload)
         except msgspec.MsgspecError as error:
-            self._refuse_sample(subject, str(error))
+            self._refuse_sample(node, "garbage", str(error))
             return
-        if batch.node != subjects.node_of(subject):
-            self._refuse_sample(subject, f"batch of node {batch.node!r}")
-        elif batch.at_ns >= self._clock() - self._kept.samples_ns and self._book.add(batch, payload):
-            self._bytes += len(payload)
+        if batch.node != node:
+            self._refuse_sample(node, "other_node", f"batch of node {batch.node!r}")
+        elif not self._book.is_known(batch) and (reason := self._is_off(batch)):
+            self._refuse_sample(node, reason, f"its time is {batch.at_ns} ns, ours {self._clock()} ns")
+        elif self._book.add(batch):
             self._on_batch(batch)
 
-    def _refuse_sample(self, subject: str, why: str) -> None:
-        self.samples_refused += 1
-        if self.samples_refused.bit_count() == 1:  # at the 1st, 2nd, 4th, 8th …: a broken agent must not fill the disk
-            log.warning("sample_refused", subject=subject, error=why, refused=self.samples_refused)
+    def _is_off(self, batch: SampleColumns) -> str:
+        ahead_ns = batch.at_ns - self._clock()
+        return "future" if ahead_ns > AHEAD_NS else "past" if -ahead_ns > self._kept.samples_ns else ""
+
+    def _refuse_sample(self, node: str, reason: str, words: str) -> None:
+        refused = self._book.refuse(node, reason, words)
+        if refused.bit_count() == 1:  # at the 1st, 2nd, 4th, 8th …: a broken agent must not fill the disk
+            log.warning("sample_refused", node=node, reason=reason, error=words, refused=refused)
 
     async def _take_up(self) -> None:
         """Announce what has been read; wait while too much of it is not stored yet."""
@@ -187,12 +203,13 @@ class Ingest:
         heads = dict(self._reader.chain.heads)
         started = time.perf_counter()
         cursor = await self.on_thread(self._warehouse.store, commits, heads, self._created, samples)
+        self.delays.add((batch.at_ns for batch in samples.batches), self._clock())
         log.debug(
             "stored",
             sequence=cursor.sequence,
             commits=len(commits),
             events=sum(commit.events for commit in commits),
-            sample_batches=len(samples.payloads),
+            sample_batches=len(samples.batches),
             samples_lost=cursor.samples_lost,
             bytes=pending_bytes,
             ms=round((time.perf_counter() - started) * 1000, 1),
@@ -202,9 +219,20 @@ class Ingest:
         while True:
             now_ns = self._clock()
             before = Kept(*(now_ns - kept_ns for kept_ns in self._kept))
-            await self.on_thread(self._warehouse.drop_samples, before)
+            await self.on_thread(self._warehouse.drop_samples, before, now_ns=now_ns)
             self._book.forget(before.samples_ns)
+            await self._file_samples(now_ns)
             await asyncio.sleep(RETENTION_CHECK_S)
+
+    async def _file_samples(self, now_ns: int) -> None:
+        """Days that are over leave for files, which are written while others go on storing."""
+        for filing in await self.on_thread(self._warehouse.plan_files, now_ns):
+            files = await asyncio.to_thread(self._warehouse.write_files, filing)
+            attached = await self.on_thread(self._warehouse.attach_files, filing, files, now_ns)
+            log.info(
+                "samples_filed" if attached else "samples_not_filed_yet",
+                files=[file.name for file in files], rows=sum(file.rows for file in files), bytes=sum(file.bytes for file in files),
+            )  # fmt: skip
 
     async def _roll_up(self) -> None:
         while True:

@@ -23,6 +23,7 @@ from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
+from fairlead_telemetry.measured import damage
 from fairlead_telemetry.sql.desk import DEADLINE_S, Desk
 from fairlead_telemetry.usage.asked import UsageDesk, price_file
 from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
@@ -56,6 +57,8 @@ class Telemetry:
         except WarehouseRefused as refused:
             log.critical("telemetry_refused", reason=str(refused))
             return EXIT_REFUSED
+        if warehouse.damage:
+            log.error("warehouse_made_anew", reason=warehouse.damage, files_missing=warehouse.files_missing)
         activity = ActivitySource(time.time_ns)
         ingest = Ingest(self._bus, warehouse, kept=self._kept, on_batch=activity.feed)
 
@@ -100,6 +103,9 @@ class Telemetry:
         return return_code
 
     def _refused(self, errors: BaseExceptionGroup[Exception], ingest: Ingest) -> None:
+        for error in errors.exceptions:
+            if isinstance(error, duckdb.Error) and damage.is_damage(error):
+                damage.mark(self._directory, str(error).splitlines()[0])
         reasons = "; ".join(f"{type(error).__name__}: {error}" for error in errors.exceptions)
         log.critical("telemetry_refused", reason=reasons, sequence=ingest.cursor.sequence)
 

@@ -19,6 +19,12 @@ import msgspec
 from fairlead_bus.log import Head
 from fairlead_telemetry import schema
 from fairlead_telemetry.fold.folding import Folding
+from fairlead_telemetry.measured import damage
+from fairlead_telemetry.measured.gathering import heads_arrays
+from fairlead_telemetry.measured.keeping import Filing, Measured
+from fairlead_telemetry.measured.manifest import BadManifest, DayFile
+from fairlead_telemetry.measured.recovering import recover
+from fairlead_telemetry.measured.writing import write
 from fairlead_telemetry.rollup import GRACE_NS, MINUTE_NS, Rollup
 from fairlead_telemetry.samples import SampleHead, SampleIntake
 
@@ -28,7 +34,9 @@ MEMORY_LIMIT = "256MB"
 #: A checkpoint writes every touched part of the folded tables anew; at DuckDB's 16 MB that was a quarter of all the work.
 WAL_BYTES = "64MB"
 #: Samples kept at most, whatever their age.
-SAMPLE_ROWS_MAX = 100_000_000
+SAMPLE_ROWS_MAX = 2_000_000_000
+#: Files that count no longer stay so long: a question that was asked before may still read them.
+REAP_AFTER_NS = 5 * 60 * 10**9
 
 
 class WarehouseRefused(Exception):
@@ -78,18 +86,6 @@ WITH line AS (FROM read_json(?, format = 'newline_delimited', maximum_object_siz
 SELECT s, idx, writer, make_timestamp_ns(at_ns), at_ns, e.type, e.job, e.attempt, e.node, e.queue, e."user", e.cause, body
 FROM typed"""
 
-_INSERT_SAMPLES = """
-INSERT INTO samples
-WITH line AS (FROM read_json(?, format = 'newline_delimited', maximum_object_size = 4194304,
-    columns = {node: 'VARCHAR', incarnation: 'VARCHAR', n: 'UBIGINT', at_ns: 'BIGINT', simulated: 'BOOLEAN',
-      gpus: 'STRUCT(uuid VARCHAR, run VARCHAR, utilization_pct INTEGER, memory_used_mib BIGINT, power_mw BIGINT,
-        temperature_c INTEGER, sm_clock_mhz INTEGER)[]'})),
-  gpu AS (SELECT *, unnest(gpus) AS g FROM line)
-SELECT make_timestamp_ns(at_ns), at_ns, node, incarnation, n, g.uuid, coalesce(g.run, ''), g.utilization_pct,
-  g.memory_used_mib, coalesce(g.power_mw, 0), coalesce(g.temperature_c, 0), coalesce(g.sm_clock_mhz, 0),
-  coalesce(simulated, false)
-FROM gpu"""
-
 
 class Warehouse:
     """The one writer of the DuckDB file."""
@@ -105,20 +101,60 @@ class Warehouse:
             "memory_limit": MEMORY_LIMIT,
             "temp_directory": str(directory / "spill"),
         }
-        try:
-            self._db = duckdb.connect(str(self.path), config=config)
-        except duckdb.IOException as error:
-            kind = WarehouseBusy if "lock" in str(error) else WarehouseRefused
-            raise kind(f"cannot open {self.path}: {str(error).splitlines()[0]}") from error
-        for statement in ("BEGIN", *schema.table_ddl()):
-            self._db.execute(statement)
-        self._folding, self._rollup = Folding(self._db), Rollup(self._db)
-        for statement in (*schema.view_ddl(), "COMMIT"):
-            self._db.execute(statement)
+        #: Why the database that was there before was set aside; "" if it was not.
+        self.damage = ""
+        #: Files of days that its manifest names and that were not there when it was made anew.
+        self.files_missing: list[str] = []
+        self._db = self._open(config)
+        self._create(directory)
         self.cursor = self._read_cursor()
         self._fold_rest()
         #: Rises with every transaction; tells a copy whether it is still the newest.
         self.version = 0
+
+    def _open(self, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
+        """A damaged file is set aside; then what is opened is new."""
+        if told := damage.marked(self.path.parent):
+            self._set_aside(told)
+        try:
+            return duckdb.connect(str(self.path), config=config)
+        except duckdb.Error as error:
+            told = str(error).splitlines()[0]
+            if damage.is_damage(error):
+                self._set_aside(told)
+                return duckdb.connect(str(self.path), config=config)
+            kind = WarehouseBusy if "lock" in told else WarehouseRefused
+            raise kind(f"cannot open {self.path}: {told}") from error
+
+    def _set_aside(self, why: str) -> None:
+        self.damage = f"{why} (set aside as {damage.set_aside(self.path).name})"
+
+    def _create(self, directory: Path) -> None:
+        """Everything that is missing; in a new warehouse also what files of days hold."""
+        with self._transaction():
+            is_new = not self._db.execute(
+                "SELECT 1 FROM information_schema.tables WHERE table_name = 'cursor'"
+            ).fetchone()
+            for statement in schema.table_ddl():
+                self._db.execute(statement)
+            self._folding, self._rollup = Folding(self._db), Rollup(self._db)
+            self.measured = Measured(self._db, directory)
+            self.measured.create_views()
+            if is_new:
+                self._recover()
+            self.measured.reap(2**63 - 1)
+            self.measured.tell()
+            self._db.execute("DELETE FROM sample_refusals")
+            for statement in schema.view_ddl():
+                self._db.execute(statement)
+
+    def _recover(self) -> None:
+        try:
+            lost, self.files_missing = recover(self._db, self.measured)
+        except BadManifest as error:
+            raise WarehouseRefused(str(error)) from error
+        if lost:
+            self._write_cursor(Cursor(0, 0, "", {}, 0, lost))
 
     def _read_cursor(self) -> Cursor:
         row = self._db.execute("SELECT * FROM cursor").fetchone()
@@ -169,10 +205,12 @@ class Warehouse:
         return new
 
     def rebuild(self) -> int:
-        """Drop what was folded and fold all stored events anew; how many they are."""
+        """Drop what was folded and added up, and make it anew from all stored events and samples; how many events they are."""
         with self._transaction():
             self._folding.drop()
         self._fold_rest()
+        with self._transaction():
+            self._rollup.again(self.measured.whole_from_ns())
         self.version += 1
         return self.cursor.events
 
@@ -194,19 +232,22 @@ class Warehouse:
         return self._count(_INSERT_EVENTS)
 
     def _insert_samples(self, samples: SampleIntake) -> None:
-        if samples.payloads:
-            with self._scratch.open("wb") as scratch:
-                scratch.writelines(b"%b\n" % _line(payload) for payload in samples.payloads)
-            self._count(_INSERT_SAMPLES)
+        if samples.batches:
+            self.measured.insert(samples.batches)
             self._rollup.mark(samples.minutes)
         if samples.gaps:
             self._db.executemany("INSERT INTO sample_gaps VALUES (?, ?, ?, ?, ?, ?)", list(samples.gaps))
         if samples.heads:
-            rows = [(*key, *head) for key, head in samples.heads.items()]
-            self._db.executemany(
-                "DELETE FROM sample_heads WHERE node = ? AND incarnation = ?", [row[:2] for row in rows]
+            self._db.register("moved", heads_arrays(samples.heads))
+            self._db.execute(
+                "DELETE FROM sample_heads WHERE (node, incarnation) IN (SELECT (node, incarnation) FROM moved)"
             )
-            self._db.executemany("INSERT INTO sample_heads VALUES (?, ?, ?, ?, ?)", rows)
+            self._db.execute("INSERT INTO sample_heads BY NAME FROM moved")
+            self._db.unregister("moved")
+        if samples.refusals:
+            self._db.execute("DELETE FROM sample_refusals")
+            rows = [(*key, *refusal) for key, refusal in samples.refusals.items()]
+            self._db.executemany("INSERT INTO sample_refusals VALUES (?, ?, ?, ?)", rows)
 
     def _count(self, insert: str) -> int:
         row = self._db.execute(insert, [str(self._scratch)]).fetchone()
@@ -220,29 +261,56 @@ class Warehouse:
     def roll_up(self, now_ns: int) -> None:
         """Add up the samples of minutes and hours that are over."""
         with self._transaction():
-            rolled = self._rollup.roll(now_ns)
+            rolled = self._rollup.roll(now_ns, self.measured.filed_to_ns())
         self.version += rolled
 
-    def drop_samples(self, before: Kept, rows_max: int = SAMPLE_ROWS_MAX) -> None:
-        """Forget samples and their sums older than `before`, and the oldest samples beyond `rows_max`, whole minutes at a
-        time; with them stale heads and gaps."""
-        before_ns = before.samples_ns
-        over = self.rows("SELECT greatest(0, count(*) - ?), count(*) FROM samples", [rows_max])[0]
-        if over[0]:
-            share = over[0] / over[1]
-            before_ns = max(
-                before_ns, self.rows("SELECT quantile_disc(at_ns, ?) FROM samples", [share])[0][0] + MINUTE_NS
-            )
+    def drop_samples(self, before: Kept, rows_max: int = SAMPLE_ROWS_MAX, now_ns: int = 0) -> None:
+        """Forget samples and their sums older than `before`, and the oldest samples beyond `rows_max`, whole minutes or files
+        at a time; with them stale heads and gaps. What a file holds stays until all of its span is older."""
+        before_ns = max(before.samples_ns, self.measured.oldest_to_spare(rows_max))
         before_ns -= before_ns % MINUTE_NS
         with self._transaction():
-            self._rollup.roll(before_ns + GRACE_NS)
+            self._rollup.roll(before_ns + GRACE_NS, self.measured.filed_to_ns())
             self._rollup.drop(before_ns, before.minutes_ns, before.hours_ns)
+            self.measured.drop(before_ns, before.minutes_ns, before.hours_ns, now_ns)
             for statement in (
-                "DELETE FROM samples WHERE at_ns < ?",
                 "DELETE FROM sample_gaps WHERE noticed_at_ns < ?",
                 "DELETE FROM sample_heads WHERE at_ns < ?",
             ):
                 self._db.execute(statement, [before_ns])
+            self.measured.reap(now_ns - REAP_AFTER_NS)
+
+    def plan_files(self, now_ns: int) -> list[Filing]:
+        """Spans of samples that are to leave for files now."""
+        with self._transaction():
+            return self.measured.plan(now_ns)
+
+    def write_files(self, filing: Filing) -> list[DayFile]:
+        """The files of a span, on disk. May run on another thread, while this one goes on storing."""
+        with contextlib.closing(self._db.cursor()) as reading:
+            return write(reading, self.measured.folder, *filing)
+
+    def attach_files(self, filing: Filing, files: Sequence[DayFile], now_ns: int) -> bool:
+        """Let the files stand for the span's rows; False where more rows have come meanwhile, and it is left for another time."""
+        with self._transaction():
+            attached = self.measured.attach(filing, files, now_ns)
+        self.version += attached
+        return attached
+
+    def reading(self) -> duckdb.DuckDBPyConnection:
+        """A connection that reads beside this one."""
+        return self._db.cursor()
+
+    def attach_again(self, files: Sequence[DayFile]) -> None:
+        """Let files count that were brought back."""
+        with self._transaction():
+            self.measured.take_in(files)
+        self.version += 1
+
+    def file_samples(self, now_ns: int) -> int:
+        """All three steps for every span that is due; how many spans there were."""
+        filings = self.plan_files(now_ns)
+        return sum(self.attach_files(filing, self.write_files(filing), now_ns) for filing in filings)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -19,7 +19,8 @@ from fairlead_agent.sharing.mps import pipe_directory, share_environment
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, StartSeen
 from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import SampleBatch, decode_samples
+from fairlead_schemas.sample_columns import decode_samples
+from fairlead_schemas.samples import SampleBatch
 from tests.agent.devices.played_nvml import PlayedNvml
 from tests.agent.placer_script import order
 from tests.agent.test_agent import World

@@ -11,7 +11,8 @@ import msgspec
 from fairlead_schemas import events as ev
 from fairlead_schemas.callers import Caller
 from fairlead_schemas.resources import Request
-from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import columns_of
+from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.usage.store import Usage
 from fairlead_telemetry.warehouse import Warehouse
@@ -70,7 +71,7 @@ def warehouse_of(directory: Path, plans: list[Plan], salts: Salts) -> Path:
     book = SampleBook({})
     for second in range(1, SAMPLES + 1):
         batch = _batch(plans, ids, salts, second)
-        book.add(batch, encode_samples(batch))
+        book.add(columns_of(batch))
     warehouse.store([], warehouse.cursor.heads, "a log", book.take())
     warehouse.roll_up(START_NS + 10**14)
     usage = Usage(warehouse)

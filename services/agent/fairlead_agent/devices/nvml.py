@@ -18,7 +18,7 @@ from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labe
 from fairlead_agent.devices.nvml_facts import text
 from fairlead_agent.devices.nvml_health import health
 from fairlead_agent.devices.nvml_links import nvlinks, pcie_levels
-from fairlead_agent.devices.nvml_meters import meters, pcie_traffic
+from fairlead_agent.devices.nvml_meters import memory, meters, pcie_traffic
 from fairlead_agent.devices.nvml_mig import NvmlCutter, tables
 from fairlead_agent.devices.nvml_processes import Utilizations, processes, running
 from fairlead_agent.devices.nvml_profiling import Profiling
@@ -147,23 +147,41 @@ class NvmlDevices:
         return share_environment(order, "" if contained else pipe_directory(os.environ))
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
-        """What the driver says now; a field that a GPU does not have stays 0, a GPU that is lost is left out."""
+        """What the driver says now; what a GPU does not say is None, a GPU or instance that does not answer is left out."""
         samples: list[GpuSample] = []
         for gpu, handle in zip(self._gpus, self._handles, strict=True):
             with contextlib.suppress(self._nvml.NVMLError):
                 samples.append(self._sample(gpu, handle, holders.get(gpu.uuid, "")))
+            for each in gpu.instances:
+                with contextlib.suppress(self._nvml.NVMLError):
+                    samples += self._sample_instance(gpu, handle, each.uuid, holders.get(each.uuid, ""))
         return samples
+
+    def _sample_instance(self, gpu: Gpu, handle: Any, uuid: str, run: str) -> list[GpuSample]:
+        """Memory and profiling are all that the driver tells of a MIG instance: power and clocks are the GPU's."""
+        part = self._by_uuid.get(uuid)
+        if part is None:
+            return []
+        number = self._ask(self._nvml.nvmlDeviceGetGpuInstanceId, part, None)
+        return [
+            GpuSample(
+                uuid=uuid, parent=gpu.uuid, run=run, memory_used_mib=self._used_mib(part), **memory(self._nvml, part),
+                **({} if number is None else self._profiling.take(handle, uuid, int(number))),
+            )
+        ]  # fmt: skip
 
     def _sample(self, gpu: Gpu, handle: Any, run: str) -> GpuSample:
         nvml = self._nvml
         utilization = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle, None)
         return GpuSample(
             uuid=gpu.uuid,
-            utilization_pct=0 if utilization is None else int(utilization.gpu),
+            utilization_pct=None if utilization is None else int(utilization.gpu),
             memory_used_mib=self._used_mib(handle),
-            power_mw=self._ask(nvml.nvmlDeviceGetPowerUsage, handle, 0),
-            temperature_c=self._ask(lambda h: nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU), handle, 0),
-            sm_clock_mhz=self._ask(lambda h: nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM), handle, 0),
+            power_mw=self._ask(nvml.nvmlDeviceGetPowerUsage, handle, None),
+            temperature_c=self._ask(
+                lambda h: nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU), handle, None
+            ),
+            sm_clock_mhz=self._ask(lambda h: nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM), handle, None),
             run=run,
             **self._more(gpu, handle),
         )

@@ -24,7 +24,7 @@ _ALL_LINKS = 0xFFFFFFFF
 def meters(nvml: Any, handle: Any) -> dict[str, int]:
     """{field of a sample: value} of what the GPU says."""
     found: dict[str, int | None] = {
-        **_memory(nvml, handle),
+        **memory(nvml, handle),
         "memory_busy_pct": asked(nvml, None, lambda: int(nvml.nvmlDeviceGetUtilizationRates(handle).memory)),
         "memory_clock_mhz": asked(nvml, None, lambda: int(nvml.nvmlDeviceGetClockInfo(handle, _CLOCK_MEMORY))),
         "encoder_pct": asked(nvml, None, lambda: int(nvml.nvmlDeviceGetEncoderUtilization(handle)[0])),
@@ -44,8 +44,8 @@ def pcie_traffic(nvml: Any, handle: Any) -> dict[str, int]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _memory(nvml: Any, handle: Any) -> dict[str, int | None]:
-    """Only the second version of the call keeps apart what is reserved."""
+def memory(nvml: Any, handle: Any) -> dict[str, int | None]:
+    """Of a GPU or MIG instance. Only the second version of the call keeps apart what is reserved."""
 
     def parts() -> dict[str, int | None]:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)

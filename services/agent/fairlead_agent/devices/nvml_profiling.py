@@ -1,7 +1,7 @@
 """Profiling metrics over NVML's GPM (Hopper and newer): which parts of a GPU were at work between two looks.
 
 Each look takes a sample, compares it with the one before, and keeps it. A GPU or driver without GPM says nothing, and is not
-asked again. Of a GPU in MIG mode the driver gives them per instance only: nothing is told. Not tried on a GPU yet.
+asked again. Of a GPU in MIG mode the driver gives them per instance only. Not tried on a GPU yet.
 """
 
 import contextlib
@@ -33,28 +33,35 @@ class Profiling:
         #: {UUID: samples}; None for a GPU that has no GPM.
         self._pairs: dict[str, _Pair | None] = {}
 
-    def take(self, handle: Any, uuid: str) -> dict[str, int]:
-        """{field of a sample: value} since the last look; nothing at the first one."""
+    def take(self, handle: Any, uuid: str, instance: int | None = None) -> dict[str, int]:
+        """{field of a sample: value} since the last look; nothing at the first one. Of a MIG instance: its GPU's handle, its
+        own UUID, and the number of its GPU instance."""
         first = uuid not in self._pairs
         if first:
-            self._pairs[uuid] = asked(self._nvml, None, lambda: self._open(handle))
+            self._pairs[uuid] = asked(self._nvml, None, lambda: self._open(handle, instance))
         pair = self._pairs[uuid]
         if pair is None or first:
             return {}
         pair = self._pairs[uuid] = _Pair(newer=pair.older, older=pair.newer)
-        return asked(self._nvml, {}, lambda: self._compared(handle, pair))
+        return asked(self._nvml, {}, lambda: self._compared(handle, pair, instance))
 
-    def _open(self, handle: Any) -> _Pair | None:
+    def _open(self, handle: Any, instance: int | None) -> _Pair | None:
         nvml = self._nvml
         if not nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             return None
         newer, older = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
-        nvml.nvmlGpmSampleGet(handle, newer)
+        self._sample(handle, newer, instance)
         return _Pair(newer, older)
 
-    def _compared(self, handle: Any, pair: _Pair) -> dict[str, int]:
+    def _sample(self, handle: Any, sample: Any, instance: int | None) -> None:
+        if instance is None:
+            self._nvml.nvmlGpmSampleGet(handle, sample)
+        else:
+            self._nvml.nvmlGpmMigSampleGet(handle, instance, sample)
+
+    def _compared(self, handle: Any, pair: _Pair, instance: int | None) -> dict[str, int]:
         nvml = self._nvml
-        nvml.nvmlGpmSampleGet(handle, pair.newer)
+        self._sample(handle, pair.newer, instance)
         question = nvml.c_nvmlGpmMetricsGet_t()
         question.version, question.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
         question.sample1, question.sample2 = pair.older, pair.newer

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from fairlead_schemas.resources import Gpu
 
+#: What an idle one shows as used.
+IDLE_MIB = 4
 #: Thousandths per percent of utilisation.
 _PIPES = {
     "engine_permille": 10, "sm_permille": 9, "sm_occupancy_permille": 4, "tensor_permille": 4, "dram_permille": 3,
@@ -17,6 +19,23 @@ _PIPES = {
 _PCIE_BYTES_S, _NVLINK_KIB_S = 2_000_000_000, 20 << 20
 #: MHz of memory, idle and busy; a busy one is so many degrees warmer than the GPU.
 _MEMORY_CLOCKS, _MEMORY_WARMER_C = (405, 1593), 6
+
+
+def shown(gpu: Gpu, run: str, wave: float) -> dict[str, int]:
+    """{field of a sample: value} of the first few numbers: idle, or high with a slow wave (-1 to 1) while a run holds it."""
+    if not run:
+        return {
+            "utilization_pct": 0, "memory_used_mib": IDLE_MIB, "power_mw": 55_000, "temperature_c": 32, "sm_clock_mhz": 210,
+        }  # fmt: skip
+    return {
+        "utilization_pct": round(88 + 8 * wave), "memory_used_mib": gpu.memory_mib * 3 // 5,
+        "power_mw": 250_000 + round(40_000 * wave), "temperature_c": 58 + round(6 * wave), "sm_clock_mhz": 1410,
+    }  # fmt: skip
+
+
+def pipes(busy: int) -> dict[str, int]:
+    """{field of a sample: thousandths} at so many percent of utilisation."""
+    return {name: factor * busy for name, factor in _PIPES.items()}
 
 
 class PlayedMeters:
@@ -39,6 +58,6 @@ class PlayedMeters:
             "memory_busy_pct": busy * 2 // 5, "memory_clock_mhz": _MEMORY_CLOCKS[busy > 0],
             "memory_temperature_c": shown["temperature_c"] + _MEMORY_WARMER_C * (busy > 0), "encoder_pct": 0, "decoder_pct": 0,
             "energy_mj": energy, "pcie_tx_bytes_s": _PCIE_BYTES_S * busy // 100, "pcie_rx_bytes_s": _PCIE_BYTES_S * busy // 50,
-            **{name: factor * busy for name, factor in _PIPES.items()},
+            **pipes(busy),
         }  # fmt: skip
         return found | ({"nvlink_tx_kib": sent, "nvlink_rx_kib": sent} if linked else {})

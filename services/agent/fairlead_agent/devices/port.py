@@ -44,7 +44,8 @@ class Devices(Protocol):
         ...
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
-        """One moment of every GPU. `holders`: {uuid: "<job>.<attempt>"} of granted GPUs."""
+        """One moment of every GPU, each followed by its MIG instances. `holders`: {uuid: "<job>.<attempt>"} of granted GPUs and
+        instances."""
         ...
 
     def busy(self, uuids: Collection[str]) -> dict[str, str]:

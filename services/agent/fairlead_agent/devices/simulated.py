@@ -14,7 +14,8 @@ import msgspec
 
 from fairlead_agent.devices.cutting import carry_out
 from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
-from fairlead_agent.devices.played_meters import PlayedMeters
+from fairlead_agent.devices.played_meters import IDLE_MIB, PlayedMeters, shown
+from fairlead_agent.devices.played_mig import instance_samples
 from fairlead_agent.devices.port import DevicesUnfit
 from fairlead_agent.devices.profiles import played_inside, profile_named
 from fairlead_agent.devices.script import BadScript, Moment, healthy, left_behind, lost, measured, running
@@ -25,9 +26,6 @@ from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
-
-#: What an idle one shows as used.
-IDLE_MIB = 4
 
 
 class SimulatedDevices:
@@ -78,22 +76,26 @@ class SimulatedDevices:
         self._stage.held({gpu.index: holders.get(gpu.uuid, "") for gpu in self._gpus})
         moments = [self._stage.moment(gpu.index) for gpu in self._gpus]
         used, busy = self._used(), self._busy()
-        return [
-            self._play(gpu, holders.get(gpu.uuid, ""), moment, used.get(gpu.uuid, 0), busy.get(gpu.uuid))
-            for gpu, moment in zip(self._gpus, moments, strict=True)
-            if not lost(self._stage.script, gpu.index, moment)
-        ]
+        told = self._told_by_instance()
+        samples: list[GpuSample] = []
+        for gpu, moment in zip(self._gpus, moments, strict=True):
+            if not lost(self._stage.script, gpu.index, moment):
+                run = holders.get(gpu.uuid, "")
+                samples.append(self._play(gpu, run, moment, used.get(gpu.uuid, 0), busy.get(gpu.uuid)))
+                samples += instance_samples(gpu, holders, told, round(88 + 8 * self._wave(gpu)))
+        return samples
+
+    def _wave(self, gpu: Gpu) -> float:
+        return math.sin(self._clock() / 20 + gpu.index)
+
+    def _told_by_instance(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for each in self.processes():
+            found[each.uuid] = found.get(each.uuid, 0) + (each.memory_mib or 0)
+        return found
 
     def _play(self, gpu: Gpu, run: str, moment: Moment, used_mib: int, busy_pct: int | None) -> GpuSample:
-        fields = {
-            "utilization_pct": 0, "memory_used_mib": IDLE_MIB, "power_mw": 55_000, "temperature_c": 32, "sm_clock_mhz": 210,
-        }  # fmt: skip
-        if run:
-            wave = math.sin(self._clock() / 20 + gpu.index)
-            fields = {
-                "utilization_pct": round(88 + 8 * wave), "memory_used_mib": gpu.memory_mib * 3 // 5,
-                "power_mw": 250_000 + round(40_000 * wave), "temperature_c": 58 + round(6 * wave), "sm_clock_mhz": 1410,
-            }  # fmt: skip
+        fields = shown(gpu, run, self._wave(gpu))
         if busy_pct is not None:
             fields |= {
                 "utilization_pct": busy_pct,

@@ -38,10 +38,19 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--racks-per-block", type=int, default=4, help="0: no blocks (default 4)")
     admin.add_arguments(parser)
     parser.add_argument("--speed", type=float, default=1.0, help="divides every run time (default 1)")
+    parser.add_argument(
+        "--sample-s", type=float, default=0.0, help="seconds between samples of a node; 0: none (default)"
+    )
     parser.add_argument("--prefix", default="hollow", help="names are PREFIX-1 … (default hollow)")
     found = parser.parse_args(words)
-    if found.speed <= 0 or found.nodes < 1 or found.gpus < 0 or not is_token(f"{found.prefix}-{found.nodes}"):
-        parser.error("expected a speed above 0, at least one node, and a prefix of a-z 0-9 _ -")
+    if (
+        found.speed <= 0
+        or found.sample_s < 0
+        or found.nodes < 1
+        or found.gpus < 0
+        or not is_token(f"{found.prefix}-{found.nodes}")
+    ):
+        parser.error("expected a speed above 0, no negative --sample-s, at least one node, and a prefix of a-z 0-9 _ -")
     return found
 
 
@@ -50,7 +59,7 @@ def main() -> None:
     args = arguments()
 
     async def build(bus: Bus) -> HollowFleet:
-        return HollowFleet(bus, shapes(args, os.environ), speed=args.speed)
+        return HollowFleet(bus, shapes(args, os.environ), speed=args.speed, sample_s=args.sample_s)
 
     run("hollow", build, on_node=True)
 

@@ -7,6 +7,7 @@ and reports sent per node and tick: what happened on a node within a tick travel
 import asyncio
 import contextlib
 import heapq
+import itertools
 import secrets
 import time
 from collections.abc import Coroutine, Sequence
@@ -17,6 +18,7 @@ import structlog
 
 from fairlead_agent.hollow.commands import PlayedCommands
 from fairlead_agent.hollow.node import HollowNode, Key, PlayedDesired, decode_played
+from fairlead_agent.hollow.sampling import HollowSamples
 from fairlead_agent.hollow.shapes import Shape, check_names
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
@@ -26,6 +28,7 @@ from fairlead_schemas.reports import Beat, decode_confirm, encode
 TICK_S = 0.002
 RESEND_LOOK_S = 0.25
 BEAT_STEP_S = 0.02
+SAMPLE_STEP_S = 0.01
 READ_ALL_S = 30.0
 #: Looks into the SPEC store before a run counts as one that cannot start, and the first pause between them; each is
 #: twice the one before.
@@ -38,11 +41,15 @@ _log = structlog.get_logger()
 class HollowFleet:
     """N played nodes. `speed` divides every run time."""
 
-    def __init__(self, bus: Bus, shapes: Sequence[Shape], *, speed: float = 1.0, beat_s: float = 2.0) -> None:
+    def __init__(
+        self, bus: Bus, shapes: Sequence[Shape], *, speed: float = 1.0, beat_s: float = 2.0, sample_s: float = 0.0
+    ) -> None:
+        """`sample_s`: seconds between samples of each node; 0: none."""
         check_names(shapes)
         self.bus = bus
         self.speed = speed
         self.beat_s = beat_s
+        self.sample_s = sample_s
         self.nodes = {shape.node: HollowNode(shape, secrets.token_hex(12)) for shape in shapes}
         self._commands = PlayedCommands()
         #: {node: its newest desired state, which names job files that are being read from the SPEC store}.
@@ -82,7 +89,7 @@ class HollowFleet:
         ]
         self.bus.on_reconnect(self._on_reconnect)
         self._spawn(self._flush_all())
-        for loop in (self._beats, self._resends, self._reads):
+        for loop in (self._beats, self._resends, self._reads, *((self._samples,) if self.sample_s else ())):
             self._spawn(loop())
         _log.info("hollow nodes play", journal="memory", **self.statistics())
 
@@ -218,6 +225,16 @@ class HollowFleet:
                     )  # fmt: skip
                     await self.bus.publish(subjects.beat(name), encode(beat))
                 await asyncio.sleep(BEAT_STEP_S)
+
+    async def _samples(self) -> None:
+        """Each node's in its turn, spread over the interval; late ones are made up for, none is left out."""
+        turns = [(name, HollowSamples(node)) for name, node in self.nodes.items()]
+        pause_s, began = self.sample_s / len(turns), time.monotonic()
+        for turn in itertools.count():
+            name, samples = turns[turn % len(turns)]
+            if (ahead_s := began + turn * pause_s - time.monotonic()) > 0:
+                await asyncio.sleep(max(ahead_s, SAMPLE_STEP_S))
+            await self.bus.publish(subjects.sample(name), samples.next(time.time_ns()))
 
     async def _resends(self) -> None:
         while True:

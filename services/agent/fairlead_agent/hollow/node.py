@@ -26,6 +26,7 @@ class PlayedOrder(msgspec.Struct, frozen=True, gc=False):
     rank: int
     spec: msgspec.Raw = msgspec.Raw(b"null")
     spec_hash: str = ""
+    gpus: list[str] = []
     stop: str = ""
 
 
@@ -48,7 +49,7 @@ decode_played = _decoder.decode
 class HollowNode:
     """One node's runs and reports. `due` collects (seconds from now, key) of runs that will end by themselves."""
 
-    __slots__ = ("cut", "desired", "incarnation", "inventory", "name", "outbox", "reported", "runs", "shape")
+    __slots__ = ("cut", "desired", "held", "incarnation", "inventory", "name", "outbox", "reported", "runs", "shape")
 
     def __init__(self, shape: Shape, incarnation: str) -> None:
         self.name = shape.node
@@ -60,6 +61,8 @@ class HollowNode:
         self.desired = 0
         #: {run: its exit code while it is played, None once it has ended}.
         self.runs: dict[Key, int | None] = {}
+        #: {UUID: "<job>.<attempt>"} of what runs that have not ended hold.
+        self.held: dict[str, str] = {}
         self.inventory = inventory(shape)
         #: The newest plan by which a GPU was cut anew.
         self.cut = 0
@@ -135,6 +138,8 @@ class HollowNode:
             return
         seconds, code = found
         self.runs[key] = code
+        for uuid in order.gpus:
+            self.held[uuid] = f"{job}.{attempt}"
         self.outbox.add(StartSeen(n=self._next(), job=job, attempt=attempt, rank=rank, at_ns=at_ns))
         if seconds > 0:
             going.append((seconds / speed, key))
@@ -158,6 +163,8 @@ class HollowNode:
     ) -> None:
         job, attempt, rank = key
         self.runs[key] = None
+        if (run := f"{job}.{attempt}") in self.held.values():
+            self.held = {uuid: holder for uuid, holder in self.held.items() if holder != run}
         self.outbox.add(
             ExitSeen(
                 n=self._next(), job=job, attempt=attempt, rank=rank, outcome=outcome, exit_code=code, signal=signal,

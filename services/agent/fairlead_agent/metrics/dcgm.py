@@ -39,7 +39,7 @@ SAMPLED: tuple[Metric[GpuSample], ...] = (
     Metric("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", lambda s: s.memory_clock_mhz),
     Metric("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C).", lambda s: s.memory_temperature_c),
     Metric("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", lambda s: s.temperature_c),
-    Metric("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda s: s.power_mw / 1000),
+    Metric("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", _thousandths(lambda s: s.power_mw)),
     Metric("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Energy since the driver was loaded (in mJ).", lambda s: s.energy_mj),
     Metric("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "Traffic from the GPU over PCIe (in bytes per second).", lambda s: s.pcie_tx_bytes_s),
     Metric("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "Traffic to the GPU over PCIe (in bytes per second).", lambda s: s.pcie_rx_bytes_s),

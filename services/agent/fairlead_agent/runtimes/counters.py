@@ -15,6 +15,8 @@ class Process(NamedTuple):
     session: int
     ticks: int
     pages: int
+    #: The kernel's number of its controlling terminal; 0: it has none.
+    terminal: int = 0
 
 
 def process(stat: str) -> Process | None:
@@ -24,7 +26,8 @@ def process(stat: str) -> Process | None:
     pid = head.partition(" ")[0]
     if len(fields) < 22 or not pid.isdecimal():
         return None
-    return Process(int(pid), int(fields[1]), int(fields[3]), sum(map(int, fields[11:15])), max(0, int(fields[21])))
+    ticks, pages = sum(map(int, fields[11:15])), max(0, int(fields[21]))
+    return Process(int(pid), int(fields[1]), int(fields[3]), ticks, pages, int(fields[4]))
 
 
 def family(root: int, processes: Iterable[Process]) -> list[Process]:
@@ -40,6 +43,16 @@ def family(root: int, processes: Iterable[Process]) -> list[Process]:
         found.update(new)
         todo += new
     return [known[pid] for pid in sorted(found)]
+
+
+#: Majors of pseudo terminals, and the bits of a device number as /proc writes it: minor 31-20 and 7-0, major 19-8.
+PTS_MAJORS = range(136, 144)
+
+
+def terminal_name(number: int) -> str:
+    """ "pts/3" for the kernel's number of a pseudo terminal; "" for 0 and for others (a job has no console)."""
+    major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
+    return f"pts/{(major - PTS_MAJORS.start) * 256 + minor}" if major in PTS_MAJORS else ""
 
 
 def groups(cgroup: str) -> dict[str, str]:

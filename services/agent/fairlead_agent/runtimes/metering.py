@@ -1,4 +1,4 @@
-"""CPU, memory, disk and network of running programs, read from the kernel. Asks no engine: a container's numbers are those of
+"""CPU, memory, disk, network and terminals of running programs, read from the kernel. Asks no engine: a container's numbers are those of
 its control groups, a process's those of its family. What cannot be read is not known.
 """
 
@@ -6,6 +6,8 @@ its control groups, a process's those of its family. What cannot be read is not 
 
 import contextlib
 import os
+import stat
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -32,6 +34,8 @@ class Metering:
         for key, pid in programs.items():
             told = _of_groups(pid) if contained else _of_family(pid, processes)
             if told:
+                terminals = _terminals_inside(pid) if contained else _terminals_of(pid, processes)
+                told |= _last_typed(terminals)
                 told["cpu_ms"] = max(told.get("cpu_ms", 0), self._cpu_ms.get(key, 0))
                 found.append(RunResources(run=_name(key), rank=key.rank, **told, **_network(pid)))
         told = {(each.run, each.rank): each.cpu_ms for each in found}
@@ -97,6 +101,32 @@ def _of_version_2(group: str) -> dict[str, int]:
     if Path(f"{group}/io.stat").exists():
         told["disk_read_bytes"], told["disk_written_bytes"] = counters.io_stat(_text(f"{group}/io.stat"))
     return told
+
+
+def _terminals_inside(pid: int) -> list[str]:
+    """Paths of all pseudo terminals of a container: its own, and those of whoever came in (`exec`)."""
+    folder = f"/proc/{pid}/root/dev/pts"
+    with contextlib.suppress(OSError):
+        return [f"{folder}/{name}" for name in os.listdir(folder) if name.isdecimal()]
+    return []
+
+
+def _terminals_of(pid: int, processes: list[counters.Process]) -> list[str]:
+    """Paths of the terminals that the family's processes are controlled by, each as the process itself sees it."""
+    named = {counters.terminal_name(each.terminal): each.pid for each in counters.family(pid, processes)}
+    return [f"/proc/{each}/root/dev/{name}" for name, each in named.items() if name]
+
+
+def _last_typed(terminals: list[str]) -> dict[str, int]:
+    """As `w` tells idleness: the kernel sets a terminal's access time when what was typed is read, in steps of 8 s. A program
+    can set it to any moment; the future counts as now."""
+    times: list[int] = []
+    for path in terminals:
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in counters.PTS_MAJORS:
+                times.append(min(found.st_atime_ns, time.time_ns()))
+    return {"terminal_ns": max(times)} if times else {}
 
 
 def _network(pid: int) -> dict[str, int]:

@@ -9,15 +9,23 @@ from fairlead_telemetry.schema.cluster import NODES, QUEUES
 from fairlead_telemetry.schema.held import ALLOCATIONS, PREEMPTIONS, RUNS
 from fairlead_telemetry.schema.jobs import JOBS, MOVES
 from fairlead_telemetry.schema.log import CURSOR, EVENTS, PLACE
-from fairlead_telemetry.schema.measured import SAMPLE_GAPS, SAMPLE_HEADS, SAMPLES, SAMPLES_1H, SAMPLES_1M
+from fairlead_telemetry.schema.measured import (
+    MEASURED,
+    SAMPLE_FILES,
+    SAMPLE_GAPS,
+    SAMPLE_HEADS,
+    SAMPLE_REFUSALS,
+    SAMPLES_1H,
+    SAMPLES_1M,
+)
 from fairlead_telemetry.schema.relation import Column, Relation
 from fairlead_telemetry.schema.room import FRAGMENTATION
 from fairlead_telemetry.schema.sums import GPU_HOURS, QUEUE_WAIT
 from fairlead_telemetry.schema.use import IDLE_ALLOCATIONS, JOB_EFFICIENCY
 
-__all__ = ["EVENTS", "TABLES", "VIEWS", "Column", "Relation", "help_text", "table_ddl", "view_ddl"]
+__all__ = ["EVENTS", "MEASURED", "TABLES", "VIEWS", "Column", "Relation", "help_text", "table_ddl", "view_ddl"]
 
-TABLES = (EVENTS, SAMPLES, SAMPLE_GAPS, SAMPLE_HEADS, CURSOR)
+TABLES = (EVENTS, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS, SAMPLE_FILES, CURSOR)
 #: In order of creation: a view comes after those that it reads.
 VIEWS = (
     MOVES,
@@ -54,7 +62,7 @@ def view_ddl() -> list[str]:
 def help_text() -> str:
     """What `fairlead sql --tables` prints."""
     lines: list[str] = []
-    for relation in (*VIEWS, *TABLES):
+    for relation in (*VIEWS, *MEASURED, *TABLES):
         lines.append(f"{relation.name}: {relation.about}")
         width = max(len(column.name) for column in relation.columns)
         kind = max(len(column.type) for column in relation.columns)

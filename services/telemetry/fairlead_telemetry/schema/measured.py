@@ -1,26 +1,126 @@
-"""What nodes measured, and what of it was lost on the way."""
+"""What nodes measured, and what of it was lost on the way.
+
+`samples`, `uses` and `resources` are views: over a table of the newest rows (`measured.<name>`), and over the Parquet files that
+hold the older ones.
+"""
+
+from collections.abc import Iterable, Sequence
 
 from fairlead_telemetry.schema.relation import Column, Relation
 
+_WHEN = (
+    Column("time", "TIMESTAMP", "the node's clock, UTC, to the millisecond"),
+    Column("at_ns", "BIGINT", "the same in Unix nanoseconds"),
+    Column("node", "VARCHAR", "node"),
+    Column("incarnation", "VARCHAR", "journal of the node's agent; numbers restart with it"),
+    Column("n", "UBIGINT", "number of the batch within the incarnation"),
+)
+_PLAYED = Column("simulated", "BOOLEAN", "true where the GPU is played, not real")
+#: Not stored: made from `time`.
+_COMPUTED = {"at_ns": "epoch_ns(time) AS at_ns"}
+
 SAMPLES = Relation(
     "samples",
-    "What nodes measured, one row per GPU and moment; old rows are dropped (default: 7 days).",
+    "What nodes measured, one row per GPU or MIG instance and moment; NULL is not known. Old rows are dropped (default: 7 days).",
     (
-        Column("time", "TIMESTAMP", "the node's clock, UTC"),
-        Column("at_ns", "BIGINT", "the same in Unix nanoseconds"),
-        Column("node", "VARCHAR", "node"),
-        Column("incarnation", "VARCHAR", "journal of the node's agent; numbers restart with it"),
-        Column("n", "UBIGINT", "number of the batch within the incarnation"),
-        Column("uuid", "VARCHAR", "GPU"),
-        Column("run", "VARCHAR", "<job>.<attempt> that holds the GPU, empty if none"),
-        Column("utilization_pct", "INTEGER", "share of time with a kernel running"),
+        *_WHEN,
+        Column("uuid", "VARCHAR", "GPU or MIG instance"),
+        Column("parent", "VARCHAR", "of a MIG instance the GPU that it is cut from, else empty"),
+        Column(
+            "run", "VARCHAR", "<job>.<attempt> that holds it, empty if none; of several the one that has it longest"
+        ),
+        Column("utilization_pct", "INTEGER", "share of time with a kernel running; of a MIG instance not known"),
         Column("memory_used_mib", "BIGINT", "device memory in use"),
+        Column("memory_free_mib", "BIGINT", "device memory that is free"),
+        Column("memory_reserved_mib", "BIGINT", "device memory that the driver keeps for itself"),
+        Column("memory_busy_pct", "INTEGER", "share of time in which its memory was read or written"),
         Column("power_mw", "BIGINT", "power draw in milliwatts"),
+        Column("energy_mj", "BIGINT", "energy since the driver was loaded, in millijoules"),
         Column("temperature_c", "INTEGER", "core temperature"),
+        Column("memory_temperature_c", "INTEGER", "temperature of its memory"),
         Column("sm_clock_mhz", "INTEGER", "clock of the multiprocessors"),
-        Column("simulated", "BOOLEAN", "true where the GPU is played, not real"),
+        Column("memory_clock_mhz", "INTEGER", "clock of its memory"),
+        Column("encoder_pct", "INTEGER", "share of time in which the video encoder worked"),
+        Column("decoder_pct", "INTEGER", "share of time in which the video decoder worked"),
+        Column("pcie_tx_bytes_s", "BIGINT", "bytes per second over PCIe to the host"),
+        Column("pcie_rx_bytes_s", "BIGINT", "bytes per second over PCIe from the host"),
+        Column("nvlink_tx_kib", "BIGINT", "KiB sent over all NVLinks since the driver was loaded"),
+        Column("nvlink_rx_kib", "BIGINT", "KiB received over all NVLinks since the driver was loaded"),
+        Column("engine_permille", "INTEGER", "thousandths of the time in which an engine was busy"),
+        Column("sm_permille", "INTEGER", "thousandths of the multiprocessors' time with work"),
+        Column("sm_occupancy_permille", "INTEGER", "warps on multiprocessors, in thousandths of the most there can be"),
+        Column("tensor_permille", "INTEGER", "thousandths of the time in which tensor pipes worked"),
+        Column("dram_permille", "INTEGER", "thousandths of the time in which the memory's interface worked"),
+        Column("fp64_permille", "INTEGER", "thousandths of the time in which FP64 pipes worked"),
+        Column("fp32_permille", "INTEGER", "thousandths of the time in which FP32 pipes worked"),
+        Column("fp16_permille", "INTEGER", "thousandths of the time in which FP16 pipes worked"),
+        _PLAYED,
     ),
 )
+USES = Relation(
+    "uses",
+    "What each run's processes use of each GPU or MIG instance, as the driver counts it; kept as long as samples.",
+    (
+        *_WHEN,
+        Column("uuid", "VARCHAR", "GPU or MIG instance"),
+        Column("run", "VARCHAR", "<job>.<attempt>"),
+        Column("rank", "INTEGER", "rank of the run"),
+        Column("memory_mib", "BIGINT", "device memory of its processes"),
+        Column("utilization_pct", "INTEGER", "its part of the GPU's time; 0 also where the driver does not say"),
+        _PLAYED,
+    ),
+)
+RESOURCES = Relation(
+    "resources",
+    "What each rank of a run uses of its node besides GPUs; counters rise from its start; kept as long as samples.",
+    (
+        *_WHEN,
+        Column("run", "VARCHAR", "<job>.<attempt>"),
+        Column("rank", "INTEGER", "rank of the run"),
+        Column("cpu_ms", "BIGINT", "CPU time used, in milliseconds"),
+        Column("memory_mib", "BIGINT", "memory, without what the kernel merely caches"),
+        Column("disk_read_bytes", "BIGINT", "bytes read from disks"),
+        Column("disk_written_bytes", "BIGINT", "bytes written to disks"),
+        Column("network_rx_bytes", "BIGINT", "bytes received, of a run with a network of its own"),
+        Column("network_tx_bytes", "BIGINT", "bytes sent, likewise"),
+        Column(
+            "terminal_ns", "BIGINT", "when somebody last typed into one of its terminals, Unix ns; NULL: it has none"
+        ),
+        Column("simulated", "BOOLEAN", "true where the node's GPUs are played"),
+    ),
+)
+MEASURED = (SAMPLES, USES, RESOURCES)
+
+
+def stored_columns(relation: Relation) -> tuple[Column, ...]:
+    """The columns of `measured.<name>` and of its files."""
+    return tuple(column for column in relation.columns if column.name not in _COMPUTED)
+
+
+def measured_ddl() -> list[str]:
+    """Statements that create the tables of the newest rows, and columns that an earlier version had not."""
+    found = ["CREATE SCHEMA IF NOT EXISTS measured"]
+    for relation in MEASURED:
+        columns = stored_columns(relation)
+        table = f"measured.{relation.name}"
+        found.append(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(f'"{c.name}" {c.type}' for c in columns)})")
+        found += [f'ALTER TABLE {table} ADD COLUMN IF NOT EXISTS "{c.name}" {c.type}' for c in columns]
+    return found
+
+
+def measured_view(relation: Relation, files: Sequence[str]) -> str:
+    """The statement that creates the view over the newest rows and these files."""
+    names = ", ".join(_COMPUTED.get(column.name, f'"{column.name}"') for column in relation.columns)
+    source = f"FROM measured.{relation.name}"
+    if files:
+        source += f" UNION ALL BY NAME FROM read_parquet([{_quoted(files)}], union_by_name = true)"
+    return f"CREATE OR REPLACE VIEW {relation.name} AS SELECT {names} FROM ({source})"  # noqa: S608 words of ours
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+
+
 SAMPLE_GAPS = Relation(
     "sample_gaps",
     "Sample batches that never arrived, by the node's own numbers. Loss is allowed and counted.",
@@ -44,16 +144,45 @@ SAMPLE_HEADS = Relation(
         Column("lost", "UBIGINT", "batches lost so far"),
     ),
 )
+SAMPLE_REFUSALS = Relation(
+    "sample_refusals",
+    "Sample batches that were refused since the service started: its start reads the stream, and counts, anew.",
+    (
+        Column("node", "VARCHAR", "node on whose subject they came"),
+        Column("reason", "VARCHAR", "garbage, other_node, future or past"),
+        Column("batches", "UBIGINT", "how many"),
+        Column("newest", "VARCHAR", "what was wrong with the newest of them"),
+    ),
+)
+SAMPLE_FILES = Relation(
+    "sample_files",
+    "Parquet files that older samples, uses, resources and their sums are in.",
+    (
+        Column("name", "VARCHAR", "file name in the folder of days"),
+        Column("kind", "VARCHAR", "samples, uses, resources, minutes or hours"),
+        Column("from_ns", "BIGINT", "start of the span that it covers, Unix nanoseconds"),
+        Column("to_ns", "BIGINT", "end of that span"),
+        Column("rows", "BIGINT", "rows"),
+        Column("first_ns", "BIGINT", "time of its oldest row, Unix nanoseconds"),
+        Column("last_ns", "BIGINT", "time of its newest row"),
+        Column("bytes", "BIGINT", "size"),
+        Column("sha256", "VARCHAR", "of its content"),
+    ),
+)
 
 _MEANS = """node, uuid, run, samples, 100 * busy_samples / samples AS busy_pct, utilization_pct_sum / samples AS utilization_pct,
       utilization_pct_max, memory_used_mib_sum / samples AS memory_used_mib, memory_used_mib_max,
-      power_mw_sum / samples AS power_mw, power_mw_max, temperature_c_max, sm_clock_mhz_sum / samples AS sm_clock_mhz, simulated"""
+      power_mw_sum / samples AS power_mw, power_mw_max, temperature_c_max, sm_clock_mhz_sum / samples AS sm_clock_mhz,
+      memory_busy_pct_sum / memory_busy_pct_samples AS memory_busy_pct, sm_permille_sum / sm_permille_samples AS sm_permille,
+      tensor_permille_sum / tensor_permille_samples AS tensor_permille, dram_permille_sum / dram_permille_samples AS dram_permille,
+      pcie_tx_bytes_s_sum / pcie_tx_bytes_s_samples AS pcie_tx_bytes_s,
+      pcie_rx_bytes_s_sum / pcie_rx_bytes_s_samples AS pcie_rx_bytes_s, simulated"""
 _OF_SUMS = (
     Column("node", "VARCHAR", "node"),
-    Column("uuid", "VARCHAR", "GPU"),
-    Column("run", "VARCHAR", "<job>.<attempt> that held the GPU, empty if none"),
+    Column("uuid", "VARCHAR", "GPU or MIG instance"),
+    Column("run", "VARCHAR", "<job>.<attempt> that held it, empty if none"),
     Column("samples", "BIGINT", "how many samples these are made of"),
-    Column("busy_pct", "DOUBLE", "share of the samples in which a kernel was running"),
+    Column("busy_pct", "DOUBLE", "share of the samples in which a kernel was running, or nobody knows"),
     Column("utilization_pct", "DOUBLE", "mean over the samples"),
     Column("utilization_pct_max", "INTEGER", "greatest of the samples"),
     Column("memory_used_mib", "DOUBLE", "mean device memory in use"),
@@ -62,7 +191,13 @@ _OF_SUMS = (
     Column("power_mw_max", "BIGINT", "greatest power draw in milliwatts"),
     Column("temperature_c_max", "INTEGER", "greatest core temperature"),
     Column("sm_clock_mhz", "DOUBLE", "mean clock of the multiprocessors"),
-    Column("simulated", "BOOLEAN", "true where the GPU is played, not real"),
+    Column("memory_busy_pct", "DOUBLE", "mean share of time in which its memory was read or written"),
+    Column("sm_permille", "DOUBLE", "mean thousandths of the multiprocessors' time with work"),
+    Column("tensor_permille", "DOUBLE", "mean thousandths of the time in which tensor pipes worked"),
+    Column("dram_permille", "DOUBLE", "mean thousandths of the time in which the memory's interface worked"),
+    Column("pcie_tx_bytes_s", "DOUBLE", "mean bytes per second over PCIe to the host"),
+    Column("pcie_rx_bytes_s", "DOUBLE", "mean bytes per second over PCIe from the host"),
+    _PLAYED,
 )
 SAMPLES_1M = Relation(
     "samples_1m",

@@ -13,6 +13,7 @@ import duckdb
 from fairlead_schemas.callers import Caller
 from fairlead_telemetry import schema
 from fairlead_telemetry.schema.log import PLACE
+from fairlead_telemetry.schema.measured import measured_view
 from fairlead_telemetry.sql import visible
 
 CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "256MB"}
@@ -48,6 +49,8 @@ def carve(whole: Path, target: Path, scope: Scope) -> None:
         db.execute("UPDATE part.main.cursor SET events = (SELECT count(*) FROM part.main.events)")
     with duckdb.connect(str(target), config=config) as db:
         db.execute(PLACE)
+        for relation in schema.MEASURED:
+            db.execute(measured_view(relation, files=()))
         for view in schema.VIEWS:
             if view.name not in visible.TOTALS:
                 db.execute(f"CREATE VIEW {view.name} AS {view.select}")

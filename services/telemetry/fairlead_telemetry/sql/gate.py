@@ -112,3 +112,8 @@ def _check_node(node: dict[str, Any]) -> None:
         raise Refused(
             "forbidden", f"{node['table_name']} is not allowed", "use information_schema.columns or SHOW TABLES"
         )
+    elif kind == "BASE_TABLE" and any(mark in str(node.get("table_name", "")) for mark in "/.*?["):
+        # The files that views read can be reached, and shall be read through the views alone.
+        raise Refused(
+            "forbidden", f"file {node['table_name'][:80]} is not allowed", "read the tables that SHOW TABLES lists"
+        )

@@ -22,6 +22,7 @@ import duckdb
 import msgspec
 
 from fairlead_schemas.sqlwords import SqlHead
+from fairlead_telemetry.measured.reach import open_copy
 from fairlead_telemetry.sql.forms import NoSuchForm, spell
 from fairlead_telemetry.sql.gate import Refused, check
 from fairlead_telemetry.sql.process import Question, Stop
@@ -104,7 +105,7 @@ class Desk:
     def _open(self, path: str) -> duckdb.DuckDBPyConnection:
         if self._db is None or path != self._path:
             self.close()
-            self._db = duckdb.connect(path, read_only=True, config=CONFIG)
+            self._db = open_copy(path, CONFIG)
             row = self._db.execute("SELECT coalesce(max(sequence), 0) FROM cursor").fetchone()
             self._path, self._sequence = path, row[0] if row else 0
         return self._db

@@ -1,0 +1,138 @@
+"""What 14,000 GPUs, sampled each second, cost the telemetry service, and how long a sample takes into the warehouse.
+
+    python -m bench.telemetry.ingest [--nodes 1750] [--seconds 60]
+
+Hollow nodes (played numbers) publish through a real nats-server. CPU is that of the telemetry process alone, all its threads, over
+the seconds that are measured, at the rate that arrived. The baseline, in the same run: DuckDB inserts the same rows
+out of a table of its own, in transactions of as many.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import msgspec
+import uvloop
+
+from bench.stack import Stack
+from fairlead_bus.port import BusError
+from fairlead_schemas import subjects
+from fairlead_telemetry.warehouse import FILE
+
+GPUS = 8
+#: Until all nodes have told, and the first transactions are over.
+WARM_UP_S = 10
+STARTED_S = 120.0
+
+
+class Taken(NamedTuple):
+    """What was measured."""
+
+    rows_per_second: float
+    #: CPU seconds of telemetry per second of samples at the full rate.
+    cpu_share: float
+    delay_p50_ms: int
+    delay_p99_ms: int
+    rows: int
+    batches_lost: int
+    bytes_per_batch: float
+    #: DuckDB alone: rows per CPU second, and CPU seconds per second of samples at the full rate.
+    own_rows_per_second: float
+    own_share: float
+
+
+async def measure(nodes: int, seconds: int) -> Taken:
+    """On a stack of its own."""
+    with Stack() as stack:
+        bus = await stack.bus()
+        stack.service("telemetry")
+        stack.spawn("hollow", [
+            sys.executable, "-m", "fairlead_agent.hollow", "--nodes", str(nodes), "--gpus", str(GPUS), "--sample-s", "1",
+        ])  # fmt: skip
+        deadline = time.monotonic() + STARTED_S
+        while not (await bus.state(subjects.SAMPLE)).last:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no sample came: {stack.log('hollow')}")
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(WARM_UP_S)
+        first, began_ns, cpu_s, began = await _last(bus), time.time_ns(), _cpu_s(stack), time.monotonic()
+        await asyncio.sleep(seconds)
+        last, ended_ns, cpu_s, took_s = (
+            await _last(bus),
+            time.time_ns(),
+            _cpu_s(stack) - cpu_s,
+            time.monotonic() - began,
+        )
+        stack.kill("hollow")
+        await asyncio.sleep(3)
+        state = await _state(bus)
+        size = len((await _newest(bus)) or b"")
+        await bus.close()
+        stack.stop("telemetry")
+        path = stack.data / "telemetry" / "telemetry" / FILE
+        rate = (last - first) * GPUS / took_s
+        rows, own = _counted(path, began_ns, ended_ns)
+        full = nodes * GPUS
+        return Taken(
+            rate, cpu_s / took_s * full / rate, state["sample_delay_ms"]["p50"], state["sample_delay_ms"]["p99"], rows,
+            state["samples_lost"], size, own, full / own,
+        )  # fmt: skip
+
+
+async def _last(bus: object) -> int:
+    return (await bus.state(subjects.SAMPLE)).last  # type: ignore[attr-defined]
+
+
+async def _newest(bus: object) -> bytes | None:
+    found = await bus.read(subjects.SAMPLE, await _last(bus))  # type: ignore[attr-defined]
+    return found.payload if found else None
+
+
+async def _state(bus: object) -> dict[str, object]:
+    for _ in range(20):
+        try:
+            return msgspec.json.decode(await bus.request(subjects.rpc("telemetry", "state"), b"{}", timeout_s=5))  # type: ignore[attr-defined]
+        except BusError:
+            await asyncio.sleep(0.5)
+    raise RuntimeError("telemetry does not answer")
+
+
+def _cpu_s(stack: Stack) -> float:
+    pid = stack.processes["telemetry"].pid
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _counted(path: Path, began_ns: int, ended_ns: int) -> tuple[int, float]:
+    """Rows of that time, and how many of them DuckDB inserts per CPU second out of a table of its own."""
+    with duckdb.connect(str(path), config={"threads": 1}) as db:
+        window = f"epoch_ns(time) >= {began_ns} AND epoch_ns(time) < {ended_ns}"
+        row = db.execute(f"SELECT count(*) FROM measured.samples WHERE {window}").fetchone()
+        db.execute(f"CREATE TEMP TABLE source AS FROM measured.samples WHERE {window} LIMIT 560000")
+        db.execute("CREATE TABLE target AS FROM source LIMIT 0")
+        held = db.execute("SELECT count(*) FROM source").fetchone()
+        assert row is not None
+        assert held is not None
+        began = time.process_time()
+        for start in range(0, held[0], 14_000):
+            db.execute(f"INSERT INTO target FROM source WHERE rowid >= {start} AND rowid < {start + 14_000}")
+        return row[0], held[0] / (time.process_time() - began)
+
+
+def main() -> None:
+    """Print one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1750)
+    parser.add_argument("--seconds", type=int, default=60)
+    found = parser.parse_args()
+    print(json.dumps(uvloop.run(measure(found.nodes, found.seconds))._asdict()))
+
+
+if __name__ == "__main__":
+    main()

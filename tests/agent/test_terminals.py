@@ -1,0 +1,130 @@
+"""When somebody last typed into a run's terminals, with real ones: of a process run here, of a container where an engine answers."""
+
+import asyncio
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_agent.run import RunKey
+from fairlead_agent.runtimes.metering import Metering
+from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.runtimes.process.runtime import ProcessRuntime
+from fairlead_schemas.samples import RunResources
+from tests.agent.runtime_watch import Watch, launch, until_file
+
+SOON_S = 60.0
+LONG_AGO_S = 1_000_000_000
+#: The kernel's step for a terminal's times.
+STEP_S = 8
+#: A program in a terminal of its own, as `tmux` makes them; what is typed comes when the file is there.
+TYPIST = f"""
+import os, pty, sys, time
+pid, master = pty.fork()
+if pid == 0:
+    while True:
+        input()
+os.utime(os.ptsname(master), ({LONG_AGO_S}, {LONG_AGO_S}))
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+os.write(master, b"ls\\n")
+time.sleep(600)
+"""
+
+
+async def eventually_typed(runtime: Runtime, contained: bool, after_ns: int) -> None:
+    """Somebody has typed since then (to the kernel's step)."""
+    async with asyncio.timeout(SOON_S):
+        while (measured(runtime, contained=contained)["801.1"].terminal_ns or 0) < after_ns - STEP_S * 10**9:  # noqa: ASYNC110 -- the kernel tells nobody
+            await asyncio.sleep(0.1)
+
+
+async def until_there(folder: Path) -> Path:
+    """The first terminal of a container."""
+    async with asyncio.timeout(SOON_S):
+        while not (found := [path for path in folder.iterdir() if path.name.isdecimal()]):  # noqa: ASYNC110, ASYNC240 -- the kernel tells nobody
+            await asyncio.sleep(0.05)
+    return found[0]
+
+
+def measured(runtime: Runtime, *, contained: bool) -> dict[str, RunResources]:
+    return {each.run: each for each in Metering().read(runtime.programs(), contained=contained)}
+
+
+@contextlib.asynccontextmanager
+async def processes(base: Path) -> AsyncIterator[tuple[ProcessRuntime, Watch]]:
+    runtime, watch = ProcessRuntime(base, "n1", "inc"), Watch()
+    await runtime.open(watch)
+    yield runtime, watch
+    for job in ("801", "802"):
+        runtime.kill(RunKey(job, 1, 0))
+    await watch.until(lambda: len(watch.exits) == 2)
+    await runtime.close()
+
+
+async def test_typing_into_a_terminal_of_a_process_run_is_seen(tmp_path: Path) -> None:
+    """Long ago before, now after; a run beside it that has no terminal says that it has none."""
+    go = tmp_path / "go"
+    async with processes(tmp_path / "agent") as (runtime, _):
+        runtime.start(launch("801", sys.executable, "-c", TYPIST, str(go)))
+        runtime.start(launch("802", "sh", "-c", "echo ready; sleep 600"))
+        for job in ("801", "802"):
+            await until_file(runtime.output(RunKey(job, 1, 0))[0], b"ready")
+        before = measured(runtime, contained=False)
+        assert before["801.1"].terminal_ns == LONG_AGO_S * 10**9
+        assert before["802.1"].terminal_ns is None
+        typed_ns = time.time_ns()
+        go.touch()
+        await eventually_typed(runtime, False, typed_ns)
+
+
+async def test_a_time_in_the_future_counts_as_now(tmp_path: Path) -> None:
+    """A program may set its terminal's time; it is not active for ever by that."""
+    script = TYPIST.replace(str(LONG_AGO_S), str(9 * LONG_AGO_S))
+    async with processes(tmp_path / "agent") as (runtime, _):
+        runtime.start(launch("801", sys.executable, "-c", script, str(tmp_path / "never")))
+        runtime.start(launch("802", "sleep", "600"))
+        await until_file(runtime.output(RunKey("801", 1, 0))[0], b"ready")
+        told = measured(runtime, contained=False)["801.1"].terminal_ns
+        assert told is not None and told <= time.time_ns()
+
+
+@pytest.mark.docker
+async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> None:
+    """Of whoever came in by `exec`, too; one without a terminal has none."""
+    import docker
+
+    from fairlead_agent.runtimes.docker.runtime import DockerRuntime
+    from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION
+    from tests.agent.containers.image import SOCKET, ensure_image
+
+    runtime = DockerRuntime(tmp_path, "n1", f"inc{os.getpid()}", simulated=True, socket=SOCKET)
+    await runtime.open(Watch())
+    runtime.start(launch("801", "sh", "-c", "echo ready; sleep 600", image=ensure_image()))
+    key = RunKey("801", 1, 0)
+    await until_file(runtime.output(key)[0], b"ready")
+    client, pid = docker.APIClient(version="auto"), runtime.programs()[key]
+    there = [each["Id"] for each in client.containers(filters={"label": f"{LABEL_INCARNATION}=inc{os.getpid()}"})]
+    try:
+        assert measured(runtime, contained=True)["801.1"].terminal_ns is None
+        person, terminal = pty.openpty()
+        with subprocess.Popen(["docker", "exec", "-it", there[0], "sh"], stdin=terminal, stdout=terminal) as shell:  # noqa: ASYNC220 -- one start of a test's
+            inside = await until_there(Path(f"/proc/{pid}/root/dev/pts"))
+            os.utime(inside, (LONG_AGO_S, LONG_AGO_S))
+            typed_ns = time.time_ns()
+            os.write(person, b"true\n")
+            await eventually_typed(runtime, True, typed_ns)
+            shell.kill()
+        os.close(person)
+        os.close(terminal)
+    finally:
+        await runtime.close()
+        client.remove_container(there[0], force=True)
+        client.close()

@@ -1,0 +1,30 @@
+"""What telemetry says of samples, on the gateway's page of metrics."""
+
+from fairlead_bus.port import Message
+from fairlead_schemas import subjects
+from tests.gateway.test_cluster_metrics import page
+from tests.gateway.world import World
+
+STATE = (
+    b'{"sequence":7,"samples_lost":3,"samples_refused":{"garbage":2,"future":1},"sample_delay_ms":{"p50":850,"p99":null},'
+    b'"damage":"Corrupt database file (set aside as x)"}'
+)
+
+
+async def test_loss_is_told_where_people_look() -> None:
+    """Lost, refused by reason, late, made anew; what is not known yet has no series."""
+    async with World() as world:
+
+        async def answer(_: Message) -> bytes:
+            return STATE
+
+        serving = await world.hub.connect().serve(subjects.rpc("telemetry", "state"), answer)
+        told = await page(world)
+        await serving.close()
+        without = await page(world)
+    assert told["fairlead_samples_lost_total{}"] == 3
+    assert told["fairlead_samples_refused_total{reason=garbage}"] == 2
+    assert told["fairlead_sample_delay_seconds{quantile=0.5}"] == 0.85
+    assert "fairlead_sample_delay_seconds{quantile=0.99}" not in told
+    assert told["fairlead_warehouse_made_anew{}"] == 1
+    assert not [name for name in without if "samples_lost" in name]
