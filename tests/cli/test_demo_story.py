@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.demo_story import STORY, Part, Told, differences
+from fairlead.demo_story import EXPLORE, FINETUNE, STORY, Part, Told, differences
 from fairlead_schemas.api import Job
 from tests.cli.gateway_stub import ended
 
@@ -24,9 +24,13 @@ def job(part: Part, **changes: Any) -> Job:
 def as_expected() -> dict[str, Told]:
     return {
         part.key: Told(
-            part, None if part.refused else job(part), (part.refused, "m" if part.refused else ""), (part.waits, "")
+            part,
+            None if part.refused else job(part),
+            (part.refused, "m" if part.refused else ""),
+            (part.waits, ""),
+            part.why,
         )
-        for part in STORY
+        for part in (*STORY, EXPLORE, FINETUNE)
     }
 
 
@@ -64,6 +68,7 @@ def test_wrong_reasons_refusals_and_elements_are_named() -> None:
     told = as_expected()
     told["eval"] = told["eval"]._replace(waited=("", ""))
     told["wide"] = told["wide"]._replace(refusal=("", ""))
+    told["explore"] = told["explore"]._replace(why="it was cancelled")
     del told["oops"]
     found = differences(told, {k: v for k, v in ELEMENTS.items() if k != "1_0"})
-    assert [line.partition(":")[0] for line in found] == ["eval", "wide", "oops", "sweep"]
+    assert [line.partition(":")[0] for line in found] == ["eval", "wide", "oops", "explore", "sweep"]

@@ -184,6 +184,7 @@ def test_the_demo_comes_out_as_expected(tmp_path: Path) -> None:
     assert outcomes == {
         "notebook": "cancelled", "train": "succeeded", "eval": "succeeded", "sweep": "succeeded",
         "broken": "failed (exit 3)", "huge": "cancelled", "wide": "refused", "oops": "cancelled",
+        "explore": "failed (idle)", "finetune": "cancelled",
     }  # fmt: skip
 
 

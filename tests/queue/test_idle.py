@@ -269,3 +269,19 @@ def test_a_stop_that_crossed_a_sign_of_life_ends_nobodys_job() -> None:
             world.end(run, 143, "stopped")
         assert kinds(world.settle())[0] == "JobRequeued"
         assert world.of(run) in ("queued", "offered")
+
+
+def test_a_run_that_has_just_ended_is_not_asked_once_more() -> None:
+    """In the very decision that settles it, its wish still stands."""
+    world = world_of(gpus=16, q={})
+    runs = [running(world, 8, "q", priority=90) for _ in range(2)]
+    for run in runs:
+        asked_back(world, run)
+    job = refused(world, 8, "q")
+    world.pass_time(2)
+    world.preempt(job, (runs[1], "idle"))
+    world.yielded(runs[1])
+    world.now += 100 * SECOND
+    world.decline(job)
+    world.pass_time(100)
+    assert pleas(world)[1:] == [(job, [(runs[0], "idle")])]

@@ -9,7 +9,7 @@ from fairlead_schemas.resources import Gpu, Inventory, Request
 
 START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
 SECOND_NS = 10**9
-QUEUE_TYPES = ev.EVENTS_OF["queue"]
+WRITER_OF = {kind: writer for writer, kinds in ev.EVENTS_OF.items() for kind in kinds}
 
 
 class Story:
@@ -20,7 +20,7 @@ class Story:
         self._heads: dict[str, tuple[int, str]] = {}
 
     def at(self, seconds: float, *events: ev.Event) -> None:
-        writer = "queue" if isinstance(events[0], QUEUE_TYPES) else "placer"
+        writer = WRITER_OF[type(events[0])]
         n, prev = self._heads.get(writer, (0, GENESIS))
         commit = Commit(
             v=1, writer=writer, n=n + 1, basis=len(self.commits), at_ns=START_NS + int(seconds * SECOND_NS),

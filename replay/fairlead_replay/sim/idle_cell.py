@@ -23,10 +23,10 @@ type Heard = Callable[[int, ev.TelemetryEvent], None]
 
 
 class Cell:
-    """One service. `heard`: told of every event that it commits, with the time."""
+    """One service. `heard`: told of every event that it commits, with the time. `is_careful`: look at the state around every decision."""
 
-    def __init__(self, now_ns: int, heard: Heard | None = None) -> None:
-        self.now_ns = now_ns
+    def __init__(self, now_ns: int, heard: Heard | None = None, *, is_careful: bool = True) -> None:
+        self.now_ns, self._is_careful = now_ns, is_careful
         self.core, self.watch = IdleCore(), Watch()
         self.said: list[tuple[int, ev.TelemetryEvent]] = []
         self._heard = heard
@@ -78,18 +78,21 @@ class Cell:
 
     def _decide(self, inputs: Sequence[Input]) -> None:
         for _ in range(COMMITS_MAX):
-            before = self.core.snapshot()
+            before = self.core.snapshot() if self._is_careful else b""
             decision = self.core.decide(inputs, self.now_ns)
-            assert self.core.snapshot() == before, "deciding changed the state"
+            assert not self._is_careful or self.core.snapshot() == before, "deciding changed the state"
             inputs = []
             if not decision.events and not decision.cursors:
                 return
             self.fold("telemetry", *decision.events)
-            after = self.core.snapshot()
-            assert IdleCore.restore(after).snapshot() == after, "a snapshot does not restore to itself"
+            assert not self._is_careful or self._restores(), "a snapshot does not restore to itself"
             for event in decision.events:
                 assert isinstance(event, ev.TelemetryEvent)
                 self.said.append((self.now_ns, event))
                 if self._heard is not None:
                     self._heard(self.now_ns, event)
         raise AssertionError(f"{COMMITS_MAX} commits at one moment, the last {self.said[-3:]}")
+
+    def _restores(self) -> bool:
+        state = self.core.snapshot()
+        return IdleCore.restore(state).snapshot() == state

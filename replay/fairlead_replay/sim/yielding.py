@@ -1,4 +1,5 @@
-"""Who may be asked to yield, by the events alone: after his protection, and never below a guarantee above him.
+"""Who may be asked to yield, by the events alone: after his protection, and never below a guarantee above him; because he lies
+idle only while telemetry asks for him on demand, and then whatever protects him.
 
 Judged are requests that were decided upon everything before them (`basis`): what crosses them, the queue cannot know.
 """
@@ -26,6 +27,9 @@ class YieldBooks:
         #: {job: what its placement has of what it asks for}
         self.holds: dict[str, Request] = {}
         self.leaving: set[str] = set()
+        self.attempts: dict[str, int] = {}
+        #: {job: rules by which its run is asked back on demand because it lies idle}
+        self.idle: dict[str, set[str]] = {}
         #: The log's time: the latest of all commits.
         self.now_ns = 0
 
@@ -36,6 +40,8 @@ class YieldBooks:
         for event in commit.events:
             if isinstance(event, ev.PreemptionRequested) and commit.basis == sequence - 1:
                 wrong = wrong or self._request(event)
+            if isinstance(event, ev.PreemptionStarted) and event.rule == "idle" and commit.basis == sequence - 1:
+                wrong = wrong or self._lies_idle(event.job, event.beneficiary)
             self._book(event)
         return wrong
 
@@ -46,6 +52,7 @@ class YieldBooks:
             case ev.JobPlaced():
                 self.runs[event.job] = 0
                 self.holds[event.job] = held(self.asked(event.job)[2], event)
+                self.attempts[event.job] = event.attempt
             case ev.RunStarted() if event.job in self.runs:
                 self.runs[event.job] = self.now_ns
             case ev.JobStopRequested() | ev.PreemptionStarted() if event.job in self.runs:
@@ -54,8 +61,27 @@ class YieldBooks:
                 self.runs.pop(event.job, None)
                 self.holds.pop(event.job, None)
                 self.leaving.discard(event.job)
+                self.idle.pop(event.job, None)
+            case ev.ReclaimRequested() | ev.JobActive() | ev.JobExtended():
+                self._book_idle(event)
             case _:
                 pass
+
+    def _book_idle(self, event: ev.ReclaimRequested | ev.JobActive | ev.JobExtended) -> None:
+        if event.job not in self.runs or self.attempts[event.job] != event.attempt:
+            return
+        match event:
+            case ev.ReclaimRequested() if event.on_demand:
+                self.idle.setdefault(event.job, set()).add(event.rule)
+            case ev.JobExtended():
+                self.idle.pop(event.job, None)
+            case _:
+                self.idle.get(event.job, set()).discard(event.rule)
+
+    def _lies_idle(self, job: str, beneficiary: str) -> str:
+        return (
+            "" if self.idle.get(job) else f"{job} is asked to yield to {beneficiary} as idle, and nobody says so of it"
+        )
 
     def _request(self, event: ev.PreemptionRequested) -> str:
         mine, _, request = self.asked(event.job)
@@ -63,6 +89,11 @@ class YieldBooks:
         gone = set(self.leaving)
         for victim in event.victims:
             theirs, _, _ = self.asked(victim.job)
+            if victim.rule == "idle":
+                if wrong := self._lies_idle(victim.job, event.job):
+                    return wrong
+                gone.add(victim.job)
+                continue
             began = self.runs.get(victim.job, 0)
             safe_ns = max(self.settings[theirs].preemption.protect_ns, self.slices[array_of(victim.job) or victim.job])
             if not began or began + safe_ns > self.now_ns:

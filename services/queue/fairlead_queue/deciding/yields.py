@@ -187,8 +187,8 @@ class Search:
         return lane.klass.pool is self.pool and any(a and b for a, b in zip(lane.klass.need, self.need, strict=True))
 
     def _goes_on(self, job: Job) -> bool:
-        """Nobody has told it to end."""
-        return job.state == "running" and not (job.yields_to or job.stop or job.id in self._named)
+        """It runs, and nobody has told it to end."""
+        return job.state == "running" and job.end is None and not (job.yields_to or job.stop or job.id in self._named)
 
     def _choices(self) -> Iterator[_Choice]:
         for leaf in self._leaves(self.starving.under):

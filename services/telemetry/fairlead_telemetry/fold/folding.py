@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from fairlead_telemetry.fold import cluster, jobs, moves, runs, tables
+from fairlead_telemetry.fold import cluster, idle, jobs, moves, runs, tables
 from fairlead_telemetry.fold.fresh import FRESH, IDX_BITS, Span
 
 #: Events folded in one transaction when all of them are folded anew.
@@ -26,7 +26,7 @@ _TYPES = f"""
 WITH {FRESH}
 SELECT list(DISTINCT type), bool_or(type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[')) FROM fresh"""
 
-_STEPS = (*jobs.STEPS, *runs.STEPS, *jobs.LAST_STEPS, *cluster.STEPS)
+_STEPS = (*jobs.STEPS, *runs.STEPS, *jobs.LAST_STEPS, *cluster.STEPS, *idle.STEPS)
 
 
 class Cut(NamedTuple):

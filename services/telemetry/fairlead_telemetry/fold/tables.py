@@ -5,7 +5,7 @@ cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its 
 """
 
 #: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
-VERSION = 1
+VERSION = 2
 
 SCHEMA = "CREATE SCHEMA IF NOT EXISTS fold"
 
@@ -50,6 +50,17 @@ CREATE TABLE IF NOT EXISTS fold.nodes (
 _QUEUES = """
 CREATE TABLE IF NOT EXISTS fold.queues (path VARCHAR PRIMARY KEY, gpu_milli BIGINT, configured_at TIMESTAMP, there BOOLEAN)"""
 
+#: One row from JobIdle on; `place` is that event's. Times are those of the events that say what became of it.
+_IDLE = """
+CREATE TABLE IF NOT EXISTS fold.idle (
+  place BIGINT, job VARCHAR, attempt UINTEGER, rule VARCHAR, scope VARCHAR, action VARCHAR, mode VARCHAR, since_ns BIGINT,
+  said_ns BIGINT, reclaim_at_ns BIGINT, evidence JSON, foreseen_ns BIGINT, shrunk_ns BIGINT, lease_ns BIGINT,
+  requested_ns BIGINT, on_demand BOOLEAN, reclaim_evidence JSON, active_ns BIGINT, reason VARCHAR, active_evidence JSON,
+  sequence UBIGINT)"""
+_EXTENSIONS = """
+CREATE TABLE IF NOT EXISTS fold.extensions (
+  job VARCHAR, attempt UINTEGER, at_ns BIGINT, until_ns BIGINT, count INTEGER, "by" VARCHAR, sequence UBIGINT)"""
+
 #: In order of creation. A done run carries what its parts held, in thousandths of a GPU times nanoseconds: exact.
 TABLES = (
     _STATE,
@@ -63,4 +74,6 @@ TABLES = (
     _PREEMPTIONS,
     _NODES,
     _QUEUES,
+    _IDLE,
+    _EXTENSIONS,
 )

@@ -7,6 +7,7 @@ view: append a `Relation` with a sentence per column to its family; the tests ch
 
 from fairlead_telemetry.schema.cluster import NODES, QUEUES
 from fairlead_telemetry.schema.held import ALLOCATIONS, PREEMPTIONS, RUNS
+from fairlead_telemetry.schema.idle import IDLE, IDLE_EXTENSIONS, IDLE_SAVINGS
 from fairlead_telemetry.schema.jobs import JOBS, MOVES
 from fairlead_telemetry.schema.log import CURSOR, EVENTS, PLACE
 from fairlead_telemetry.schema.measured import (
@@ -41,6 +42,9 @@ VIEWS = (
     PREEMPTIONS,
     JOB_EFFICIENCY,
     IDLE_ALLOCATIONS,
+    IDLE,
+    IDLE_EXTENSIONS,
+    IDLE_SAVINGS,
     FRAGMENTATION,
 )
 
