@@ -5,6 +5,8 @@ It writes no event, so it needs no lease; the lock on the DuckDB file keeps a se
 
 import asyncio
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -29,11 +31,12 @@ class Telemetry:
 
     def __init__(
         self, bus: Bus, directory: Path, *, kept: Kept = KEPT, sql_deadline_s: float = DEADLINE_S,
-        prices: Path | None = None,
+        prices: Path | None = None, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         self._bus = bus
         self._directory = directory
         self._kept = kept
+        self._clock = clock
         self._sql_deadline_s = sql_deadline_s
         self._prices = prices
         self._stopping = asyncio.Event()
@@ -50,7 +53,7 @@ class Telemetry:
             return 1
         if warehouse.damage:
             log.error("warehouse_made_anew", reason=warehouse.damage, files_missing=warehouse.files_missing)
-        ingest = Ingest(self._bus, warehouse, kept=self._kept)
+        ingest = Ingest(self._bus, warehouse, kept=self._kept, clock=self._clock)
 
         async def copy_to(target: Path) -> None:
             await ingest.on_thread(warehouse.copy_to, target)
