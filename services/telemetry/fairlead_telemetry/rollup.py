@@ -86,7 +86,7 @@ class Rollup:
         if minutes:
             self._db.execute(_MARK, [sorted(minutes)])
 
-    def roll(self, now_ns: int, files_to_ns: int = 0) -> bool:
+    def roll(self, now_ns: int, files_to_ns: int = 2**63 - 1) -> bool:
         """Add up the stale minutes that were over by `now_ns` (Unix), then the stale hours; whether there were any. From
         `files_to_ns` on no samples are in files."""
         horizon_ns = self._number(_HORIZON)

@@ -7,7 +7,7 @@ shell that every writer of the log runs on, with its lease and its fence. They s
 import asyncio
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,12 @@ class Telemetry:
 
     def __init__(
         self, bus: Bus, directory: Path, *, kept: Kept = KEPT, sql_deadline_s: float = DEADLINE_S,
-        prices: Path | None = None,
+        prices: Path | None = None, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         self._bus = bus
         self._directory = directory
         self._kept = kept
+        self._clock = clock
         self._sql_deadline_s = sql_deadline_s
         self._prices = prices
         self._stopping = asyncio.Event()
@@ -59,8 +60,8 @@ class Telemetry:
             return EXIT_REFUSED
         if warehouse.damage:
             log.error("warehouse_made_anew", reason=warehouse.damage, files_missing=warehouse.files_missing)
-        activity = ActivitySource(time.time_ns)
-        ingest = Ingest(self._bus, warehouse, kept=self._kept, on_batch=activity.feed)
+        activity = ActivitySource(self._clock)
+        ingest = Ingest(self._bus, warehouse, kept=self._kept, clock=self._clock, on_batch=activity.feed)
 
         async def copy_to(target: Path) -> None:
             await ingest.on_thread(warehouse.copy_to, target)

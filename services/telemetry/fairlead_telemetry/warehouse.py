@@ -105,26 +105,29 @@ class Warehouse:
         self.damage = ""
         #: Files of days that its manifest names and that were not there when it was made anew.
         self.files_missing: list[str] = []
-        self._db = self._open(config)
-        self._create(directory)
-        self.cursor = self._read_cursor()
-        self._fold_rest()
+        if told := damage.marked(directory):
+            self._set_aside(told)
+        try:
+            self._start(directory, config)
+        except duckdb.Error as error:
+            told = str(error).splitlines()[0]
+            if not damage.is_damage(error):
+                kind = WarehouseBusy if "lock" in told else WarehouseRefused
+                raise kind(f"cannot open {self.path}: {told}") from error
+            self._set_aside(told)
+            self._start(directory, config)
         #: Rises with every transaction; tells a copy whether it is still the newest.
         self.version = 0
 
-    def _open(self, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
-        """A damaged file is set aside; then what is opened is new."""
-        if told := damage.marked(self.path.parent):
-            self._set_aside(told)
+    def _start(self, directory: Path, config: dict[str, Any]) -> None:
+        self._db = duckdb.connect(str(self.path), config=config)
         try:
-            return duckdb.connect(str(self.path), config=config)
-        except duckdb.Error as error:
-            told = str(error).splitlines()[0]
-            if damage.is_damage(error):
-                self._set_aside(told)
-                return duckdb.connect(str(self.path), config=config)
-            kind = WarehouseBusy if "lock" in told else WarehouseRefused
-            raise kind(f"cannot open {self.path}: {told}") from error
+            self._create(directory)
+            self.cursor = self._read_cursor()
+            self._fold_rest()
+        except duckdb.Error:
+            self._db.close()
+            raise
 
     def _set_aside(self, why: str) -> None:
         self.damage = f"{why} (set aside as {damage.set_aside(self.path).name})"
