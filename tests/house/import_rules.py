@@ -79,6 +79,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "idle",
         "jobdoc",
         "measured.spans",
+        "picturing",
         "samples",
         "schema",
         "sql.visible",

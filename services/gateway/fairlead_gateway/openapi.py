@@ -17,6 +17,7 @@ from fairlead_schemas import (
     clustermap,
     defrag,
     idlefile,
+    jobmetrics,
     jobspec,
     poolpacking,
     queuefile,
@@ -37,6 +38,7 @@ _PUBLISHED = {
     "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
     "SqlWish": SqlWish, "ExtendWish": ExtendWish, "Idle": api.Idle, "IdleScopeWords": idlefile.IdleScopeWords, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
     "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking, "UsageStatement": usage.UsageStatement,
+    "JobMetrics": jobmetrics.JobMetrics,
 }  # fmt: skip
 
 

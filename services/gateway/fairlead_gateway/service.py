@@ -16,6 +16,7 @@ from fairlead_bus.settings import seconds, whole
 from fairlead_gateway import (
     idleverbs,
     logs,
+    metricsroute,
     nodeverbs,
     poolroutes,
     queueverbs,
@@ -105,6 +106,7 @@ class Gateway:
             poolroutes.routes(views, explaining),
             usageroute.routes(bus),
             sqlroute.routes(sqlroute.SqlRoute(bus, identities)),
+            metricsroute.routes(bus, identities),
             reading.routes(views, bus, past),
         ]
         hot = {
