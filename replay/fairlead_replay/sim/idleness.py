@@ -14,6 +14,7 @@ from fairlead_replay.sim.idle_rank import RankResources
 from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS
 from fairlead_schemas.commands import ExtendJob, SetIdlePolicies
 from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.sample_columns import columns_of
 from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 
@@ -152,7 +153,7 @@ class Idleness:
     def _show(self, batch: SampleBatch) -> None:
         for replica in self.world.replicas:
             if replica.activity is not None and replica.task is not None and replica.bus.client.linked:
-                replica.activity.feed(batch)
+                replica.activity.feed(columns_of(batch))
 
     def misjudged(self, job: str, attempt: int, since_ns: int, after_ns: int) -> str:
         """What is wrong with calling a run idle since then: a busy moment was shown within the time that it must have been
