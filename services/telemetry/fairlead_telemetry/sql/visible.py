@@ -108,6 +108,8 @@ TABLES: dict[str, Rule] = {
     "fold.preemptions": Rule(
         OF_JOBS.rows, (("beneficiary", f"CASE WHEN beneficiary IN {_MINE} THEN beneficiary END"),)
     ),
+    "fold.idle": OF_JOBS,
+    "fold.extensions": OF_JOBS,
     "fold.nodes": ALL,
     "fold.queues": ALL,
     "rolled.minutes": OF_RUNS,
