@@ -203,7 +203,9 @@ def replay(
         bool,
         typer.Option("--check", help="Also compare with the live services, byte for byte; exit code 1 if one differs."),
     ] = False,
-    show: Annotated[str, typer.Option("--show", help="Print the folded state of this service (queue, placer or telemetry).")] = "",
+    show: Annotated[
+        str, typer.Option("--show", help="Print the folded state of this service (queue, placer or telemetry).")
+    ] = "",
     output: Output = Format.table,
 ) -> None:
     """Fold the log to a sequence with the services' own code and print what it amounts to.
