@@ -57,7 +57,8 @@ class IdlePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     rule: IdleRule
     action: IdleAction
     mode: IdleMode = "dry_run"
-    #: {signal: threshold}, in the units of IdleEvidence; only for "utilization".
+    #: {signal: threshold}, in the units of IdleEvidence; only for "utilization". Of a terminal or proxy, whose value is the time since
+    #: somebody was there, the threshold is the least, not the most.
     below: dict[IdleSignal, int] = {}
     #: For how long: below the thresholds; without a person; since the start.
     after_ns: int

@@ -29,6 +29,7 @@ from fairlead_schemas.queuewords import duration_word
 SCOPES_MAX = 100
 EXTENSIONS_MAX = 1000
 NOTICE = "5m"
+_SIGNALS: dict[str, IdleSignal] = {signal: signal for signal in get_args(IdleSignal)}
 
 
 class IdlePolicyWords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -141,11 +142,10 @@ def _policy(reading: Reading, words: Any, at: str) -> IdlePolicy:
 
 def _below(reading: Reading, value: Any, at: str) -> dict[IdleSignal, int]:
     found: dict[IdleSignal, int] = {}
-    signals: tuple[IdleSignal, ...] = get_args(IdleSignal)
     for word, threshold, path in reading.entries(value, at):
-        signal = next((each for each in signals if each == word), None)
+        signal = _SIGNALS.get(word)
         if signal is None:
-            reading.wrong(path, f"unknown signal; expected one of {', '.join(signals)}")
+            reading.wrong(path, f"unknown signal; expected one of {', '.join(_SIGNALS)}")
         else:
             errors = len(reading.errors)
             found[signal] = reading.quantity(lambda text, of=signal: parse_threshold(of, text), threshold, path)

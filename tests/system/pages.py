@@ -108,12 +108,19 @@ def _commands(block: str) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
+def _applied(rest: str) -> str:
+    """The file that the next command reads."""
+    name = re.search(r"apply -f (\S+\.yaml)", rest)
+    return name[1] if name else "queues.yaml"
+
+
 def play(terminal: Terminal, page: Path) -> None:
-    """From the first command to the last; what is yaml is queues.yaml. With `update` the page is written anew."""
+    """From the first command to the last; what is yaml is the file that is applied next. With `update` the page is written anew."""
     written = text = page.read_text()
-    for kind, block in _BLOCK.findall(text):
+    for part in _BLOCK.finditer(text):
+        kind, block = part.groups()
         if kind == "yaml":
-            (terminal.folder / "queues.yaml").write_text(block)
+            (terminal.folder / _applied(text[part.end() :])).write_text(block)
             continue
         printed = ""
         for line, expected in _commands(block):

@@ -44,14 +44,14 @@ async def command(bus: Bus, *wanted: SetIdlePolicies | ExtendJob) -> None:
     await bus.append(subjects.CMD, subjects.cmd("telemetry"), encode_commands(list(wanted)))
 
 
-async def until_said(bus: Bus, *types: str) -> list[ev.TelemetryEvent]:
+async def until_said(bus: Bus, *types: str) -> list[ev.Event]:
     """What telemetry has written, once all of these types are there, in this order."""
-    reader, said = LogReader(bus), list[ev.TelemetryEvent]()
+    reader, said = LogReader(bus), list[ev.Event]()
     try:
         async with asyncio.timeout(LIMIT_S):
             while not is_within(types, [type(event).__name__ for event in said]):
                 for folded in await reader.next():
-                    said += [event for event in folded.commit.events if folded.writer == "telemetry"]  # type: ignore[misc]
+                    said += [event for event in folded.commit.events if folded.writer == "telemetry"]
     finally:
         await reader.close()
     return said

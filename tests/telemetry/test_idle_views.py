@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import decode_commit
-from fairlead_schemas.idle import IdleEvidence
+from fairlead_schemas.idle import IdleEvidence, IdleMode
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.simulated import log_of
@@ -19,15 +20,12 @@ HIGH = (IdleEvidence(signal="gpu", highest=700, mean=700, threshold=50, samples=
 HOUR = 3600
 
 
-def of(job: str, rule: str = "utilization", scope: str = "global") -> dict:
-    return {"cause": "clock", "job": job, "attempt": 1, "rule": rule, "scope": scope}
+def of(job: str) -> dict[str, Any]:
+    return {"cause": "clock", "job": job, "attempt": 1, "rule": "utilization", "scope": "global"}
 
 
-def idle(job: str, *, mode: str = "dry_run", at_s: int = 0, **more) -> ev.JobIdle:
-    return ev.JobIdle(
-        **of(job), action="stop", mode=mode, since_ns=START_NS + at_s * 10**9, evidence=LOW,
-        **{"reclaim_at_ns": 0} | more,
-    )  # fmt: skip
+def idle(job: str, *, mode: IdleMode = "dry_run", reclaim_at_ns: int = 0) -> ev.JobIdle:
+    return ev.JobIdle(**of(job), action="stop", mode=mode, since_ns=START_NS, evidence=LOW, reclaim_at_ns=reclaim_at_ns)
 
 
 def foreseen(job: str) -> ev.ReclaimForeseen:

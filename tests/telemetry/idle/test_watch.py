@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from fairlead_replay.sim.idle_rank import RankResources
-from fairlead_schemas.samples import GpuSample, RunUse, SampleBatch
+from fairlead_schemas.idle import IdleSignal
+from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
 from fairlead_telemetry.idle.asking import Question, Reading
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 from fairlead_telemetry.idle.state import Part
@@ -17,7 +18,7 @@ SECOND = 10**9
 T0 = 1_800_000_000 * SECOND
 
 
-def question(below: dict[str, int], *, devices: tuple[str, ...] = ("G0",), **more) -> Question:
+def question(below: dict[IdleSignal, int], *, devices: tuple[str, ...] = ("G0",), **more) -> Question:
     fields = {"job": "1", "attempt": 1, "rule": "utilization", "parts": (Part("n1", devices),), "started_ns": T0,
               "below": below, "after_ns": 60 * SECOND, "is_idle": True} | more  # fmt: skip
     return Question(**fields)
@@ -32,18 +33,18 @@ def gpu(uuid: str = "G0", **fields) -> GpuSample:
 def batch(
     at_s: float, *gpus: GpuSample, node: str = "n1", uses: list[RunUse] | None = None, **rank: int | None
 ) -> SampleBatch:
-    resources = [RankResources(run="1.1", **rank)]  # type: ignore[arg-type] -- fields by name
+    resources: list[RunResources] = [RankResources(run="1.1", **rank)]  # type: ignore[arg-type] -- fields by name
     return SampleBatch(
         node=node, incarnation="a", n=1, at_ns=T0 + int(at_s * SECOND), gpus=list(gpus), uses=uses or [], resources=resources
     )  # fmt: skip
 
 
-def seen(watch: Watch, at_s: float) -> dict[str, Reading]:
+def seen(watch: Watch, at_s: float) -> dict[IdleSignal, Reading]:
     """{signal: reading} of the first question."""
     return dict(watch.answers(T0 + int(at_s * SECOND))[0].readings)
 
 
-def watching(below: dict[str, int], **more) -> Watch:
+def watching(below: dict[IdleSignal, int], **more) -> Watch:
     watch = Watch()
     watch.follow([question(below, **more)])
     return watch
@@ -106,7 +107,9 @@ def test_counters_become_rates() -> None:
 
 def test_units() -> None:
     """Thousandths, milliwatts above rest, bytes per second, milli-CPU: as IdleEvidence says."""
-    below = dict.fromkeys(("gpu", "memory_traffic", "power", "gpu_links", "cpu", "network", "disk"), 10**12)
+    below: dict[IdleSignal, int] = dict.fromkeys(
+        ("gpu", "memory_traffic", "power", "gpu_links", "cpu", "network", "disk"), 10**12
+    )
     watch = watching(below)
     feed(watch, batch(0, gpu(run="", power_mw=50_000)))
     for at_s in (1, 3):
@@ -135,7 +138,7 @@ def test_units() -> None:
         ("proxy", {}),
     ],
 )
-def test_what_is_not_known_is_missing(signal: str, fields: dict) -> None:
+def test_what_is_not_known_is_missing(signal: IdleSignal, fields: dict) -> None:
     """A driver without utilisation says 0; a GPU that was never seen free has no rest; one direction is no traffic."""
     watch = watching({signal: 10**12})
     feed(watch, *(batch(at_s, gpu(**fields)) for at_s in range(1, 20 if signal != "cpu" else 2)))

@@ -24,9 +24,15 @@ def lying(row: JobRow, where: str) -> Reason | None:
         return _extended(row, where)
     keep = f"fairlead extend {row.id}, or use it"
     return Reason(
-        code="idle", message=f"{where}; lies idle since {rfc3339(seen.since_ns)} {_by(seen)}; {_then(seen)}",
+        code="idle", message=f"{where}; {_lies(seen)}; {_then(seen)}",
         detail=_detail(seen) | ({"next": keep} if seen.reclaim_at_ns else {}),
     )  # fmt: skip
+
+
+def _lies(seen: IdleSeen) -> str:
+    if seen.rule == "lifetime":
+        return f"has run for longer than {_policy(seen)} lets it"
+    return f"lies idle since {rfc3339(seen.since_ns)} {_by(seen)}"
 
 
 def _then(seen: IdleSeen) -> str:
@@ -54,16 +60,19 @@ def _extended(row: JobRow, where: str) -> Reason | None:
 def stopping(row: JobRow) -> str:
     """What is said of a run that is stopped because it lies idle."""
     seen = row.reclaimed
-    told = (
-        f"it lies idle {_by(seen)}" if seen is not None else "it lay idle when the stop was decided, and was used since"
-    )
+    told = "it lay idle when the stop was decided, and was used since"
+    if seen is not None:
+        told = _over(seen) if seen.rule == "lifetime" else f"it lies idle {_by(seen)}"
     then = "queued again" if seen is None or seen.action == "requeue" else "its job ends"
     return f"{told}; its notice is over, so it is being stopped, and {then}"
 
 
 def taken_back(row: JobRow) -> str:
     """Why a run was taken back, behind "because": with the evidence."""
-    return f"it lay idle {_by(row.reclaimed)}" if row.reclaimed is not None else "it lay idle"
+    seen = row.reclaimed
+    if seen is None:
+        return "it lay idle"
+    return _over(seen) if seen.rule == "lifetime" else f"it lay idle {_by(seen)}"
 
 
 def evidence(row: JobRow) -> dict[str, int | str]:
@@ -94,12 +103,20 @@ def got(views: Views, row: JobRow) -> str:
     if len(row.idle_from) == 1 and other is not None and other.reclaimed is not None:
         return f"; it has what job {other.id} gave back: {taken_back(other)}"
     jobs = "job" if len(row.idle_from) == 1 else "jobs"
-    return f"; it has what {jobs} {these(row.idle_from)} gave back, which lay idle"
+    return f"; it has what {jobs} {these(row.idle_from)} gave back"
+
+
+def _over(seen: IdleSeen) -> str:
+    return f"it had run for longer than {_policy(seen)} lets it"
+
+
+def _policy(seen: IdleSeen) -> str:
+    return f"the {seen.rule} policy of {seen.scope}"
 
 
 def _by(seen: IdleSeen) -> str:
     told = words(seen)
-    return f"by the {seen.rule} policy of {seen.scope}{f' ({told})' if told else ''}"
+    return f"by {_policy(seen)}{f' ({told})' if told else ''}"
 
 
 def _detail(seen: IdleSeen) -> dict[str, int | str]:

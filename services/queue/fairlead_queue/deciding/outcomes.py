@@ -119,7 +119,8 @@ def lies_idle_for_good(job: Job) -> bool:
 
 def _idle_end(job: Job, end: End) -> JobFailed:
     wish = decisive(job.idle)
-    told = f"it lay idle by the {wish.rule} policy of {wish.scope}, and its notice was over"
+    how = "it had run too long" if wish.rule == "lifetime" else "it lay idle"
+    told = f"{how} by the {wish.rule} policy of {wish.scope}, and its notice was over"
     return _fail(job, end, "idle", told)
 
 

@@ -66,6 +66,8 @@ class Counter:
 
 def over_parts(readings: list[Reading | None]) -> Reading | None:
     """One signal over all parts of a run: idle since the last of them, as high as the highest; missing if it is on any."""
+    if len(readings) == 1:
+        return readings[0]
     found = [each for each in readings if each is not None]
     if not found or len(found) < len(readings):
         return None

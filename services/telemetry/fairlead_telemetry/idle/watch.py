@@ -4,11 +4,11 @@ that nothing counts as idle before it was watched for the whole time. Start at `
 Its memory is a few integers for each node and signal of each run that is watched, whatever the time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from fairlead_schemas.idle import IdleSignal
 from fairlead_schemas.samples import SampleBatch
-from fairlead_telemetry.idle.asking import Answer, Question, Reading, is_quiet
+from fairlead_telemetry.idle.asking import Answer, Question, Reading
 from fairlead_telemetry.idle.limits import FUTURE_NS, LATE_NS
 from fairlead_telemetry.idle.reading import NodeReading, read
 from fairlead_telemetry.idle.stretches import over_parts
@@ -73,25 +73,28 @@ class Watch:
     def answers(self, now_ns: int) -> list[Answer]:
         """Of every run that counts as idle, and of those that could."""
         return [
-            Answer(question.job, question.attempt, question.rule, readings)
-            for question, readings in self._readings(now_ns)
-            if question.is_idle or _could(question, readings, now_ns)
+            Answer(question.job, question.attempt, question.rule, self._readings(question, now_ns))
+            for question in self._questions
+            if question.is_idle or self._could(question, now_ns)
         ]
 
-    def _readings(self, now_ns: int) -> Iterator[tuple[Question, dict[IdleSignal, Reading]]]:
-        for question in self._questions:
-            run = f"{question.job}.{question.attempt}"
-            parts = [self._nodes[node][run] for node, _ in question.parts]
-            found: dict[IdleSignal, Reading] = {}
-            for signal in question.below:
-                reading = over_parts([part.reading(signal, now_ns) for part in parts])
-                if reading is not None:
-                    found[signal] = reading
-            yield question, found
+    def _parts(self, question: Question) -> list[Watched]:
+        run = f"{question.job}.{question.attempt}"
+        return [self._nodes[node][run] for node, _ in question.parts]
 
+    def _could(self, question: Question, now_ns: int) -> bool:
+        """Most runs are busy by the first signal that is looked at."""
+        parts = self._parts(question)
+        return all(
+            part.could(signal, threshold, question.after_ns, now_ns)
+            for signal, threshold in question.below.items()
+            for part in parts
+        )
 
-def _could(question: Question, readings: dict[IdleSignal, Reading], now_ns: int) -> bool:
-    return len(readings) == len(question.below) and all(
-        is_quiet(signal, readings[signal], threshold, question.after_ns, now_ns)
-        for signal, threshold in question.below.items()
-    )
+    def _readings(self, question: Question, now_ns: int) -> dict[IdleSignal, Reading]:
+        parts, found = self._parts(question), dict[IdleSignal, Reading]()
+        for signal in question.below:
+            reading = over_parts([part.reading(signal, now_ns) for part in parts])
+            if reading is not None:
+                found[signal] = reading
+        return found

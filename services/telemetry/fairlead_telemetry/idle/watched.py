@@ -48,18 +48,32 @@ class Watched:
             return
         self._heard_ns = node.at_ns
         rank = node.runs.get(self.run)
-        for signal, stretch in self._stretches.items():
-            values = (
-                [self._of_gpu(signal, uuid, node, rest_mw) for uuid in self.devices]
-                if signal in _OF_GPUS
-                else [self._of_rank(signal, rank, node.at_ns) if rank is not None else None]
-            )
-            known = [value for value in values if value is not None]
-            if known and len(known) == len(values):
-                stretch.add(node.at_ns, max(known), sum(known), len(known))
         if rank is not None:
             for signal in self._presence:
                 self._somebody(signal, rank, node.at_ns)
+        for signal, stretch in self._stretches.items():
+            values = self._values(signal, rank, node, rest_mw)
+            known = [value for value in values if value is not None]
+            if known and len(known) == len(values):
+                highest = max(known)
+                stretch.add(node.at_ns, highest, sum(known), len(known))
+                if highest >= stretch.threshold:
+                    return  # busy by one is busy: the others begin anew, as they would have to, once this one is low
+
+    def _values(
+        self, signal: IdleSignal, rank: RunReading | None, node: NodeReading, rest_mw: Mapping[str, int]
+    ) -> list[int | None]:
+        """Of each GPU, or of the rank."""
+        if signal in _OF_GPUS:
+            return [self._of_gpu(signal, uuid, node, rest_mw) for uuid in self.devices]
+        return [self._of_rank(signal, rank, node.at_ns) if rank is not None else None]
+
+    def could(self, signal: IdleSignal, threshold: int, after_ns: int, now_ns: int) -> bool:
+        """Whether a signal may say idle: what says no is cheap to see, what says yes is in its reading."""
+        stretch = self._stretches.get(signal)
+        if stretch is not None:
+            return 0 < stretch.since_ns <= now_ns - after_ns
+        return now_ns - self._presence[signal].last_ns >= max(threshold, after_ns)
 
     def reading(self, signal: IdleSignal, now_ns: int) -> Reading | None:
         """How a signal is now; None where it is missing or stale."""

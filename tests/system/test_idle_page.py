@@ -1,0 +1,35 @@
+"""What becomes of idle jobs, typed into a real stack: every answer on the page is what was printed.
+
+After a wanted change: `make test ARGS="tests/system/test_idle_page.py --update-golden"`, and read the difference.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.system.pages import answers, play, started
+
+PAGE = Path(__file__).parents[2] / "docs" / "idle-for-people.md"
+#: What the answers must say, in this order.
+SAID = (
+    "from now on it is given to whoever waits for what it holds", "extended once: no idle policy acts on it before",
+    "from now on it is given to whoever waits", "; it has what job 2 gave back", "was taken back because it had run for longer than",
+)  # fmt: skip
+
+
+def test_the_page_has_every_turn() -> None:
+    """What was printed anew upon a change still says it."""
+    told = [printed for line, printed in answers(PAGE) if line.startswith("fairlead why")]
+    assert [said in printed for said, printed in zip(SAID, told, strict=True)] == [True] * len(SAID)
+
+
+@pytest.mark.nats
+@pytest.mark.slow
+def test_the_page_says_what_the_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """From the first command to the last, on one cluster."""
+    update = bool(request.config.getoption("--update-golden"))
+    with started(PAGE, tmp_path, monkeypatch, update=update) as terminal:
+        terminal.pause_s = 10 if update else 0
+        play(terminal, PAGE)
