@@ -15,7 +15,6 @@ NEWS_INTERVAL_NS = 10 * 1_000_000_000
 
 
 def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
-    state.close_offer(event.job)
     nodes = [state.nodes[part.node] for part in event.parts]
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple(node.hosts[0] for node in nodes)
     run = Run(event.job, event.attempt, seq, event.parts, hosts)
@@ -29,10 +28,8 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
         recall = state.drop(state.recalls, event.job)
         if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
             run.stop = recall.stop
-    state.put(state.runs, run.key, run)
-    for rank, part in enumerate(event.parts):
-        node = nodes[rank]
-        state.take(node, run.key, rank, part)
+    state.place(run, nodes)
+    for node in nodes:
         state.touch(node.name)
     if state.claims or state.pleas or state.reservations:
         state.drop(state.claims, event.job)

@@ -227,16 +227,38 @@ class State:
             few.discard(node.name)
         self.pools.leave(node)
 
+    def place(self, run: Run, nodes: Sequence[Node]) -> None:
+        """An attempt that is new gets its parts, on these nodes in the order of its ranks; it waits no more."""
+        offer = self.offers.get(run.job)
+        group = None if offer is None else self._close(offer)
+        key = run.key
+        self.runs[key] = run
+        for rank, part in enumerate(run.parts):
+            self._take(nodes[rank], key, rank, part)
+        if self.journal is not None:
+            self.journal.append((self._unplace, run, nodes, offer, group))
+
+    def _unplace(self, run: Run, nodes: Sequence[Node], offer: Offer | None, group: OfferClass | None) -> None:
+        key = run.key
+        del self.runs[key]
+        for rank, part in enumerate(run.parts):
+            self._untake(nodes[rank], key, part)
+        if offer is not None and group is not None:
+            self._reopen(offer, group)
+
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
         """Give a part of a node to a run."""
+        self._take(node, key, rank, part)
+        if self.journal is not None:
+            self.journal.append((self._untake, node, key, part))
+
+    def _take(self, node: Node, key: str, rank: int, part: Part) -> None:
         node.held[key] = rank
         node.left.take(part)
         node.live += 1
         if node.suspect:
             self._sort(node)
         self.pools.put(node)
-        if self.journal is not None:
-            self.journal.append((self._untake, node, key, part))
 
     def _untake(self, node: Node, key: str, part: Part) -> None:
         node.live -= 1
@@ -254,7 +276,6 @@ class State:
         node.left.give(part)
         if node.suspect:
             self._sort(node)
-        self.pools.put(node)
         self.pools.gained(node)
 
     def hold(self, node: Node, key: str, rank: int, part: Part) -> None:
@@ -337,7 +358,6 @@ class State:
         for name in before.nodes if before is not None else ():
             node = self.nodes[name]
             node.keeper = ""
-            self.pools.put(node)
             self.pools.gained(node)
         if kept is None:
             return
@@ -345,7 +365,6 @@ class State:
         for name in kept.nodes:
             node = self.nodes[name]
             node.keeper = job
-            self.pools.put(node)
             self.pools.gained(node)
 
     @contextmanager
