@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fairlead_placer.capacity.cuts import Cuts
-from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.left import Left, Mark
 from fairlead_placer.capacity.pools import Pools
 from fairlead_placer.cutting.plans import LayoutPlan, Spoilt, keep_back
 from fairlead_placer.entities import (
@@ -231,18 +231,27 @@ class State:
         """An attempt that is new gets its parts, on these nodes in the order of its ranks; it waits no more."""
         offer = self.offers.get(run.job)
         group = None if offer is None else self._close(offer)
+        if self.journal is None:
+            self.touched.update([node.name for node in nodes])
+        else:
+            self.journal.append((self._unplace, run, nodes, [node.left.mark for node in nodes], offer, group))
         key = run.key
         self.runs[key] = run
         for rank, part in enumerate(run.parts):
             self._take(nodes[rank], key, rank, part)
-        if self.journal is not None:
-            self.journal.append((self._unplace, run, nodes, offer, group))
 
-    def _unplace(self, run: Run, nodes: Sequence[Node], offer: Offer | None, group: OfferClass | None) -> None:
+    def _unplace(
+        self, run: Run, nodes: Sequence[Node], marks: Sequence[Mark], offer: Offer | None, group: OfferClass | None
+    ) -> None:
         key = run.key
         del self.runs[key]
-        for rank, part in enumerate(run.parts):
-            self._untake(nodes[rank], key, part)
+        for node, part, mark in zip(nodes, run.parts, marks, strict=True):
+            node.live -= 1
+            del node.held[key]
+            node.left.back(mark, part)
+            if node.suspect:
+                self._sort(node)
+            self.pools.gained(node)
         if offer is not None and group is not None:
             self._reopen(offer, group)
 

@@ -5,7 +5,8 @@ looked at in the nodes of the row, and where none of them does, in the next row.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
+
+import msgspec
 
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.index import Index
@@ -18,7 +19,7 @@ from fairlead_schemas.resources import Request
 NOBODY: frozenset[str] = frozenset()
 
 
-class Choice(NamedTuple):
+class Choice(msgspec.Struct, frozen=True):
     """A node, and where in it."""
 
     node: Node
@@ -34,7 +35,7 @@ def best(index: Index, ask: Ask, work: Arrivals[Request], avoided: Collection[st
     costs, line = index.line(ask, work)
     for alike in costs.ranked(line):
         for _, _, row, choice in alike if len(alike) == 1 else _by_name(index, alike):
-            found = _in_row(index, row, ask, int(line.move.rests[choice]), avoided)
+            found = _in_row(index, row, ask, line.move.rest(choice), avoided)
             if found is not None:
                 return Choice(found[0], ask, found[1], costs.parts(line, choice))
     return None
@@ -74,9 +75,7 @@ def _first(index: Index, row: int, ask: Ask) -> str:
         return min([names[0] for names in masks.values()])
     best, first = -1, ""
     for mask, names in masks.items():
-        score = links.get(mask)
-        if score is None:
-            score = _learn_links(index, row, ask, links, mask)
+        score = links[mask] if mask in links else _learn_links(index, row, ask, links, mask)
         if score > best or (score == best >= 0 and names[0] < first):
             best, first = score, names[0]
     return first

@@ -126,13 +126,14 @@ class Index:
         key = (build.number, left.cpu_milli | cpu_low, left.memory_mib | memory_low, whole, rests, cut)
         domains, slot = self.domains, node.slot
         domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
-        row = self.rows.number(key)
+        row = self.rows.row_of.get(key)
+        if row is None:
+            row = self.rows.begin(key)
+            self.inhabitants.append({})
         if node.row >= 0:
             if row == node.row and mask == node.mask:
                 return
             self._lift(node)
-        if row == len(self.inhabitants):
-            self.inhabitants.append({})
         self.rows.enter(row)
         masks = self.inhabitants[row]
         names = masks.get(mask)

@@ -90,7 +90,7 @@ class Kind:
 
     def _choice(self, row: int) -> tuple[int, tuple[int, int]]:
         choice = int(self.line.choice[row])
-        return int(self.line.move.rests[choice]), self.costs.parts(self.line, choice)
+        return self.line.move.rest(choice), self.costs.parts(self.line, choice)
 
 
 def _tasks(index: Index, ask: Ask, able: Ints) -> Ints:

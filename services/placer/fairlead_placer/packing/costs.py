@@ -129,7 +129,8 @@ class Costs:
     def _look(self, line: Line, rows: Ints) -> None:
         """Learn what these rows cost, which it has not seen."""
         line.cost[rows] = VACANT
-        line.move.meet(rows)
+        numbers: list[int] = rows.tolist()
+        line.move.meet(numbers)
         self._price_line(line)
 
     def _seen(self, line: Line, rows: Ints) -> Ints:
@@ -189,8 +190,8 @@ class Costs:
                 row = int(rows[at])
                 yield [(least, tight[row], row, int(choice[row]))]
             else:
-                alike = [(least, tight[row], row, int(choice[row])) for row in rows[same].tolist()]
-                alike.sort()
+                numbers: list[int] = rows[same].tolist()
+                alike = sorted((least, tight[row], row, int(choice[row])) for row in numbers)
                 yield from (list(each) for _, each in groupby(alike, key=itemgetter(1)))
             cost[same] = VACANT
         for _, each in groupby(self._in_order(line, rows, cost), key=itemgetter(0, 1)):

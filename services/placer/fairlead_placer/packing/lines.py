@@ -35,7 +35,7 @@ class Line:
     """A wish: what it costs where, and what builds cost it besides."""
 
     __slots__ = (
-        "_builds", "asked", "burdens", "choice", "cost", "move", "order", "parts", "priced", "stamp", "version", "wish",
+        "_builds", "_room", "asked", "burdens", "choice", "cost", "move", "order", "parts", "priced", "stamp", "version", "wish",
     )  # fmt: skip
 
     def __init__(self, wish: Wish, move: Move) -> None:
@@ -45,8 +45,9 @@ class Line:
         self.burdens: Ints | None = None
         #: [row]: what its cheapest choice costs (UNSEEN, VACANT where it has none), and which one that is: of equal ones
         #: the fullest GPU. Rows may be empty by now.
-        self.cost: Ints = np.full(64, UNSEEN, np.int64)
-        self.choice: Ints = np.zeros(64, np.int64)
+        self._room = 64
+        self.cost: Ints = np.full(self._room, UNSEEN, np.int64)
+        self.choice: Ints = np.zeros(self._room, np.int64)
         #: Of the choices of the move, so many stand in these, at the prices of that version.
         self.priced, self.version = 0, -1
         #: {choice: what it costs, as it is recorded}, at these prices.
@@ -59,10 +60,11 @@ class Line:
 
     def follow(self, rows: Rows) -> None:
         """Make room for rows that are new, and look at builds that are."""
-        if rows.rows > len(self.cost):
-            room = 2 * rows.rows
-            self.cost = np.concatenate([self.cost, np.full(room - len(self.cost), UNSEEN, np.int64)])
-            self.choice = np.concatenate([self.choice, np.zeros(room - len(self.choice), np.int64)])
+        if rows.rows > self._room:
+            more = 2 * rows.rows - self._room
+            self._room += more
+            self.cost = np.concatenate([self.cost, np.full(more, UNSEEN, np.int64)])
+            self.choice = np.concatenate([self.choice, np.zeros(more, np.int64)])
         if self._builds < len(rows.builds):
             self._builds = len(rows.builds)
             burdens = [self.wish.burden(build) for build in rows.builds]

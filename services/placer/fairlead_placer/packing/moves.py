@@ -3,6 +3,8 @@
 A row is looked at once, when somebody asks for it: what it costs is worked out per state.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fairlead_placer.packing.rows import Rows
@@ -18,20 +20,21 @@ type Choice = tuple[int, int, int, int, int]
 class Move:
     """The choices of one size, by number, as columns."""
 
-    __slots__ = ("_columns", "_met", "_rows", "count", "cpu", "length", "memory", "milli")
+    __slots__ = ("_columns", "_met", "_rows", "count", "cpu", "length", "memory", "milli", "varied")
 
     def __init__(self, rows: Rows, cpu: int, memory: int, count: int, milli: int) -> None:
         self.cpu, self.memory, self.count, self.milli = cpu, memory, count, milli
+        #: True where a row may have several choices: a share may go to one GPU or another.
+        self.varied = count == 1 and milli < WHOLE_MILLI
         self._rows = rows
         self._met: set[int] = set()
         #: How many choices there are.
         self.length = 0
         self._columns = np.zeros((5, 64), np.int64)
 
-    @property
-    def varied(self) -> bool:
-        """True where a row may have several choices: a share may go to one GPU or another."""
-        return self.count == 1 and self.milli < WHOLE_MILLI
+    def rest(self, choice: int) -> int:
+        """What is left before of the GPU that a share takes; 0 where there is nothing to choose."""
+        return int(self._columns[4, choice]) if self.varied else 0
 
     @property
     def rows(self) -> Ints:
@@ -68,12 +71,12 @@ class Move:
         cpu, memory, gpus, _, _ = self._rows.each[row]
         return cpu >= self.cpu and memory >= self.memory and bool(gpus.choices(self.count, self.milli))
 
-    def meet(self, numbers: Ints) -> None:
+    def meet(self, numbers: Sequence[int]) -> None:
         """Note the choices of these rows, as far as they are new."""
         rows, met, found = self._rows, self._met, list[Choice]()
         each, number = rows.each, rows.lattice.number
         cpu, memory, count, milli = self.cpu, self.memory, self.count, self.milli
-        for row in numbers.tolist():
+        for row in numbers:
             if row in met:
                 continue
             met.add(row)

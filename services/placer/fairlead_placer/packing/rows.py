@@ -57,6 +57,8 @@ class Rows:
         self.lattice = Lattice()
         self.row_of: dict[Row, int] = {}
         self.keys: list[Key] = []
+        #: How many rows there are, with those that are empty.
+        self.rows = 0
         #: [row]: how many nodes are in it; by what nodes rank that cost the same (see `_tightness`).
         self.here: list[int] = []
         self.tight: list[int] = []
@@ -71,11 +73,6 @@ class Rows:
         #: The rows that nodes are in, the first so many; and {row: its place among them}.
         self._live = np.zeros(room, np.int64)
         self._live_at: dict[int, int] = {}
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are, with those that are empty."""
-        return len(self.keys)
 
     @property
     def models(self) -> dict[str, int]:
@@ -115,7 +112,7 @@ class Rows:
     @property
     def tightness(self) -> Ints:
         """`tight`, as a column."""
-        return self._tight[: len(self.keys)]
+        return self._tight[: self.rows]
 
     def mask(self, shape: Shape) -> int:
         """The bits of the models that the shape accepts; all, where it names none."""
@@ -137,11 +134,6 @@ class Rows:
 
     def _model(self, name: str) -> int:
         return 1 << self._models.setdefault(name, min(len(self._models), MODELS_MAX - 1))
-
-    def number(self, key: Row) -> int:
-        """The row of nodes in the state of this `Key` (as a plain tuple, which is made faster)."""
-        row = self.row_of.get(key)
-        return self._new(Key(*key)) if row is None else row
 
     def enter(self, row: int) -> None:
         """A node is in the row from now on."""
@@ -166,8 +158,10 @@ class Rows:
         self.generation += 1
         self._start(64)
 
-    def _new(self, key: Key) -> int:
-        row = len(self.keys)
+    def begin(self, each: Row) -> int:
+        """A new row, for nodes in the state of this `Key` (or a plain tuple, which is made faster)."""
+        key = Key(*each)
+        row = self.rows
         if row == len(self._tight):
             self._tight, self._live = _doubled(self._tight), _doubled(self._live)
         rests = (*key.rests, *(WHOLE_MILLI,) * key.whole)
@@ -175,6 +169,7 @@ class Rows:
         gpus = self.lattice.gpus(self._model(name), grain, rests)
         self.row_of[key] = row
         self.keys.append(key)
+        self.rows = row + 1
         self.here.append(0)
         cpu, memory = key.cpu_milli, key.memory_mib
         self.each.append((cpu, memory, gpus, self.lattice.number(gpus, cpu, memory), self._place(key.build)))
