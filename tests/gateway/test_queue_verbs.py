@@ -146,6 +146,17 @@ async def test_a_queue_is_deleted() -> None:
         assert (await house.http.delete("/v1/queues/research/vision")).status_code == 404
 
 
+async def test_a_busy_queue_is_not_deleted() -> None:
+    """The wish is right, the time is not: 409, with what is in the way."""
+    async with QueueHouse() as house:
+        await house.http.post("/v1/queues:apply", json=FILE)
+        told = "1 job of it is offered or runs; wait until all have ended, or cancel them"
+        house.answer = refusing("conflict", f"queues.research/vision: {told}")
+        refused = await house.http.delete("/v1/queues/research/vision")
+        assert (refused.status_code, errors(refused)) == (409, {"queues.research/vision": told})
+        assert (await house.http.get("/v1/queues/research/vision")).status_code == 200
+
+
 async def test_a_job_is_moved() -> None:
     """The answer is the job where it is then; an unknown queue is the body's mistake."""
     async with QueueHouse() as house:

@@ -35,13 +35,15 @@ _LINE = re.compile(r"((?:queues|pools)\.\S*): (.+)\Z")
 
 
 def refusal_of(outcome: Outcome) -> Refused:
-    """The answer to a change that the queue service refused: 404 and 409 as of any verb, else 422 with its lines."""
-    if outcome.code in ("not_found", "conflict"):
+    """The answer to a change that the queue service refused: 404 and 409 as of any verb; with its lines 409 where only jobs
+    of a queue are in the way, else 422."""
+    conflict = outcome.code == "conflict"
+    if outcome.code == "not_found" or (conflict and not _LINE.match(outcome.message)):
         return rejected(outcome.code, outcome.message, submit=False)
     lines = [line for line in outcome.message.splitlines() if line.strip()]
     errors = [_error(line) for line in lines]
     detail = lines[0] if len(lines) == 1 else f"{len(lines)} mistakes; nothing was changed"
-    return Refused(422, outcome.code, detail, errors=errors)
+    return Refused(409 if conflict else 422, outcome.code, detail, errors=errors)
 
 
 def _error(line: str) -> FieldError:

@@ -105,7 +105,7 @@ class Node:
     @property
     def open(self) -> bool:
         """True when it may be given new work now."""
-        return self.serving and not (self.suspect and self.held)
+        return not (self.lost or self.quarantined or (self.suspect and self.held)) and self.duty == READY
 
     @property
     def serving(self) -> bool:

@@ -15,25 +15,20 @@ NEWS_INTERVAL_NS = 10 * 1_000_000_000
 
 
 def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
-    state.close_offer(event.job)
     nodes = [state.nodes[part.node] for part in event.parts]
-    hosts = nodes[0].hosts if len(nodes) == 1 else tuple(node.hosts[0] for node in nodes)
+    hosts = nodes[0].hosts if len(nodes) == 1 else tuple([node.hosts[0] for node in nodes])
     run = Run(event.job, event.attempt, seq, event.parts, hosts)
     run.master_address, run.master_port = event.master_address, event.master_port
     run.placed_ns = at_ns
     if state.requeued:
         run.restarted = state.drop(state.requeued, event.job) or ""
-    job = state.jobs.get(array_of(event.job) or event.job)
+    job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
     run.gang = job.gang if job is not None else ""
     if state.recalls:
         recall = state.drop(state.recalls, event.job)
         if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
             run.stop = recall.stop
-    state.put(state.runs, run.key, run)
-    for rank, part in enumerate(event.parts):
-        node = nodes[rank]
-        state.take(node, run.key, rank, part)
-        state.touch(node.name)
+    state.place(run, nodes)
     if state.claims or state.pleas or state.reservations:
         state.drop(state.claims, event.job)
         state.drop(state.pleas, event.job)

@@ -95,7 +95,8 @@ def _place_all(
             if not _placed(draft, offer, found):
                 return False
         if group.offers:
-            heapreplace(heads, (*_head(group, picky), _CLASS, group))
+            rank, job = _head(group, picky)
+            heapreplace(heads, (rank, job, _CLASS, group))
         else:
             heappop(heads)
     return True

@@ -3,7 +3,6 @@ changes nothing.
 """
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +18,7 @@ from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """Nodes in the order of the ranks, what each gives, and the score."""
 
     nodes: list[Node]
@@ -29,12 +28,13 @@ class Found(NamedTuple):
 
 def find(state: State, request: Request, avoided: Collection[str] = NOBODY) -> Found | Shortfall:
     """A place for the request in its pool now, on none of the avoided nodes; or what is short."""
-    chosen = _choose(state, request, avoided)
-    return chosen if isinstance(chosen, Shortfall) else found_on(state.pools.of(request), chosen)
+    index = state.pools.of(request)
+    chosen = _choose(state, index, request, avoided)
+    return chosen if isinstance(chosen, Shortfall) else found_on(index, chosen)
 
 
-def _choose(state: State, request: Request, avoided: Collection[str]) -> list[Choice] | Shortfall:
-    index, work = state.pools.of(request), state.work_of(request)
+def _choose(state: State, index: Index, request: Request, avoided: Collection[str]) -> list[Choice] | Shortfall:
+    work = state.work_of(request)
     if request.nodes == 1 and not request.also:
         one = best(index, asks_of(request)[0], work, avoided)
         return Shortfall(0, "", 0) if one is None else [one]
@@ -59,52 +59,52 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
     own = own[: request.nodes]
     if not own:
         return None
+    index = state.pools.of(request)
     if len(own) < request.nodes:
-        others = _choose(state, msgspec.structs.replace(request, nodes=request.nodes - len(own)), avoided)
+        others = _choose(state, index, msgspec.structs.replace(request, nodes=request.nodes - len(own)), avoided)
         if isinstance(others, Shortfall):
             return None
         own += others
-    return found_on(state.pools.of(request), sorted(own, key=lambda choice: choice.node.name))
+    return found_on(index, sorted(own, key=lambda choice: choice.node.name))
 
 
 def found_on(index: Index, chosen: Sequence[Choice]) -> Found:
     """The choices, recorded."""
-    if len(chosen) == 1:
-        node, ask, place, _, tasks = chosen[0]
-        part = part_of(node.name, node.left, ask, place, tasks)
-        return Found([node], (part,), _score(chosen[0], part))
-    parts = tuple([part_of(each.node.name, each.node.left, each.ask, each.seat, each.tasks) for each in chosen])
-    score: dict[str, int] = {}
-    for choice, part in zip(chosen, parts, strict=True):
-        for name, points in _score(choice, part).items():
-            score[name] = score.get(name, 0) + points
     nodes = [choice.node for choice in chosen]
-    score.update(spanned(index, nodes))
+    parts = tuple([part_of(each.node.name, each.node.left, each.ask, each.seat, each.tasks) for each in chosen])
+    score = _score(chosen, parts)
+    if len(nodes) > 1:
+        score.update(spanned(index, nodes))
     return Found(nodes, parts, score)
 
 
-def _score(choice: Choice, part: Part) -> dict[str, int]:
-    """The parts of one node's score; higher costs are worse, more links are better."""
-    left, place = choice.node.left, choice.seat
-    unusable, scarce = choice.cost
+def _score(chosen: Sequence[Choice], parts: Sequence[Part]) -> dict[str, int]:
+    """The parts of the score, of all nodes together; higher costs are worse, more links are better."""
+    unusable = scarce = cpu_left = gpus_left = links = numa_nodes = 0
+    for choice, part in zip(chosen, parts, strict=True):
+        left, place, cost = choice.node.left, choice.seat, choice.cost
+        unusable += cost[0]
+        scarce += cost[1]
+        cpu_left += left.cpu_milli - part.cpu_milli
+        gpus_left += left.free.bit_count() - (0 if place.milli else len(place.gpus))
+        if place.link_score:
+            links += place.link_score
+            numa_nodes += place.numa_nodes
     score = {
-        "unusable_milli": unusable,
-        "scarce_milli": scarce,
-        "cpu_left_milli": left.cpu_milli - part.cpu_milli,
-        "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
-    }
-    if place.link_score:
-        score["links"], score["numa_nodes"] = place.link_score, place.numa_nodes
+        "unusable_milli": unusable, "scarce_milli": scarce, "cpu_left_milli": cpu_left, "gpus_left": gpus_left,
+    }  # fmt: skip
+    if links:
+        score["links"], score["numa_nodes"] = links, numa_nodes
     return score
 
 
 def spanned(index: Index, nodes: Sequence[Node]) -> dict[str, int]:
     """{level: how many of its domains the nodes lie in}, of the levels that all of them name."""
     found: dict[str, int] = {}
+    slots = [node.slot for node in nodes]
     for level in LEVELS:
         if index.domains.known(level):
-            of = index.domains.of[level]
-            domains = {int(of[node.slot]) for node in nodes}
+            domains = set(index.domains.of[level].take(slots).tolist())
             if -1 not in domains:
                 found[f"{level}s"] = len(domains)
     return found

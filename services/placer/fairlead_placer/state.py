@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fairlead_placer.capacity.cuts import Cuts
-from fairlead_placer.capacity.left import Left
+from fairlead_placer.capacity.left import Left, Mark
 from fairlead_placer.capacity.pools import Pools
 from fairlead_placer.cutting.plans import LayoutPlan, Spoilt, keep_back
 from fairlead_placer.entities import (
@@ -227,16 +227,47 @@ class State:
             few.discard(node.name)
         self.pools.leave(node)
 
+    def place(self, run: Run, nodes: Sequence[Node]) -> None:
+        """An attempt that is new gets its parts, on these nodes in the order of its ranks; it waits no more."""
+        offer = self.offers.get(run.job)
+        group = None if offer is None else self._close(offer)
+        if self.journal is None:
+            self.touched.update([node.name for node in nodes])
+        else:
+            self.journal.append((self._unplace, run, nodes, [node.left.mark for node in nodes], offer, group))
+        key = run.key
+        self.runs[key] = run
+        for rank, part in enumerate(run.parts):
+            self._take(nodes[rank], key, rank, part)
+
+    def _unplace(
+        self, run: Run, nodes: Sequence[Node], marks: Sequence[Mark], offer: Offer | None, group: OfferClass | None
+    ) -> None:
+        key = run.key
+        del self.runs[key]
+        for node, part, mark in zip(nodes, run.parts, marks, strict=True):
+            node.live -= 1
+            del node.held[key]
+            node.left.back(mark, part)
+            if node.suspect:
+                self._sort(node)
+            self.pools.gained(node)
+        if offer is not None and group is not None:
+            self._reopen(offer, group)
+
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
         """Give a part of a node to a run."""
+        self._take(node, key, rank, part)
+        if self.journal is not None:
+            self.journal.append((self._untake, node, key, part))
+
+    def _take(self, node: Node, key: str, rank: int, part: Part) -> None:
         node.held[key] = rank
         node.left.take(part)
         node.live += 1
         if node.suspect:
             self._sort(node)
         self.pools.put(node)
-        if self.journal is not None:
-            self.journal.append((self._untake, node, key, part))
 
     def _untake(self, node: Node, key: str, part: Part) -> None:
         node.live -= 1
@@ -254,7 +285,6 @@ class State:
         node.left.give(part)
         if node.suspect:
             self._sort(node)
-        self.pools.put(node)
         self.pools.gained(node)
 
     def hold(self, node: Node, key: str, rank: int, part: Part) -> None:
@@ -337,7 +367,6 @@ class State:
         for name in before.nodes if before is not None else ():
             node = self.nodes[name]
             node.keeper = ""
-            self.pools.put(node)
             self.pools.gained(node)
         if kept is None:
             return
@@ -345,7 +374,6 @@ class State:
         for name in kept.nodes:
             node = self.nodes[name]
             node.keeper = job
-            self.pools.put(node)
             self.pools.gained(node)
 
     @contextmanager

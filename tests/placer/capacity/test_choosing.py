@@ -118,7 +118,7 @@ def test_the_best_links_of_all_nodes_that_are_alike() -> None:
         place = find(ground.state, Request(gpu_milli=1000))
         assert isinstance(place, Found)
         part = msgspec.structs.replace(place.parts[0], node=name, gpus=taken[: 8 - 4] if name == "n1" else taken[:4])
-        ground.put(place._replace(nodes=[node], parts=(part,)))
+        ground.put(msgspec.structs.replace(place, nodes=[node], parts=(part,)))
     left = {name: node.left for name, node in ground.state.nodes.items()}
     assert left["n1"].free.bit_count() == left["n2"].free.bit_count() == 4
     pair = Request(gpu_milli=2000)

@@ -1,8 +1,6 @@
 """What a request could be told of a pool, worked out anew from its nodes, each by itself; and a look whether it is told that."""
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 from fairlead_placer.capacity.asks import Ask, asks_of
@@ -11,9 +9,9 @@ from fairlead_placer.capacity.index import Index, key_of
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes.taints import is_last_choice
-from fairlead_placer.packing import costs as costs_module
 from fairlead_placer.packing.costs import Costs
 from fairlead_placer.packing.lattice import Grain
+from fairlead_placer.packing.lines import NEVER
 from fairlead_placer.packing.policy import POINTS
 from fairlead_placer.packing.rows import Key
 from fairlead_placer.packing.states import State, columns_of
@@ -69,7 +67,7 @@ def after_of(node: Node, state: State, ask: Ask) -> Iterator[tuple[int, State]]:
 
 
 def exhaustive(index: Index, costs: Costs, ask: Ask) -> list[Choice]:
-    """Every choice of every node by itself, each row's once; in order."""
+    """The cheapest choice of every node by itself, of equal ones the fullest GPU, each row's once; in order."""
     nodes: dict[Key, list[Node]] = {}
     for node in index.members.values():
         if node.open and not node.keeper:
@@ -84,7 +82,9 @@ def exhaustive(index: Index, costs: Costs, ask: Ask) -> list[Choice]:
         if costs.policy.steps:
             grown = [sum(each > step for step in costs.policy.steps) for each in grown]
         tight = ((state.gpus.count(1000) + 1 if build.model else 0) << 42) + max(state.cpu, 0)
-        for (rest, _), cost in zip(choices, grown, strict=True):
+        each = [(cost, rest) for (rest, _), cost in zip(choices, grown, strict=True)]
+        if each:
+            cost, rest = min(each)
             found.append(Choice(cost + burden, tight, min(node.name for node in alike), rest, key))
     return sorted(found)
 
@@ -106,7 +106,7 @@ def check(ground: Ground, request: Request) -> None:
     assert [len({each[:2] for each in group}) for group in groups] == [1] * len(groups)
     told = [each for group in groups for each in group]
     assert [each[:2] for each in told] == [each[:2] for each in wanted]
-    assert sorted(choice for _, _, _, choice in told) == sorted({choice for _, _, _, choice in told})
+    assert len({row for _, _, row, _ in told}) == len(told)
     keys, rests = index.rows.keys, line.move.rests.tolist()
     named = [
         Choice(
@@ -115,9 +115,6 @@ def check(ground: Ground, request: Request) -> None:
         for cost, tight, row, at in told
     ]
     assert sorted(named) == wanted
-    for _, alike in groupby(told, key=itemgetter(0, 1, 2)):
-        fullest = [rests[at] for *_, at in alike]
-        assert fullest == sorted(fullest)
     check_rows(index, costs, ask, told)
     check_best(ground, request, wanted)
 
@@ -125,18 +122,12 @@ def check(ground: Ground, request: Request) -> None:
 def check_rows(index: Index, costs: Costs, ask: Ask, told: list[tuple[int, int, int, int]]) -> None:
     """What each row costs, which rows may take it, and what the parts of a cost are."""
     line = costs.line(index.wanted(ask))
-    cheapest: dict[int, tuple[int, int, int]] = {}
-    rests = line.move.rests.tolist()
-    for cost, _, row, at in told:
-        cheapest[row] = min(cheapest.get(row, (1 << 62, 0, 0)), (cost, rests[at], at))
+    for cost, _, _, at in told:
         assert 0 <= cost - POINTS * sum(costs.parts(line, at)) < 2 * POINTS
     by_row = costs.by_row(line).tolist()
-    assert {row: cost for row, cost in enumerate(by_row) if cost < costs_module.NEVER} == {
-        row: cost for row, (cost, _, _) in cheapest.items()
-    }
-    assert {row: costs.choice_in(line, row) for row in cheapest} == {row: at for row, (_, _, at) in cheapest.items()}
+    assert {row: cost for row, cost in enumerate(by_row) if cost < NEVER} == {row: cost for cost, _, row, _ in told}
     taking = {row for row in range(index.rows.rows) if index.rows.here[row] and line.takes(index.rows, row)}
-    assert taking == set(cheapest)
+    assert taking == {row for _, _, row, _ in told}
 
 
 def check_best(ground: Ground, request: Request, wanted: list[Choice]) -> None:

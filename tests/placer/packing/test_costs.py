@@ -29,7 +29,7 @@ from tests.placer.packing.play import SIZES, STEPS, Play, stock
 #: by much; lines kept or soon forgotten.
 WAYS = [
     {"FEW": 0, "SOUGHT": 1, "UNORDERED": 0, "PRICED_EVERY": 0, "LINES_MAX": 3},
-    {"FEW": 1000, "SOUGHT": 1, "UNORDERED": 1000, "PRICED_EVERY": 5},
+    {"FEW": 1000, "SOUGHT": 1, "UNORDERED": 1000, "PRICED_EVERY": 5, "CELLS_MAX": 100},
     {"FEW": 2, "UNORDERED": 2, "PRICED_EVERY": 0}, {"SOUGHT": 2},
 ]  # fmt: skip
 

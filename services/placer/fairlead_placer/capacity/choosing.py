@@ -5,19 +5,21 @@ looked at in the nodes of the row, and where none of them does, in the next row.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
+
+import msgspec
 
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node
+from fairlead_placer.packing.costs import Ranked
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
 
 NOBODY: frozenset[str] = frozenset()
 
 
-class Choice(NamedTuple):
+class Choice(msgspec.Struct, frozen=True):
     """A node, and where in it."""
 
     node: Node
@@ -31,20 +33,17 @@ class Choice(NamedTuple):
 def best(index: Index, ask: Ask, work: Arrivals[Request], avoided: Collection[str] = NOBODY) -> Choice | None:
     """The best node for one unit, none of the avoided ones; None where it fits nowhere now."""
     costs, line = index.line(ask, work)
-    tried: set[int] = set()
     for alike in costs.ranked(line):
         for _, _, row, choice in alike if len(alike) == 1 else _by_name(index, alike):
-            if row not in tried:  # where one choice in it found no place, none does
-                tried.add(row)
-                found = _in_row(index, row, ask, int(line.move.rests[choice]), avoided)
-                if found is not None:
-                    return Choice(found[0], ask, found[1], costs.parts(line, choice))
+            found = _in_row(index, row, ask, line.move.rest(choice), avoided)
+            if found is not None:
+                return Choice(found[0], ask, found[1], costs.parts(line, choice))
     return None
 
 
-def _by_name(index: Index, alike: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
-    """Choices that cost the same by the first names of their rows, of a row the fullest GPU first."""
-    return sorted(alike, key=lambda each: (min(names[0] for names in index.inhabitants[each[2]].values()), each[3]))
+def _by_name(index: Index, alike: list[Ranked]) -> list[Ranked]:
+    """Rows that cost the same by their first names."""
+    return sorted(alike, key=lambda each: min(names[0] for names in index.inhabitants[each[2]].values()))
 
 
 def _in_row(index: Index, row: int, ask: Ask, rest: int, avoided: Collection[str]) -> tuple[Node, Seat] | None:
@@ -76,9 +75,7 @@ def _first(index: Index, row: int, ask: Ask) -> str:
         return min([names[0] for names in masks.values()])
     best, first = -1, ""
     for mask, names in masks.items():
-        score = links.get(mask)
-        if score is None:
-            score = _learn_links(index, row, ask, links, mask)
+        score = links[mask] if mask in links else _learn_links(index, row, ask, links, mask)
         if score > best or (score == best >= 0 and names[0] < first):
             best, first = score, names[0]
     return first

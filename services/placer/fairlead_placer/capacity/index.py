@@ -18,7 +18,8 @@ from fairlead_placer.capacity.instances import count_idle
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.wanted import Wanted, typical
 from fairlead_placer.entities import Node
-from fairlead_placer.packing.costs import Costs, Line
+from fairlead_placer.packing.costs import Costs
+from fairlead_placer.packing.lines import Line
 from fairlead_placer.packing.moves import Moves
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.population import Machine
@@ -83,6 +84,7 @@ class Index:
         self._unsettled.pop(node.name, None)
         if node.row >= 0:
             self._lift(node)
+            node.row = -1
         self.gpus -= len(node.left.uuids)
         self.rows.join(machine_of(node.left.build), -1)
         self.aside.pop(node.name, None)
@@ -106,6 +108,7 @@ class Index:
         if node.keeper or not node.open:
             if node.row >= 0:
                 self._lift(node)
+                node.row = self.domains.rows[node.slot] = -1
             self.aside[node.name] = node
             return
         if self.aside:
@@ -123,13 +126,15 @@ class Index:
         key = (build.number, left.cpu_milli | cpu_low, left.memory_mib | memory_low, whole, rests, cut)
         domains, slot = self.domains, node.slot
         domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
+        row = self.rows.row_of.get(key)
+        if row is None:
+            row = self.rows.begin(key)
+            self.inhabitants.append({})
         if node.row >= 0:
-            if self.rows.row_of.get(key) == node.row and mask == node.mask:
+            if row == node.row and mask == node.mask:
                 return
             self._lift(node)
-        row = self.rows.enter(key)
-        if row == len(self.inhabitants):
-            self.inhabitants.append({})
+        self.rows.enter(row)
         masks = self.inhabitants[row]
         names = masks.get(mask)
         if names is None:
@@ -140,6 +145,7 @@ class Index:
         domains.rows[slot] = row
 
     def _lift(self, node: Node) -> None:
+        """Out of its row, to another one or to none."""
         masks = self.inhabitants[node.row]
         names = masks[node.mask]
         if len(names) == 1:
@@ -147,8 +153,6 @@ class Index:
         else:
             del names[bisect_left(names, node.name)]
         self.rows.leave(node.row)
-        self.domains.rows[node.slot] = -1
-        node.row = -1
 
     def _meet(self, build: Build) -> None:
         """A build that nobody here had: what requests accept is looked at anew."""

@@ -9,7 +9,7 @@ from fairlead_placer.capacity.asks import Ask, several
 from fairlead_placer.capacity.choosing import Choice, ranked
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, seat, seat_several
-from fairlead_placer.packing.costs import NEVER
+from fairlead_placer.packing.lines import NEVER
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
@@ -89,10 +89,8 @@ class Kind:
         return Choice(node, ask, found, cost, units) if isinstance(found, Seat) else None
 
     def _choice(self, row: int) -> tuple[int, tuple[int, int]]:
-        move = self.line.move
-        found = (move.rows == row).nonzero()[0]
-        choice = int(found[0]) if len(found) == 1 else self.costs.choice_in(self.line, row)
-        return int(move.rests[choice]), self.costs.parts(self.line, choice)
+        choice = int(self.line.choice[row])
+        return self.line.move.rest(choice), self.costs.parts(self.line, choice)
 
 
 def _tasks(index: Index, ask: Ask, able: Ints) -> Ints:

@@ -6,6 +6,9 @@ from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_schemas.cpulists import format_cpus, parse_cpus
 from fairlead_schemas.events import Part
 
+#: CPU, memory, GPUs and CPUs that are left: all that a part takes of which no GPU is shared or cut.
+type Mark = tuple[int, int, int, int]
+
 
 class Left:
     """Mutable, for speed. Amounts may fall below 0 where an inventory shrank under what is held: nothing fits then."""
@@ -88,6 +91,19 @@ class Left:
                 left.milli[place] = rest
                 left.shared |= 1 << place
         return left
+
+    @property
+    def mark(self) -> Mark:
+        """What there is now, to go `back` to."""
+        return self.cpu_milli, self.memory_mib, self.free, self.cpus
+
+    def back(self, mark: Mark, part: Part) -> None:
+        """The part, which was taken last, was not taken: what there is, is what was marked before."""
+        if part.gpu_milli or part.instances or self.build.cut:
+            self.give(part)
+        else:
+            self.parts -= 1
+            self.cpu_milli, self.memory_mib, self.free, self.cpus = mark
 
     def take(self, part: Part) -> None:
         """The part is somebody's."""

@@ -76,12 +76,14 @@ class Pools:
         self._indices[node.pool].put(node)
 
     def gained(self, node: Node) -> None:
-        """The node has more than before."""
+        """The node has more than before: bring it to where it belongs now."""
+        index = self._indices[node.pool]
+        index.put(node)
         self.version += 1
         if node.keeper:
-            self._indices[node.pool].lent = self.version
+            index.lent = self.version
         elif node.open:
-            self._indices[node.pool].gained(node, self.version)
+            index.gained(node, self.version)
 
     def stir_offers(self) -> None:
         """There is something more to decide; capacity is what it was."""

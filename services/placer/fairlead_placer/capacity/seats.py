@@ -177,18 +177,20 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
     able.sort()
     chosen = mask_of(at for _, _, at in able[: ask.gpus])
     inside = left.build.inside
-    found = _near(inside, chosen, left.cpus if ask.cpus and inside.numa else 0, ask)
-    return found if isinstance(found, str) else found._replace(milli=milli)
+    return _near(inside, chosen, left.cpus if ask.cpus and inside.numa else 0, ask, milli)
 
 
-def _near(inside: Inside, gpus: int, cpus: int, ask: Ask) -> Seat | str:
-    """On these GPUs, with CPUs and network devices near them. Links mean nothing to parts of GPUs."""
-    key = (gpus, cpus, (ask.inside.cpus,))
+def _near(inside: Inside, gpus: int, cpus: int, ask: Ask, milli: int) -> Seat | str:
+    """So much of each of these GPUs, with CPUs and network devices near them. Links mean nothing to parts of GPUs."""
+    key = (gpus, cpus, (ask.inside.cpus, milli))
     known = inside.seats.get(key)
     if known is None:
         if len(inside.seats) >= SEATS_MAX:
             inside.seats.clear()
-        known = inside.seats[key] = _sought(inside, gpus, cpus, ask.inside._replace(require=0, prefer=0))
+        known = _sought(inside, gpus, cpus, ask.inside._replace(require=0, prefer=0))
+        if isinstance(known, Seat):
+            known = known._replace(milli=milli)
+        inside.seats[key] = known
     return known
 
 
@@ -218,9 +220,10 @@ def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Par
     request, build = ask.request, left.build
     share = found.milli and not found.instances
     cap = min((cap_of(left, ask, at) for at in found.gpus), default=0) if share else 0
-    uuids, nics = left.uuids, build.inside.description.nics
+    uuids, nics, gpus = left.uuids, build.inside.description.nics, found.gpus
+    whole = len(gpus) == len(uuids) and not found.instances
     return Part(
-        node=name, gpus=tuple([uuids[at] for at in found.gpus]),
+        node=name, gpus=uuids if whole else tuple([uuids[at] for at in gpus]),
         cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
         memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
         gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",

@@ -7,77 +7,33 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from fairlead_placer.packing.lines import NEVER, UNSEEN, Line, Wish
 from fairlead_placer.packing.losses import Losses
-from fairlead_placer.packing.moves import Move, Moves
+from fairlead_placer.packing.moves import Moves
 from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Held, Policy
 from fairlead_placer.packing.rows import VACANT, Rows
-from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 
-#: More than any cost. What must not be is as expensive as an empty row, so that whatever it costs besides it is above this.
-NEVER = VACANT // 2
 #: The typical work is looked at anew after 1, 2, 4 … arrivals, up to this many, and then after each so many.
 LEARNED_EVERY = 256
 #: Prices are looked at anew after so many arrivals, and one more for each so many nodes.
 PRICED_EVERY, NODES_PER_ARRIVAL = 25, 32
 #: New states are worked out one by one where they are so few, or else all at once.
 FEW = 12
-#: Kinds of requests that are remembered.
-LINES_MAX = 4096
-#: Choices that are looked for one by one, before all are put in order.
+#: Kinds of requests that are remembered, and rows of all of them together (two numbers each).
+LINES_MAX, CELLS_MAX = 4096, 1 << 22
+#: Groups of rows that are looked for one by one, before all are put in order.
 SOUGHT = 24
-#: What has not changed when it was asked for so often is put in order, if there are no more choices than these: the empty rows
+#: What has not changed when it was asked for so often is put in order, if there are no more rows than these: the empty ones
 #: among many would have to be passed over each time.
 UNORDERED, ORDERED_MAX = 8, 96
-
-
-class Wish(Protocol):
-    """A kind of request, as costs are kept for it; compared by identity."""
-
-    @property
-    def shape(self) -> Shape:
-        """What it asks of one node."""
-        ...
-
-    def burden(self, build: int) -> int | None:
-        """Points that nodes so made cost it besides; None where it may not go to them."""
-        ...
-
-
-class Line:
-    """A wish: its choices, and what builds cost it besides."""
-
-    __slots__ = ("_known", "asked", "burdens", "move", "order", "stamp", "wish")
-
-    def __init__(self, wish: Wish, move: Move) -> None:
-        self.wish, self.move = wish, move
-        self._known = 0
-        #: [place of a build]: points, VACANT where it may not go; None where that is 0 for all.
-        self.burdens: Ints | None = None
-        #: (cost, tightness, row, choice) rising, as it is since `stamp`; rows may be empty by now. How often it was asked
-        #: for since.
-        self.order: list[tuple[int, int, int, int]] | None = None
-        self.asked = 0
-        self.stamp: tuple[int, int] = (-1, -1)
-
-    def follow(self, rows: Rows) -> None:
-        """Look at what is new."""
-        self.move.follow()
-        if self._known < len(rows.builds):
-            self._known = len(rows.builds)
-            burdens = [self.wish.burden(build) for build in rows.builds]
-            column = np.array([VACANT if each is None else each for each in burdens], np.int64)
-            self.burdens = column if column.any() else None
-
-    def takes(self, rows: Rows, row: int) -> bool:
-        """True when a node of the row may take it, as far as the row tells."""
-        burdens = self.burdens
-        return (burdens is None or burdens[rows.each[row][4]] < NEVER) and self.move.fits(row)
+#: (cost, tightness, row, choice)
+type Ranked = tuple[int, int, int, int]
 
 
 class Costs:
@@ -142,58 +98,70 @@ class Costs:
     # -- what choices cost
 
     def line(self, wish: Wish) -> Line:
-        """The wish, with all choices that there are by now."""
+        """The wish, with all rows that there are by now."""
         line = self._lines.get(wish)
         if line is None:
-            if len(self._lines) >= LINES_MAX:
+            if len(self._lines) >= min(LINES_MAX, CELLS_MAX // max(1, self.rows.rows)):
                 self._lines.clear()
             line = self._lines[wish] = Line(wish, self._moves.of(wish.shape))
         line.follow(self.rows)
-        self._hold()
+        if line.version != self._version:
+            line.version, line.priced = self._version, 0
+            line.parts.clear()
+            self._price_line(line)
         return line
 
-    def priced(self, line: Line) -> Ints:
-        """[choice]: its cost now; NEVER or more where no node is, or it may not go."""
-        return self._grown(line) + self.rows.vacant[line.move.rows]
-
-    def _grown(self, line: Line) -> Ints:
-        """The same as if nodes were in all rows."""
-        move = line.move
-        cost = self._states.cost[move.after]
+    def _price_line(self, line: Line) -> None:
+        """Note what choices cost that it has not priced yet."""
+        move, first = line.move, line.priced
+        if first == move.length:
+            return
+        self._hold()
+        cost = self._states.cost[move.after[first:]]
         if not self.policy.absolute:
-            cost -= self._states.cost[move.before]
+            cost -= self._states.cost[move.before[first:]]
         if self.policy.steps:
             cost = np.searchsorted(self.policy.steps, cost)
         if line.burdens is not None:
-            cost += line.burdens[move.builds]
+            cost += line.burdens[move.builds[first:]]
+        line.note(cost)
+
+    def _look(self, line: Line, rows: Ints) -> None:
+        """Learn what these rows cost, which it has not seen."""
+        line.cost[rows] = VACANT
+        numbers: list[int] = rows.tolist()
+        line.move.meet(numbers)
+        self._price_line(line)
+
+    def _seen(self, line: Line, rows: Ints) -> Ints:
+        """What these rows cost, all of which have been looked at then."""
+        cost = line.cost.take(rows)
+        if len(cost) and cost[cost.argmin()] == UNSEEN:
+            self._look(line, rows[cost == UNSEEN])
+            cost = line.cost.take(rows)
         return cost
 
     def by_row(self, line: Line) -> Ints:
-        """[row]: the cost of the cheapest choice there; NEVER or more where there is none."""
-        found = np.full(self.rows.rows, VACANT, np.int64)
-        np.minimum.at(found, line.move.rows, self.priced(line))
+        """[row]: the cost of the cheapest choice there; NEVER or more where there is none, or no node."""
+        found, live = np.full(self.rows.rows, VACANT, np.int64), self.rows.live
+        found[live] = self._seen(line, live)
         return found
 
-    def choice_in(self, line: Line, row: int) -> int:
-        """The cheapest choice in a row that has one, of equal ones the fullest GPU."""
-        at = np.flatnonzero(line.move.rows == row)
-        cost, rests = self.priced(line)[at], line.move.rests[at]
-        return int(at[np.lexsort((rests, cost))[0]])
-
-    def ranked(self, line: Line) -> Iterator[list[tuple[int, int, int, int]]]:
-        """Choices (cost, tightness, row, choice), the cheapest first, of these the tightest; alike ones together. Nodes
-        are in all of their rows."""
-        stamp = (self._version, line.move.length)
+    def ranked(self, line: Line) -> Iterator[list[Ranked]]:
+        """Rows with their cheapest choices, the cheapest first, of these the tightest; alike ones together. Nodes are in all
+        of them."""
+        stamp = (self._version, self.rows.rows)
         if line.stamp != stamp:
             line.stamp, line.order, line.asked = stamp, None, 0
         line.asked += 1
-        if line.asked <= UNORDERED or line.move.length > ORDERED_MAX:
+        if line.asked <= UNORDERED or self.rows.rows > ORDERED_MAX:
             return self._sought(line)
         if line.order is None:
-            line.order = _in_order(self._grown(line), self.rows.tightness, line.move)
+            every = np.arange(self.rows.rows)
+            line.order = self._in_order(line, every, self._seen(line, every))
         return self._walked(line.order)
 
-    def _walked(self, order: list[tuple[int, int, int, int]]) -> Iterator[list[tuple[int, int, int, int]]]:
+    def _walked(self, order: list[Ranked]) -> Iterator[list[Ranked]]:
         here, at, last = self.rows.here, 0, len(order)
         while at < last:
             first = order[at]
@@ -207,28 +175,44 @@ class Costs:
                 at += 1
             yield alike
 
-    def _sought(self, line: Line) -> Iterator[list[tuple[int, int, int, int]]]:
-        cost, rows = self.priced(line), line.move.rows
-        tight: list[int] = self.rows.tight
+    def _sought(self, line: Line) -> Iterator[list[Ranked]]:
+        rows = self.rows.live
+        cost, tight, choice = self._seen(line, rows), self.rows.tight, line.choice
         if not len(cost):
             return
         for _ in range(SOUGHT):
-            least = int(cost[cost.argmin()])
+            at = int(cost.argmin())
+            least = int(cost[at])
             if least >= NEVER:
                 return
-            at = (cost == least).nonzero()[0]
-            alike = [(least, tight[row], row, each) for row, each in zip(map(int, rows[at]), map(int, at), strict=True)]
-            if len(alike) == 1:
-                yield alike
+            same = (cost == least).nonzero()[0]
+            if len(same) == 1:
+                row = int(rows[at])
+                yield [(least, tight[row], row, int(choice[row]))]
             else:
-                alike.sort()
+                numbers: list[int] = rows[same].tolist()
+                alike = sorted((least, tight[row], row, int(choice[row])) for row in numbers)
                 yield from (list(each) for _, each in groupby(alike, key=itemgetter(1)))
-            cost[at] = VACANT
-        for _, each in groupby(_in_order(cost, self.rows.tightness, line.move), key=itemgetter(0, 1)):
+            cost[same] = VACANT
+        for _, each in groupby(self._in_order(line, rows, cost), key=itemgetter(0, 1)):
             yield list(each)
+
+    def _in_order(self, line: Line, rows: Ints, cost: Ints) -> list[Ranked]:
+        """Of the rows that it may go to, rising. `cost` is theirs."""
+        able = cost < NEVER
+        rows, cost = rows[able], cost[able]
+        tight = self.rows.tightness[rows]
+        order = np.lexsort((rows, tight, cost))
+        return list(zip(*(each[order].tolist() for each in (cost, tight, rows, line.choice[rows])), strict=True))
 
     def parts(self, line: Line, choice: int) -> tuple[int, int]:
         """The cost of the choice in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
+        found = line.parts.get(choice)
+        if found is None:
+            found = line.parts[choice] = self._parts(line, choice)
+        return found
+
+    def _parts(self, line: Line, choice: int) -> tuple[int, int]:
         _, before, after, build, _ = line.move.of(choice)
         fixed, cost = self._states.of(after)
         if not self.policy.absolute:
@@ -240,12 +224,3 @@ class Costs:
         if line.burdens is not None:
             fixed += int(line.burdens[build])
         return fixed // POINTS, scarce // POINTS
-
-
-def _in_order(cost: Ints, tightness: Ints, move: Move) -> list[tuple[int, int, int, int]]:
-    """(cost, tightness, row, choice) of choices that there are, rising; of a row, the fullest GPU first."""
-    at = np.flatnonzero(cost < NEVER)
-    rows, cost = move.rows[at], cost[at]
-    tight = tightness[rows]
-    order = np.lexsort((move.rests[at], rows, tight, cost))
-    return list(zip(*(each[order].tolist() for each in (cost, tight, rows, at)), strict=True))

@@ -1,6 +1,6 @@
 """What jobs of one size leave where they go: from each row that nodes are in, the state after each choice that differs.
 
-A row is looked at once, when it is met with a node in it: what it costs is worked out per state.
+A row is looked at once, when somebody asks for it: what it costs is worked out per state.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead_placer.packing.rows import Rows
-from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
 from fairlead_placer.packing.states import Ints
 
 #: Sizes that are remembered at once.
@@ -20,16 +20,21 @@ type Choice = tuple[int, int, int, int, int]
 class Move:
     """The choices of one size, by number, as columns."""
 
-    __slots__ = ("_columns", "_empty", "_known", "_rows", "count", "cpu", "length", "memory", "milli")
+    __slots__ = ("_columns", "_met", "_rows", "count", "cpu", "length", "memory", "milli", "varied")
 
     def __init__(self, rows: Rows, cpu: int, memory: int, count: int, milli: int) -> None:
         self.cpu, self.memory, self.count, self.milli = cpu, memory, count, milli
-        self._rows, self._known = rows, 0
-        #: Rows that were empty when they were to be looked at: nodes may have come since.
-        self._empty: Ints = np.zeros(0, np.int64)
+        #: True where a row may have several choices: a share may go to one GPU or another.
+        self.varied = count == 1 and milli < WHOLE_MILLI
+        self._rows = rows
+        self._met: set[int] = set()
         #: How many choices there are.
         self.length = 0
         self._columns = np.zeros((5, 64), np.int64)
+
+    def rest(self, choice: int) -> int:
+        """What is left before of the GPU that a share takes; 0 where there is nothing to choose."""
+        return int(self._columns[4, choice]) if self.varied else 0
 
     @property
     def rows(self) -> Ints:
@@ -66,36 +71,21 @@ class Move:
         cpu, memory, gpus, _, _ = self._rows.each[row]
         return cpu >= self.cpu and memory >= self.memory and bool(gpus.choices(self.count, self.milli))
 
-    def follow(self) -> None:
-        """Look at the rows that are new, and at those that nodes came back to."""
-        rows, known = self._rows, self._known
-        if known < rows.rows:
-            self._known = rows.rows
-            empty = self._meet(range(known, rows.rows))
-            if empty:
-                self._empty = np.concatenate([self._empty, np.array(empty, np.int64)])
-        if len(self._empty):
-            vacant = rows.vacant[self._empty] != 0
-            if not vacant.all():
-                self._meet(self._empty[~vacant].tolist())
-                self._empty = self._empty[vacant]
-
-    def _meet(self, numbers: Sequence[int]) -> list[int]:
-        """Note the choices of those rows; which of them are empty."""
-        rows, found, empty = self._rows, list[Choice](), list[int]()
-        here, each, number = rows.here, rows.each, rows.lattice.number
+    def meet(self, numbers: Sequence[int]) -> None:
+        """Note the choices of these rows, as far as they are new."""
+        rows, met, found = self._rows, self._met, list[Choice]()
+        each, number = rows.each, rows.lattice.number
         cpu, memory, count, milli = self.cpu, self.memory, self.count, self.milli
         for row in numbers:
-            if not here[row]:
-                empty.append(row)
+            if row in met:
                 continue
+            met.add(row)
             has_cpu, has_memory, gpus, state, build = each[row]
             if has_cpu >= cpu and has_memory >= memory:
                 for rest, after in gpus.choices(count, milli):
                     found.append((row, state, number(after, has_cpu - cpu, has_memory - memory), build, rest))
         if found:
             self._add(found)
-        return empty
 
     def _add(self, found: list[Choice]) -> None:
         first, self.length = self.length, self.length + len(found)

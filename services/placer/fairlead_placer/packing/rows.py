@@ -16,7 +16,7 @@ from fairlead_placer.packing.states import Ints, States, columns_of
 type Row = tuple[int, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
 #: Models that are told apart in a pool, as bits of one integer; further ones count as the last.
 MODELS_MAX = 62
-#: What is to be added to the cost of a row that no node is in.
+#: What a row costs that no node is in.
 VACANT = 1 << 60
 
 
@@ -57,6 +57,8 @@ class Rows:
         self.lattice = Lattice()
         self.row_of: dict[Row, int] = {}
         self.keys: list[Key] = []
+        #: How many rows there are, with those that are empty.
+        self.rows = 0
         #: [row]: how many nodes are in it; by what nodes rank that cost the same (see `_tightness`).
         self.here: list[int] = []
         self.tight: list[int] = []
@@ -67,14 +69,10 @@ class Rows:
         self._places: dict[int, int] = {}
         self._free: list[int] = []
         self._free_milli = 0
-        self._count = np.zeros(room, np.int64)
         self._tight = np.zeros(room, np.int64)
-        self._vacant = np.full(room, VACANT, np.int64)
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are, with those that are empty."""
-        return len(self.keys)
+        #: The rows that nodes are in, the first so many; and {row: its place among them}.
+        self._live = np.zeros(room, np.int64)
+        self._live_at: dict[int, int] = {}
 
     @property
     def models(self) -> dict[str, int]:
@@ -88,8 +86,13 @@ class Rows:
 
     @property
     def filled(self) -> Ints:
-        """The rows that nodes are in."""
-        return np.flatnonzero(self._count[: len(self.keys)])
+        """The rows that nodes are in, rising."""
+        return np.sort(self.live)
+
+    @property
+    def live(self) -> Ints:
+        """The same in no order, as it is until a node moves."""
+        return self._live[: len(self._live_at)]
 
     @property
     def states(self) -> States:
@@ -104,17 +107,12 @@ class Rows:
     @property
     def counts(self) -> Ints:
         """How many nodes are in each of these rows."""
-        return self._count[self.filled]
-
-    @property
-    def vacant(self) -> Ints:
-        """[row]: VACANT where no node is in it, else 0."""
-        return self._vacant[: len(self.keys)]
+        return np.array([self.here[row] for row in self.filled.tolist()], np.int64)
 
     @property
     def tightness(self) -> Ints:
         """`tight`, as a column."""
-        return self._tight[: len(self.keys)]
+        return self._tight[: self.rows]
 
     def mask(self, shape: Shape) -> int:
         """The bits of the models that the shape accepts; all, where it names none."""
@@ -137,41 +135,41 @@ class Rows:
     def _model(self, name: str) -> int:
         return 1 << self._models.setdefault(name, min(len(self._models), MODELS_MAX - 1))
 
-    def enter(self, key: Row) -> int:
-        """A node is in the state of this `Key` (as a plain tuple, which is made faster) from now on; its row."""
-        row = self.row_of.get(key)
-        if row is None:
-            row = self._new(Key(*key))
+    def enter(self, row: int) -> None:
+        """A node is in the row from now on."""
         self.here[row] = count = self.here[row] + 1
-        self._count[row] = count
         self._free_milli += self._free[row]
         if count == 1:
-            self._vacant[row] = 0
-        return row
+            at = self._live_at[row] = len(self._live_at)
+            self._live[at] = row
 
     def leave(self, row: int) -> None:
         """A node of the row is in it no more."""
         self.here[row] = count = self.here[row] - 1
-        self._count[row] = count
         self._free_milli -= self._free[row]
         if not count:
-            self._vacant[row] = VACANT
+            last = int(self._live[len(self._live_at) - 1])  # takes its place
+            at = self._live_at[last] = self._live_at[row]
+            self._live[at] = last
+            del self._live_at[row]
 
     def clear(self) -> None:
         """Forget all rows and states: whoever is in one enters anew."""
         self.generation += 1
         self._start(64)
 
-    def _new(self, key: Key) -> int:
-        row = len(self.keys)
-        if row == len(self._count):
-            self._count = _doubled(self._count)
-            self._tight, self._vacant = _doubled(self._tight), np.concatenate([self._vacant, self._vacant | VACANT])
+    def begin(self, each: Row) -> int:
+        """A new row, for nodes in the state of this `Key` (or a plain tuple, which is made faster)."""
+        key = Key(*each)
+        row = self.rows
+        if row == len(self._tight):
+            self._tight, self._live = _doubled(self._tight), _doubled(self._live)
         rests = (*key.rests, *(WHOLE_MILLI,) * key.whole)
         name, grain = self._made[key.build]
         gpus = self.lattice.gpus(self._model(name), grain, rests)
         self.row_of[key] = row
         self.keys.append(key)
+        self.rows = row + 1
         self.here.append(0)
         cpu, memory = key.cpu_milli, key.memory_mib
         self.each.append((cpu, memory, gpus, self.lattice.number(gpus, cpu, memory), self._place(key.build)))

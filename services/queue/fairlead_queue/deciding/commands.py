@@ -182,12 +182,13 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     state = plan.state
     before = plan.outlook or configuration.now(state)
     after = configuration.outlook(before, command)
-    message = problems.refusal(state, command, before, after) or _in_use(plan, after)
+    message, code = problems.refusal(state, command, before, after)
+    message, code = message or _in_use(plan, after), code or "invalid"
     changed = configuration.changes(before, after) if not message else []
     if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
         message = "too many changes at once; send it again"
     if message:
-        return ev.CommandRejected(cause=cause, command=command.id, code="invalid", message=message)
+        return ev.CommandRejected(cause=cause, command=command.id, code=code, message=message)
     for event in configuration.events(changed, after, cause, command.user):
         plan.emit(event, len(msgspec.json.encode(event)))
     plan.entered.update(after.removed.values())

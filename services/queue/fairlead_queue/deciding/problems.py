@@ -32,13 +32,20 @@ PRICE_MAX = 1_000_000
 MESSAGE_CHARS_MAX = 250
 
 
-def refusal(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> str:
-    """What is wrong with it, "" when nothing is."""
+class Busy(str):
+    """A problem that is none of the change itself: it will do when jobs have ended."""
+
+    __slots__ = ()
+
+
+def refusal(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> tuple[str, str]:
+    """What is wrong with it, and the code for that: "conflict" where it will do later, else "invalid"; "" when nothing is."""
     found = list(_problems(state, command, before, after))
     if not found:
-        return ""
+        return "", ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return found[0][: MESSAGE_CHARS_MAX - len(more)] + more
+    code = "conflict" if all(isinstance(each, Busy) for each in found) else "invalid"
+    return found[0][: MESSAGE_CHARS_MAX - len(more)] + more, code
 
 
 def _problems(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> Iterator[str]:
@@ -214,7 +221,7 @@ def _removal_problems(state: State, path: str, move_to: str, after: Outlook, inn
     jobs, busy = sum(lane.jobs for lane in lanes), sum(len(lane.offers) + len(lane.running) for lane in lanes)
     if busy:
         told = "1 job of it is offered or runs" if busy == 1 else f"{busy} jobs of it are offered or run"
-        yield f"queues.{path}: {told}; wait until all have ended, or cancel them"
+        yield Busy(f"queues.{path}: {told}; wait until all have ended, or cancel them")
     elif jobs and not move_to:
         told = "1 job waits in it" if jobs == 1 else f"{jobs} jobs wait in it"
         yield f"queues.{path}: {told}; say where to (--move-to QUEUE), or cancel all of them"
