@@ -1,7 +1,7 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
 
 Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
-warehouse (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
+warehouse, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from bench.kueue import load as kueue_load
 from bench.openb import row as packing
 from bench.placing import rows as placing
 from bench.stack import Stack
+from bench.telemetry import rows as telemetry
 from fairlead_bus.main import collect_rarely
 
 ROWS = (
@@ -36,6 +37,7 @@ ROWS = (
     "memory",
     "growth",
     "warehouse",
+    "telemetry",
 )
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 DELAY_MS = 2
@@ -103,6 +105,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows.append(_said(await history.growth()))
     if "warehouse" in names:
         rows += [_said(row) for row in asking.rows()]
+    if "telemetry" in names:
+        rows += [_said(row) for row in await telemetry.all_rows()]
     return rows
 
 
