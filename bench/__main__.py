@@ -1,7 +1,7 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
 
 Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
-warehouse, measured (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
+warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from bench.kueue import load as kueue_load
 from bench.openb import row as packing
 from bench.placing import rows as placing
 from bench.stack import Stack
+from bench.telemetry import rows as telemetry
 from fairlead_bus.main import collect_rarely
 
 ROWS = (
@@ -37,6 +38,7 @@ ROWS = (
     "growth",
     "warehouse",
     "measured",
+    "telemetry",
 )
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 DELAY_MS = 2
@@ -106,6 +108,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows += [_said(row) for row in asking.rows()]
     if "measured" in names:
         rows += [_said(row) for row in measured.rows()]
+    if "telemetry" in names:
+        rows += [_said(row) for row in await telemetry.all_rows()]
     return rows
 
 

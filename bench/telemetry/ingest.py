@@ -2,7 +2,7 @@
 
     python -m bench.telemetry.ingest [--nodes 1750] [--seconds 60]
 
-Hollow nodes (played numbers) publish through a real nats-server. CPU is that of the telemetry process alone, all its threads, over
+Nodes by a seeded model (load.py) publish through a real nats-server. CPU is that of the telemetry process alone, all its threads, over
 the seconds that are measured, at the rate that arrived. The baseline, in the same run: DuckDB inserts the same rows
 out of a table of its own, in transactions of as many.
 """
@@ -21,6 +21,7 @@ import msgspec
 import uvloop
 
 from bench.stack import Stack
+from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.port import BusError
 from fairlead_schemas import subjects
 from fairlead_telemetry.warehouse import FILE
@@ -52,13 +53,11 @@ async def measure(nodes: int, seconds: int) -> Taken:
     with Stack() as stack:
         bus = await stack.bus()
         stack.service("telemetry")
-        stack.spawn("hollow", [
-            sys.executable, "-m", "fairlead_agent.hollow", "--nodes", str(nodes), "--gpus", str(GPUS), "--sample-s", "1",
-        ])  # fmt: skip
+        stack.spawn("load", [sys.executable, "-m", "bench.telemetry.load", "--nodes", str(nodes)])
         deadline = time.monotonic() + STARTED_S
         while not (await bus.state(subjects.SAMPLE)).last:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"no sample came: {stack.log('hollow')}")
+                raise RuntimeError(f"no sample came: {stack.log('load')}")
             await asyncio.sleep(0.1)
         await asyncio.sleep(WARM_UP_S)
         first, began_ns, cpu_s, began = await _last(bus), time.time_ns(), _cpu_s(stack), time.monotonic()
@@ -69,7 +68,7 @@ async def measure(nodes: int, seconds: int) -> Taken:
             _cpu_s(stack) - cpu_s,
             time.monotonic() - began,
         )
-        stack.kill("hollow")
+        stack.kill("load")
         await asyncio.sleep(3)
         state = await _state(bus)
         size = len((await _newest(bus)) or b"")
@@ -80,24 +79,31 @@ async def measure(nodes: int, seconds: int) -> Taken:
         rows, own = _counted(path, began_ns, ended_ns)
         full = nodes * GPUS
         return Taken(
-            rate, cpu_s / took_s * full / rate, state["sample_delay_ms"]["p50"], state["sample_delay_ms"]["p99"], rows,
-            state["samples_lost"], size, own, full / own,
+            rate, cpu_s / took_s * full / rate, state.sample_delay_ms["p50"], state.sample_delay_ms["p99"], rows,
+            state.samples_lost, size, own, full / own,
         )  # fmt: skip
 
 
-async def _last(bus: object) -> int:
-    return (await bus.state(subjects.SAMPLE)).last  # type: ignore[attr-defined]
+async def _last(bus: NatsBus) -> int:
+    return (await bus.state(subjects.SAMPLE)).last
 
 
-async def _newest(bus: object) -> bytes | None:
-    found = await bus.read(subjects.SAMPLE, await _last(bus))  # type: ignore[attr-defined]
+async def _newest(bus: NatsBus) -> bytes | None:
+    found = await bus.read(subjects.SAMPLE, await _last(bus))
     return found.payload if found else None
 
 
-async def _state(bus: object) -> dict[str, object]:
+class _State(msgspec.Struct):
+    samples_lost: int
+    sample_delay_ms: dict[str, int]
+
+
+async def _state(bus: NatsBus) -> _State:
     for _ in range(20):
         try:
-            return msgspec.json.decode(await bus.request(subjects.rpc("telemetry", "state"), b"{}", timeout_s=5))  # type: ignore[attr-defined]
+            return msgspec.json.decode(
+                await bus.request(subjects.rpc("telemetry", "state"), b"{}", timeout_s=5), type=_State
+            )
         except BusError:
             await asyncio.sleep(0.5)
     raise RuntimeError("telemetry does not answer")

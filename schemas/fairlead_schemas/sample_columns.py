@@ -10,7 +10,7 @@ Fields are only added, at the end of their struct.
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -199,8 +199,8 @@ def _check(what: str, columns: Columns | None, bounds: tuple[tuple[str, int], ..
     if rows > ROWS_MAX:
         raise msgspec.ValidationError(f"$.{what}: {rows} rows, expected at most {ROWS_MAX}")
     for column, (name, _) in zip(told, bounds, strict=True):
-        if type(column) is list and len(column) != rows:
-            raise msgspec.ValidationError(f"$.{what}.{name}: {len(column)} values for {rows} rows")
+        if type(column) is list and (values := len(cast(list[Any], column))) != rows:
+            raise msgspec.ValidationError(f"$.{what}.{name}: {values} values for {rows} rows")
 
 
 def decode_samples(payload: bytes) -> SampleBatch:

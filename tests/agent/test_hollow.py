@@ -1,5 +1,6 @@
 """Hollow nodes on the in-memory bus against the scripted placer."""
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -21,6 +22,8 @@ from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.inside import UNKNOWN
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
+from fairlead_schemas.sample_columns import decode_samples
+from fairlead_schemas.samples import SampleBatch
 from tests.agent.placer_script import PlacerScript, order
 
 
@@ -159,3 +162,21 @@ def test_shapes_follow_a_node_list(tmp_path: Path) -> None:
     path.write_text("sn,cpu_milli,memory_mib,gpu,model\nn1,many,1,0,\n")
     with pytest.raises(ValueError, match="line 2"):
         read_shapes(path)
+
+
+async def test_hollow_nodes_measure_when_asked_to() -> None:
+    """Numbered batches of every node, played; none of a fleet that was not asked."""
+    hub, batches = MemoryHub(), list[SampleBatch]()
+    bus = hub.connect()
+    await bus.ensure()
+    await bus.subscribe(subjects.SAMPLE_ALL, lambda m: batches.append(decode_samples(m.payload)))
+    fleet = HollowFleet(hub.connect(), alike(3, 2, "h"), sample_s=0.05)
+    playing = asyncio.create_task(fleet.run())
+    async with asyncio.timeout(60):
+        while len(batches) < 9:  # noqa: ASYNC110 -- samples tell nobody
+            await asyncio.sleep(0.01)
+    await fleet.stop()
+    await playing
+    assert {batch.node for batch in batches} == {"h-1", "h-2", "h-3"}
+    assert [batch.n for batch in batches if batch.node == "h-2"][:3] == [1, 2, 3]
+    assert all(batch.simulated and len(batch.gpus) == 2 for batch in batches)

@@ -24,7 +24,7 @@ def measured(seconds: range, chance: random.Random) -> list[SampleBatch]:
             gpus=[
                 GpuSample(
                     uuid=f"g{i}", run="7.1" if second < 3600 else "8.1", utilization_pct=chance.choice([0, 0, 40, 90]),
-                    memory_used_mib=chance.randrange(80_000), power_mw=chance.randrange(700_000),
+                    memory_used_mib=chance.randrange(80_000), power_mw=100 * chance.randrange(7000),
                 )
                 for i in range(2)
             ],
@@ -40,8 +40,8 @@ def plain(batches: list[SampleBatch], slot_ns: int) -> list[tuple]:
         for gpu in batch.gpus:
             of[batch.at_ns // slot_ns, batch.node, gpu.uuid, gpu.run].append(gpu)
     return sorted(
-        (*key, len(gpus), sum(gpu.utilization_pct > 0 for gpu in gpus), sum(gpu.utilization_pct for gpu in gpus),
-         max(gpu.memory_used_mib for gpu in gpus), sum(gpu.power_mw for gpu in gpus))
+        (*key, len(gpus), sum((gpu.utilization_pct or 0) > 0 for gpu in gpus), sum(gpu.utilization_pct or 0 for gpu in gpus),
+         max(gpu.memory_used_mib for gpu in gpus), sum(gpu.power_mw or 0 for gpu in gpus))
         for key, gpus in of.items()
     )  # fmt: skip
 

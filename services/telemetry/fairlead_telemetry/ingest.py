@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import duckdb
 import msgspec
 import structlog
 
@@ -20,6 +21,7 @@ from fairlead_schemas import subjects
 from fairlead_schemas.commit import commit_hash
 from fairlead_schemas.sample_columns import SampleColumns, decode_columns
 from fairlead_telemetry.delays import Delays
+from fairlead_telemetry.measured.damage import is_damage
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import CommitBytes, Cursor, Kept, Warehouse, WarehouseRefused
 
@@ -228,7 +230,14 @@ class Ingest:
     async def _file_samples(self, now_ns: int) -> None:
         """Days that are over leave for files, which are written while others go on storing."""
         for filing in await self.on_thread(self._warehouse.plan_files, now_ns):
-            files = await asyncio.to_thread(self._warehouse.write_files, filing)
+            try:
+                files = await asyncio.to_thread(self._warehouse.write_files, filing)
+            except (duckdb.Error, OSError) as error:
+                if isinstance(error, duckdb.Error) and is_damage(error):
+                    raise
+                # Rows stay where they are; the folder may be another disk than the warehouse's.
+                log.error("samples_not_filed", reason=str(error).splitlines()[0])
+                return
             attached = await self.on_thread(self._warehouse.attach_files, filing, files, now_ns)
             log.info(
                 "samples_filed" if attached else "samples_not_filed_yet",

@@ -1,10 +1,8 @@
 """The DuckDB file: rows and cursor in one transaction, so a crash leaves both or neither.
 
 Owns the file and everything that writes to it. Knows nothing about the bus, tasks or people's
-SQL. One thread uses a `Warehouse`; the service gives it one. Start at `store`.
-
-Events are never decoded one by one in Python: each commit's bytes become one line of a scratch
-file, which DuckDB reads, splits and types in bulk (README.md says what that saves).
+SQL. One thread uses a `Warehouse`; the service gives it one. Start at `store`. What is done with rows of
+each kind stands elsewhere: `eventrows.py`, `fold/`, `measured/`, `rollup.py`.
 """
 
 import contextlib
@@ -18,9 +16,9 @@ import msgspec
 
 from fairlead_bus.log import Head
 from fairlead_telemetry import schema
+from fairlead_telemetry.eventrows import CommitBytes, EventRows
 from fairlead_telemetry.fold.folding import Folding
-from fairlead_telemetry.measured import damage
-from fairlead_telemetry.measured.gathering import heads_arrays
+from fairlead_telemetry.measured import accounts, damage
 from fairlead_telemetry.measured.keeping import Filing, Measured
 from fairlead_telemetry.measured.manifest import BadManifest, DayFile
 from fairlead_telemetry.measured.recovering import recover
@@ -58,33 +56,12 @@ class Cursor(NamedTuple):
     samples_lost: int
 
 
-class CommitBytes(NamedTuple):
-    """One checked commit of the log as it goes into the warehouse."""
-
-    sequence: int
-    at_ns: int
-    events: int
-    payload: bytes
-
-
 class Kept(NamedTuple):
     """Of samples and of their sums per minute and hour: how long they are kept, or from which Unix time on."""
 
     samples_ns: int
     minutes_ns: int = 0
     hours_ns: int = 0
-
-
-_INSERT_EVENTS = """
-INSERT INTO events
-WITH line AS (FROM read_json(?, format = 'newline_delimited', maximum_object_size = 4194304,
-    columns = {s: 'UBIGINT', c: 'STRUCT(writer VARCHAR, at_ns BIGINT, events JSON[])'})),
-  event AS (SELECT s, c.writer AS writer, c.at_ns AS at_ns, unnest(c.events) AS body,
-    generate_subscripts(c.events, 1) - 1 AS idx FROM line),
-  typed AS (SELECT *, from_json(body, '{"type": "VARCHAR", "job": "VARCHAR", "attempt": "UINTEGER",
-    "node": "VARCHAR", "queue": "VARCHAR", "user": "VARCHAR", "cause": "VARCHAR"}') AS e FROM event)
-SELECT s, idx, writer, make_timestamp_ns(at_ns), at_ns, e.type, e.job, e.attempt, e.node, e.queue, e."user", e.cause, body
-FROM typed"""
 
 
 class Warehouse:
@@ -94,7 +71,7 @@ class Warehouse:
         """Open or create `directory`/warehouse.duckdb. Raises WarehouseBusy while another process has it, else WarehouseRefused."""
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE
-        self._scratch = directory / "scratch.ndjson"
+        self._events = EventRows(directory / "scratch.ndjson")
         config: dict[str, Any] = {
             "threads": THREADS,
             "wal_autocheckpoint": WAL_BYTES,
@@ -168,8 +145,7 @@ class Warehouse:
 
     def sample_heads(self) -> dict[tuple[str, str], SampleHead]:
         """{(node, incarnation): newest batch} as stored."""
-        rows = self._db.execute("SELECT node, incarnation, n, at_ns, lost FROM sample_heads").fetchall()
-        return {(node, incarnation): SampleHead(n, at_ns, lost) for node, incarnation, n, at_ns, lost in rows}
+        return accounts.heads(self._db)
 
     def store(
         self, commits: Sequence[CommitBytes], heads: dict[str, Head], created: str, samples: SampleIntake
@@ -193,10 +169,12 @@ class Warehouse:
         )
         try:
             with self._transaction():
-                inserted = self._insert_events(commits)
+                inserted = self._events.insert(self._db, commits)
                 if inserted != new.events - old.events:
                     raise AssertionError(f"{inserted} rows for {new.events - old.events} events up to {sequence}")
-                self._insert_samples(samples)
+                self.measured.insert(samples.batches)
+                self._rollup.mark(samples.minutes)
+                accounts.keep(self._db, samples)
                 self._write_cursor(new)
                 if commits:
                     self._folding.advance(new.sequence)
@@ -227,35 +205,6 @@ class Warehouse:
                 self._folding.sequence = reached
                 raise
 
-    def _insert_events(self, commits: Sequence[CommitBytes]) -> int:
-        if not commits:
-            return 0
-        with self._scratch.open("wb") as scratch:
-            scratch.writelines(b'{"s":%d,"c":%b}\n' % (commit.sequence, _line(commit.payload)) for commit in commits)
-        return self._count(_INSERT_EVENTS)
-
-    def _insert_samples(self, samples: SampleIntake) -> None:
-        if samples.batches:
-            self.measured.insert(samples.batches)
-            self._rollup.mark(samples.minutes)
-        if samples.gaps:
-            self._db.executemany("INSERT INTO sample_gaps VALUES (?, ?, ?, ?, ?, ?)", list(samples.gaps))
-        if samples.heads:
-            self._db.register("moved", heads_arrays(samples.heads))
-            self._db.execute(
-                "DELETE FROM sample_heads WHERE (node, incarnation) IN (SELECT (node, incarnation) FROM moved)"
-            )
-            self._db.execute("INSERT INTO sample_heads BY NAME FROM moved")
-            self._db.unregister("moved")
-        if samples.refusals:
-            self._db.execute("DELETE FROM sample_refusals")
-            rows = [(*key, *refusal) for key, refusal in samples.refusals.items()]
-            self._db.executemany("INSERT INTO sample_refusals VALUES (?, ?, ?, ?)", rows)
-
-    def _count(self, insert: str) -> int:
-        row = self._db.execute(insert, [str(self._scratch)]).fetchone()
-        return row[0] if row else 0
-
     def _write_cursor(self, new: Cursor) -> None:
         heads = msgspec.json.encode(new.heads, order="deterministic").decode()
         self._db.execute("DELETE FROM cursor")
@@ -276,12 +225,9 @@ class Warehouse:
             self._rollup.roll(before_ns + GRACE_NS, self.measured.filed_to_ns())
             self._rollup.drop(before_ns, before.minutes_ns, before.hours_ns)
             self.measured.drop(before_ns, before.minutes_ns, before.hours_ns, now_ns)
-            for statement in (
-                "DELETE FROM sample_gaps WHERE noticed_at_ns < ?",
-                "DELETE FROM sample_heads WHERE at_ns < ?",
-            ):
-                self._db.execute(statement, [before_ns])
+            accounts.forget(self._db, before_ns)
             self.measured.reap(now_ns - REAP_AFTER_NS)
+        self.version += 1
 
     def plan_files(self, now_ns: int) -> list[Filing]:
         """Spans of samples that are to leave for files now."""
@@ -341,12 +287,4 @@ class Warehouse:
     def close(self) -> None:
         """Close the file; everything stored is on disk already."""
         self._db.close()
-        with contextlib.suppress(OSError):  # a leftover is overwritten at the next start
-            self._scratch.unlink()
-
-
-def _line(payload: bytes) -> bytes:
-    """A payload on one line: raw line breaks can only be white space between JSON tokens."""
-    if b"\n" in payload or b"\r" in payload:
-        return payload.replace(b"\r", b" ").replace(b"\n", b" ")
-    return payload
+        self._events.close()

@@ -98,7 +98,7 @@ def test_samples_cover_every_gpu_and_name_the_holder(devices: Devices) -> None:
     samples = devices.sample({gpu.uuid: "7.1" for gpu in gpus[:1]})
     assert [gpu.uuid for gpu in gpus] == [sample.uuid for sample in samples]
     assert ["7.1", *[""] * (len(gpus) - 1)][: len(gpus)] == [sample.run for sample in samples]
-    assert all(0 <= s.utilization_pct <= 100 and s.memory_used_mib >= 0 for s in samples)
+    assert all(0 <= (s.utilization_pct or 0) <= 100 and s.memory_used_mib >= 0 for s in samples)
 
 
 def test_what_is_measured_besides_is_unknown_or_makes_sense(devices: Devices) -> None:

@@ -9,6 +9,7 @@ import pytest
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_schemas.samples import GpuSample
 from tests.agent.devices.played_nvml import RESERVED_MIB, PlayedNvml
+from tests.agent.inside.test_nvml_inside import Driver
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_counters_come_by_field_with_links_summed_by_the_driver(driver: PlayedNv
 class Gpm:
     """GPM of a Hopper: percent and MiB/s by metric, and which samples were compared."""
 
-    def __init__(self, driver: PlayedNvml) -> None:
+    def __init__(self, driver: PlayedNvml | Driver) -> None:
         self.values = {1: 90.0, 2: 80.04, 3: 41.2, 5: 37.7, 10: 30.1, 11: 0.0, 13: 1.2, 20: 2.0, 21: 4.0}
         self.compared: list[tuple[int, int]] = []
         self.taken: dict[int, int] = {}

@@ -47,7 +47,6 @@ async def test_both_are_one(tmp_path: Path) -> None:
         [288, 288]
     ]
     asked.warehouse.drop_samples(Kept(START_NS + DAY_NS), now_ns=NOW_NS + HOUR_NS)
-    asked.warehouse.version += 1
     asked.sql._copied_at = 0.0
     assert (await asked.ask(query))["rows"] == [[144 * 3, 1, 144 * 3]]
     await asked.close()

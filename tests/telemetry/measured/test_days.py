@@ -68,9 +68,9 @@ def test_files_are_what_the_manifest_says(tmp_path: Path) -> None:
         path = tmp_path / FOLDER / file["name"]
         assert hashlib.sha256(path.read_bytes()).hexdigest() == file["sha256"]
         assert path.stat().st_size == file["bytes"]
-        assert duckdb.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(file["rows"],)]
+        assert duckdb.execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(file["rows"],)]
     path = tmp_path / FOLDER / "samples-2026-11-20.parquet"
-    kept = duckdb.sql(f"SELECT uuid, time, utilization_pct FROM '{path}'").fetchall()
+    kept = duckdb.execute(f"SELECT uuid, time, utilization_pct FROM '{path}'").fetchall()
     assert kept == sorted(kept, key=lambda row: row[:2])
     first = next(file for file in told["files"] if file["name"] == path.name)
     assert (first["from_ns"], first["to_ns"]) == (START_NS, START_NS + DAY_NS)

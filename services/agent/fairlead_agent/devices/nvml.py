@@ -175,6 +175,7 @@ class NvmlDevices:
         utilization = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle, None)
         return GpuSample(
             uuid=gpu.uuid,
+            parent="",
             utilization_pct=None if utilization is None else int(utilization.gpu),
             memory_used_mib=self._used_mib(handle),
             power_mw=self._ask(nvml.nvmlDeviceGetPowerUsage, handle, None),

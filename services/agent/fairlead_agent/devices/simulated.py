@@ -107,7 +107,7 @@ class SimulatedDevices:
         said = measured(self._stage.script, gpu.index, moment)
         linked = bool(self._inside.nvlinks) and any(self._inside.nvlinks[gpu.index])
         fields |= self._meters.of(gpu, fields | said, self._clock(), linked=linked) | said
-        return GpuSample(uuid=gpu.uuid, run=run, **fields)
+        return GpuSample(uuid=gpu.uuid, parent="", run=run, **fields)
 
     def _busy(self) -> dict[str, int]:
         """{UUID: percent} of GPUs of which a program says how busy it keeps them."""

@@ -27,7 +27,9 @@ class HollowSamples:
             run, wave = held.get(gpu.uuid, ""), math.sin(second / 20 + gpu.index)
             fields = shown(gpu, run, wave)
             gpus.append(
-                GpuSample(uuid=gpu.uuid, run=run, **fields, **self._meters.of(gpu, fields, second, linked=True))
+                GpuSample(
+                    uuid=gpu.uuid, parent="", run=run, **fields, **self._meters.of(gpu, fields, second, linked=True)
+                )
             )
             gpus += instance_samples(gpu, held, {}, fields["utilization_pct"])
         return encode_samples(

@@ -20,6 +20,7 @@ from fairlead_schemas.sample_columns import (
     UseColumns,
 )
 from fairlead_telemetry.samples import SampleHead
+from fairlead_telemetry.schema.measured import FILED
 
 type Arrays = dict[str, NDArray[Any]]
 
@@ -66,6 +67,15 @@ def heads_arrays(heads: Mapping[tuple[str, str], SampleHead]) -> Arrays:
             for name in SampleHead._fields
         },
     }  # fmt: skip
+
+
+def coarse(arrays: Arrays) -> Arrays:
+    """Each to the unit that it is kept to (schema.measured.FILED)."""
+    return {name: _to_step(array, FILED[name].step) if name in FILED else array for name, array in arrays.items()}
+
+
+def _to_step(array: NDArray[Any], step: int) -> NDArray[Any]:
+    return (array + step // 2) // step * step
 
 
 def _array(name: str, values: list[Any]) -> NDArray[Any] | None:

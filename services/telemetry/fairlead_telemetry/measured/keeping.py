@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 
 from fairlead_schemas.sample_columns import SampleColumns
-from fairlead_telemetry.measured.gathering import KINDS, gathered
+from fairlead_telemetry.measured.gathering import KINDS, Arrays, coarse, gathered
 from fairlead_telemetry.measured.manifest import FOLDER, RAW, SUMS, DayFile, Kind, write_manifest
 from fairlead_telemetry.measured.spans import DAY_NS, Span, due, file_name
 from fairlead_telemetry.measured.writing import condition, table
@@ -71,9 +71,13 @@ class Measured:
         """All rows of these batches."""
         for kind in KINDS if batches else ():
             if arrays := gathered(batches, kind):
-                self._db.register("arriving", arrays)
-                self._db.execute(f"INSERT INTO measured.{kind} BY NAME FROM arriving")
-                self._db.unregister("arriving")
+                self.insert_arrays(kind, arrays)
+
+    def insert_arrays(self, kind: str, arrays: Arrays) -> None:
+        """Rows of one table, as columns; one that is left out is not known."""
+        self._db.register("arriving", coarse(arrays))
+        self._db.execute(f"INSERT INTO measured.{kind} BY NAME FROM arriving")
+        self._db.unregister("arriving")
 
     # ------------------------------------------------------------------ files
 

@@ -9,11 +9,11 @@ import duckdb
 
 from fairlead_telemetry.measured.manifest import DayFile, Kind, settle, sha256_of
 from fairlead_telemetry.measured.spans import Span
-from fairlead_telemetry.schema.measured import MEASURED, stored_columns
+from fairlead_telemetry.schema.measured import MEASURED, stored_columns, to_file
 
 #: Version 2's delta encodings halve what version 1 takes (docs/telemetry.md); rows of one GPU stand together, which makes its columns
 #: long runs of like values. A row group is what DuckDB reads at once.
-_FORMAT = "FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE 122880"
+_FORMAT = "FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL 12, ROW_GROUP_SIZE 122880"
 _ORDER = {
     "samples": "uuid, time", "uses": "uuid, run, rank, time", "resources": "run, rank, node, time",
     "minutes": "uuid, run, slot", "hours": "uuid, run, slot",
@@ -69,8 +69,8 @@ def _columns(kind: str) -> str:
     if kind in _SLOTS_NS:
         return "*"
     # As milliseconds, times take a third less room; they are read as TIMESTAMP all the same.
-    names = [f'"{column.name}"' for column in _STORED[kind]]
-    return ", ".join("time::TIMESTAMP_MS AS time" if name == '"time"' else name for name in names)
+    names = [column.name for column in _STORED[kind]]
+    return ", ".join("time::TIMESTAMP_MS AS time" if name == "time" else to_file(name) for name in names)
 
 
 def _text(path: Path) -> str:

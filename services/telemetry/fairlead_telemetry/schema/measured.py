@@ -4,7 +4,8 @@
 hold the older ones.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from fairlead_telemetry.schema.relation import Column, Relation
 
@@ -34,18 +35,18 @@ SAMPLES = Relation(
         Column("memory_free_mib", "BIGINT", "device memory that is free"),
         Column("memory_reserved_mib", "BIGINT", "device memory that the driver keeps for itself"),
         Column("memory_busy_pct", "INTEGER", "share of time in which its memory was read or written"),
-        Column("power_mw", "BIGINT", "power draw in milliwatts"),
-        Column("energy_mj", "BIGINT", "energy since the driver was loaded, in millijoules"),
+        Column("power_mw", "BIGINT", "power draw in milliwatts, to 0.1 W"),
+        Column("energy_mj", "BIGINT", "energy since the driver was loaded, in millijoules, to 1 J"),
         Column("temperature_c", "INTEGER", "core temperature"),
         Column("memory_temperature_c", "INTEGER", "temperature of its memory"),
         Column("sm_clock_mhz", "INTEGER", "clock of the multiprocessors"),
         Column("memory_clock_mhz", "INTEGER", "clock of its memory"),
         Column("encoder_pct", "INTEGER", "share of time in which the video encoder worked"),
         Column("decoder_pct", "INTEGER", "share of time in which the video decoder worked"),
-        Column("pcie_tx_bytes_s", "BIGINT", "bytes per second over PCIe to the host"),
-        Column("pcie_rx_bytes_s", "BIGINT", "bytes per second over PCIe from the host"),
-        Column("nvlink_tx_kib", "BIGINT", "KiB sent over all NVLinks since the driver was loaded"),
-        Column("nvlink_rx_kib", "BIGINT", "KiB received over all NVLinks since the driver was loaded"),
+        Column("pcie_tx_bytes_s", "BIGINT", "bytes per second over PCIe to the host, to 1 kB"),
+        Column("pcie_rx_bytes_s", "BIGINT", "bytes per second over PCIe from the host, to 1 kB"),
+        Column("nvlink_tx_kib", "BIGINT", "KiB sent over all NVLinks since the driver was loaded, to 1 MiB"),
+        Column("nvlink_rx_kib", "BIGINT", "KiB received over all NVLinks since the driver was loaded, to 1 MiB"),
         Column("engine_permille", "INTEGER", "thousandths of the time in which an engine was busy"),
         Column("sm_permille", "INTEGER", "thousandths of the multiprocessors' time with work"),
         Column("sm_occupancy_permille", "INTEGER", "warps on multiprocessors, in thousandths of the most there can be"),
@@ -92,6 +93,46 @@ RESOURCES = Relation(
 MEASURED = (SAMPLES, USES, RESOURCES)
 
 
+class Filed(NamedTuple):
+    """How a column stands in a file: its name and type there, and how many of its own units are one of the file's."""
+
+    name: str
+    type: str
+    step: int
+
+
+#: Columns of samples that are kept to a coarser unit than they are told in, whose last digits nobody means: NVML states power to 5 W and
+#: PCIe traffic to 1 kB/s. In files these digits would be half of all bytes.
+FILED: Mapping[str, Filed] = {
+    "power_mw": Filed("power_w", "DECIMAL(9, 1)", 100),
+    "energy_mj": Filed("energy_j", "BIGINT", 1000),
+    "pcie_tx_bytes_s": Filed("pcie_tx_kb_s", "BIGINT", 1000),
+    "pcie_rx_bytes_s": Filed("pcie_rx_kb_s", "BIGINT", 1000),
+    "nvlink_tx_kib": Filed("nvlink_tx_mib", "BIGINT", 1024),
+    "nvlink_rx_kib": Filed("nvlink_rx_mib", "BIGINT", 1024),
+}
+#: Of a decimal, units of its last digit in one of its own.
+_TENTHS = {"DECIMAL(9, 1)": 10}
+
+
+def to_file(column: str) -> str:
+    """The column of a table as it is written into a file."""
+    filed = FILED.get(column)
+    if filed is None:
+        return f'"{column}"'
+    tenths = _TENTHS.get(filed.type, 1)
+    units = f"round({column} / {filed.step})::BIGINT"
+    return f"({units} / {tenths})::{filed.type} AS {filed.name}" if tenths > 1 else f"{units} AS {filed.name}"
+
+
+def from_file(column: str) -> str:
+    """The column of a file as it stands in the table."""
+    filed = FILED.get(column)
+    if filed is None:
+        return f'"{column}"'
+    return f"({filed.name} * {filed.step * _TENTHS.get(filed.type, 1)})::BIGINT AS {column}"
+
+
 def stored_columns(relation: Relation) -> tuple[Column, ...]:
     """The columns of `measured.<name>` and of its files."""
     return tuple(column for column in relation.columns if column.name not in _COMPUTED)
@@ -113,7 +154,8 @@ def measured_view(relation: Relation, files: Sequence[str]) -> str:
     names = ", ".join(_COMPUTED.get(column.name, f'"{column.name}"') for column in relation.columns)
     source = f"FROM measured.{relation.name}"
     if files:
-        source += f" UNION ALL BY NAME FROM read_parquet([{_quoted(files)}], union_by_name = true)"
+        filed = ", ".join(from_file(column.name) for column in stored_columns(relation))
+        source += f" UNION ALL BY NAME SELECT {filed} FROM read_parquet([{_quoted(files)}], union_by_name = true)"  # noqa: S608 words of ours
     return f"CREATE OR REPLACE VIEW {relation.name} AS SELECT {names} FROM ({source})"  # noqa: S608 words of ours
 
 
