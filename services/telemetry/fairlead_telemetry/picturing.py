@@ -16,8 +16,8 @@ STEPS = 120
 #: GPUs times steps that one answer has.
 CELLS_MAX = 15_000
 GPUS_MAX = 2_000
-#: Steps that read well, in seconds. Whole minutes from there on, whole hours from there on.
-NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+#: Steps that read well, in seconds; none shorter than two samples are apart by default. Whole minutes from 60 on, whole hours from 3600 on.
+NICE_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 
 
 class Cell(NamedTuple):
@@ -37,13 +37,13 @@ class Steps(NamedTuple):
 
     from_ns: int
     step_s: int
-    count: int
+    total: int
     source: str
 
     @property
     def to_ns(self) -> int:
         """Where the last one ends."""
-        return self.from_ns + self.count * self.step_s * SECOND_NS
+        return self.from_ns + self.total * self.step_s * SECOND_NS
 
 
 class BadSpan(ValueError):
@@ -89,10 +89,10 @@ def _source(step_s: int) -> str:
 
 def series(gpus: Sequence[tuple[str, str]], steps: Steps, cells: Iterable[Cell]) -> list[GpuSeries]:
     """One per (node, UUID), in that order, with nothing where nothing was measured."""
-    found = {uuid: _empty(node, uuid, steps.count) for node, uuid in gpus}
+    found = {uuid: _empty(node, uuid, steps.total) for node, uuid in gpus}
     for cell in cells:
         one, at = found.get(cell.uuid), cell.step
-        if one is None or not 0 <= at < steps.count or not cell.samples:
+        if one is None or not 0 <= at < steps.total or not cell.samples:
             continue
         one.samples[at] = cell.samples
         one.utilization_pct[at] = round(cell.utilization_pct_sum / cell.samples, 1)
