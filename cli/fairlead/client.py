@@ -32,11 +32,14 @@ from fairlead_schemas.clustermap import ClusterMap
 from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.lifecycle import END_STATES
 from fairlead_schemas.poolpacking import PoolPacking
+from fairlead_schemas.sqlwords import SqlFormat
 from fairlead_schemas.usage import UsageStatement
 
 #: A watch hears at least a comment every few seconds; longer silence is a broken connection.
 WATCH_SILENCE_S = 60.0
 POLL_FIRST_S, POLL_LAST_S = 0.05, 1.0
+#: A query waits its turn and works; the gateway gives up before.
+SQL_TIMEOUT_S = 90.0
 #: A wait for jobs outlasts a gateway that does not answer for so long.
 WAIT_AWAY_S = 60.0
 
@@ -308,9 +311,20 @@ class Client(Wire):
                 if message.data:
                     yield decode(message.data, CloudEventOut)
 
-    def sql(self, query: str) -> dict[str, Any]:
-        """Rows of one SELECT over the warehouse: `{columns, rows, …}`."""
-        return decode(self._post("/v1/sql", {"query": query}).content, dict[str, Any])
+    def sql(self, query: str, *, limit: int | None = None, timeout_s: float | None = None) -> dict[str, Any]:
+        """Rows of one SELECT over the warehouse: `{columns, rows, …}`, `truncated` and `cut` where they are not all."""
+        return decode(self._sql(query, "json", limit, timeout_s).content, dict[str, Any])
+
+    def sql_bytes(
+        self, query: str, form: SqlFormat, *, limit: int | None = None, timeout_s: float | None = None
+    ) -> tuple[bytes, str]:
+        """The same as CSV, or as Arrow's IPC stream; and what it was cut at ("": it is whole)."""
+        answer = self._sql(query, form, limit, timeout_s)
+        return answer.content, answer.headers.get("X-Fairlead-Truncated", "")
+
+    def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> httpx.Response:
+        wish = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
+        return self._send("POST", "/v1/sql", json=wish, params={"format": form}, timeout=SQL_TIMEOUT_S)
 
     def usage(self, month: str = "", by: str = "user") -> UsageStatement:
         """A month's ("2026-11"; "": this one, so far) GPU time and its cost, by one of `fairlead_schemas.usage.BYS`."""

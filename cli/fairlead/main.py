@@ -23,6 +23,7 @@ from fairlead.commands import (
     plans,
     queues,
     slurm,
+    sql,
     stack,
     submit,
     top,
@@ -66,7 +67,7 @@ VERBS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     ("Cluster", "defrag", defrag.defrag, {}),
     ("Cluster", "top", top.top, {}),
     ("The record", "events", log.events, {}),
-    ("The record", "sql", log.sql, {}),
+    ("The record", "sql", sql.sql, {}),
     ("The record", "usage", usage.usage, {}),
     ("The record", "replay", audit.replay, {}),
 )

@@ -86,4 +86,6 @@ class GatewayStub:
         self.requests.append(request)
         found = self.answers.get((request.method, request.url.path), problem(404, f"there is no {request.url.path}"))
         status, document = found(request) if callable(found) else found
+        if isinstance(document, httpx.Response):  # one that is no JSON
+            return document
         return httpx.Response(status, content=msgspec.json.encode(document))

@@ -360,3 +360,28 @@ def test_sql_lists_its_tables_without_a_cluster(gateway: GatewayStub, run: Run) 
     assert (ran.code, gateway.requests) == (0, [])
     assert "jobs: Every job" in ran.out and "exit_code" in ran.out
     assert (2, "fairlead sql --tables" in run("sql").err) == (run("sql").code, True)
+
+
+def test_sql_in_the_form_that_is_wanted(gateway: GatewayStub, run: Run) -> None:
+    """CSV as the gateway gives it, tables from its rows; what was cut is said where it does not spoil the answer."""
+    gateway.on(
+        "POST",
+        "/v1/sql",
+        httpx.Response(200, content=b"x\n1\n", headers={"x-fairlead-truncated": "the first 1 rows of more"}),
+    )
+    ran = run("sql", "-o", "csv", "-n", "1", "--timeout", "2s", "FROM t")
+    assert (ran.code, ran.out, ran.err) == (0, "x\n1\n", "not all rows: the first 1 rows of more\n")
+    sent = gateway.requests[-1]
+    assert msgspec.json.decode(sent.content) == {"query": "FROM t", "limit": 1, "timeout_s": 2.0}
+    assert sent.url.params["format"] == "csv"
+    rows = {
+        "columns": [{"name": "x", "type": "INTEGER"}],
+        "rows": [[None], ["a"]],
+        "sequence": 7,
+        "truncated": True,
+        "cut": "no room",
+    }
+    gateway.on("POST", "/v1/sql", rows)
+    ran = run("sql", "FROM t")
+    assert (ran.out, ran.err) == ("x\n-\na\n", "not all rows: no room\n")
+    assert msgspec.json.decode(run("sql", "-o", "json", "FROM t").out) == rows

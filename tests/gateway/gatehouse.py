@@ -20,9 +20,9 @@ WAIT_S = 5.0
 class Gatehouse:
     """Hub, gateway and client. Use `async with Gatehouse() as house`."""
 
-    def __init__(self, *, decision_wait_s: float = 2.0, log_bytes_max: int | None = None) -> None:
+    def __init__(self, *, decision_wait_s: float = 2.0, log_bytes_max: int | None = None, identities: str = "") -> None:
         self.hub = MemoryHub(log_bytes_max=log_bytes_max)
-        self.settings = Settings(decision_wait_s=decision_wait_s)
+        self.settings = Settings(decision_wait_s=decision_wait_s, identities=identities)
         self._tasks: list[asyncio.Task[Any]] = []
         self.services: list[Service[Any] | Explainer] = []
 

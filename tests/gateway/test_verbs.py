@@ -131,23 +131,6 @@ async def test_queues_are_put() -> None:
         assert paths == ["default", "research", "research/vision"]
 
 
-async def test_sql_is_forwarded() -> None:
-    """Rows as telemetry gives them; its refusal is a 422 naming the query; without it 503."""
-    async with World() as world:
-        assert (await world.http.post("/v1/sql", json={"query": "SELECT 1"})).status_code == 503
-
-        async def answer(message: Message) -> bytes:
-            if "1" in msgspec.json.decode(message.payload)["query"]:
-                return b'{"columns":["x"],"rows":[[1]],"sequence":7}'
-            return b'{"error":{"code":"sql_syntax","message":"no such thing","hint":"look"}}'
-
-        await world.hub.connect().serve(subjects.rpc("telemetry", "sql"), answer)
-        good = await world.http.post("/v1/sql", json={"query": "SELECT 1"})
-        assert (good.status_code, good.json()["rows"]) == (200, [[1]])
-        bad = await world.http.post("/v1/sql", json={"query": "SELEKT"})
-        assert (bad.status_code, bad.json()["errors"][0]) == (422, {"field": "query", "message": "no such thing"})
-
-
 async def test_a_job_that_left_the_views_is_asked_from_telemetry() -> None:
     """Its document as the warehouse has it; an error of the warehouse is a 404."""
     async with World() as world:
@@ -252,7 +235,7 @@ async def test_an_unknown_field_is_named_beside_the_known_ones() -> None:
         for method, path, body, known in (
             ("POST", "/v1/jobs/1:move", {"qeue": "x"}, "queue"),
             ("POST", "/v1/nodes/n1:drain", {"resaon": "x"}, "reason, deadline"),
-            ("POST", "/v1/sql", {"sql": "x"}, "query, limit"),
+            ("POST", "/v1/sql", {"sql": "x"}, "query, limit, timeout_s, id"),
         ):
             answer = await world.http.request(method, path, json=body)
             assert (422, f"unknown field; expected {known}") == (

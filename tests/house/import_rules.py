@@ -77,6 +77,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "jobdoc",
         "samples",
         "schema",
+        "sql.visible",
         "usage.meter",
         "usage.prices",
         "usage.relations",

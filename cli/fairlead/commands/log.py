@@ -1,15 +1,14 @@
-"""`events` and `sql`: the record itself, as it happened and as tables."""
+"""`events`: the record itself, as it happened (as tables: `sql.py`)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
 from fairlead import render
 from fairlead.commands.options import Output, complete_job, connect, pick
-from fairlead.errors import Refused
 from fairlead.event_words import event_words
-from fairlead.render import Column, Format
+from fairlead.render import Format
 from fairlead_schemas.cloudevents import CloudEventOut
 
 
@@ -49,48 +48,3 @@ def _line(event: CloudEventOut, output: Format) -> str:
     if output is Format.names:
         return f"{event.id}\n"
     return f"[{event.time}] [{event.id}] {event_words(event, wide=output is Format.wide)}\n"
-
-
-def sql(
-    query: Annotated[str, typer.Argument(metavar='"SELECT …"', show_default=False)] = "",
-    tables: Annotated[bool, typer.Option("--tables", help="List tables and columns, and what they mean.")] = False,
-    output: Output = Format.table,
-) -> None:
-    """Ask the warehouse in SQL (DuckDB, read-only).
-
-    fairlead sql "SELECT type, count(*) FROM events GROUP BY 1 ORDER BY 2 DESC"
-
-    fairlead sql --tables
-    """
-    if tables:
-        from fairlead_telemetry.schema import help_text
-        from fairlead_telemetry.usage.relations import help_text as usage_help_text
-
-        render.write(f"{help_text()}\n{usage_help_text()}")
-        return
-    if not query:
-        raise Refused(
-            "expected a query, found nothing", hint='fairlead sql "FROM jobs LIMIT 5", or fairlead sql --tables'
-        )
-    with connect() as client:
-        answer = client.sql(query)
-    if output in (Format.json, Format.yaml):
-        render.write(render.document(answer, output))
-        return
-    heads, rows = rows_of(answer)
-    columns = [
-        Column(head, lambda row: row, right=all(isinstance(row[i], int | float) for row in rows))
-        for i, head in enumerate(heads)
-    ]
-    texts = [
-        ["" if cell is None else cell if isinstance(cell, str) else msgspec.json.encode(cell).decode() for cell in row]
-        for row in rows
-    ]
-    render.write(render.table(texts, columns))
-
-
-def rows_of(answer: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
-    """Heads and rows of an SQL answer; columns are names, or documents with a name and a type."""
-    heads = [column["name"] if isinstance(column, dict) else str(column) for column in answer.get("columns", [])]
-    rows = [[row.get(head) for head in heads] if isinstance(row, dict) else list(row) for row in answer.get("rows", [])]
-    return heads, rows

@@ -8,7 +8,8 @@ from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway import nodewishes as wishes
 from fairlead_gateway.reading import Json
-from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish, SqlWish
+from fairlead_gateway.sqlroute import SqlWish
+from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish
 from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, poolpacking, queuefile, queuesettings, usage
 
 _TEMPLATE = "#/components/schemas/{name}"
@@ -29,6 +30,8 @@ _PUBLISHED = {
 
 #: POST paths that send a command, besides those on one thing.
 _VERBS = ("/v1/queues:apply", "/v1/rollouts", "/v1/maintenance", "/v1/breaker:reset")
+#: Paths whose PUT or DELETE sends none.
+_NO_COMMANDS = ("/v1/sql/{name}",)
 _TEXT = {"type": "string", "minLength": 1}
 #: By hand: its `data` is taken undecoded, which has no schema of its own.
 _CLOUD_EVENT: dict[str, Any] = {
@@ -70,7 +73,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document["paths"].setdefault("/v1/events", {})["post"] = _post_events()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if method in ("put", "delete") or (method == "post" and ("}:" in path or path in _VERBS)):
+            if (method in ("put", "delete") and path not in _NO_COMMANDS) or (
+                method == "post" and ("}:" in path or path in _VERBS)
+            ):
                 operation["parameters"] = [*operation.get("parameters", []), *_HEADERS]
                 operation["responses"]["202"] = _results(200)["202"]
             operation["responses"].pop("422", None)

@@ -12,7 +12,7 @@ MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"
 
 _TITLES = {
-    400: "Bad request", 403: "Not allowed", 404: "Not found", 405: "Method not allowed", 409: "Conflict", 413: "Too large",
+    400: "Bad request", 401: "Not known", 403: "Not allowed", 404: "Not found", 405: "Method not allowed", 406: "No such form", 409: "Conflict", 413: "Too large",
     415: "Unsupported media type", 422: "Not acceptable as sent", 500: "Internal error", 503: "Not available now",
 }  # fmt: skip
 

@@ -13,7 +13,18 @@ import uvicorn
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
-from fairlead_gateway import logs, nodeverbs, poolroutes, queueverbs, reading, usageroute, verbs, watching, whyroute
+from fairlead_gateway import (
+    logs,
+    nodeverbs,
+    poolroutes,
+    queueverbs,
+    reading,
+    sqlroute,
+    usageroute,
+    verbs,
+    watching,
+    whyroute,
+)
 from fairlead_gateway.app import build_app
 from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
@@ -22,6 +33,7 @@ from fairlead_gateway.door import Door
 from fairlead_gateway.dryrun import DryRuns
 from fairlead_gateway.explaining import Explaining
 from fairlead_gateway.folding import Folding
+from fairlead_gateway.identities import SETTING, Identities
 from fairlead_gateway.intake import Intake
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.past import Past
@@ -44,14 +56,17 @@ class Settings(NamedTuple):
     host: str = "127.0.0.1"
     port: int = 8080
     decision_wait_s: float = 2.0
+    #: A file of those who may see rows of the warehouse (identities.py); "": everybody is `anonymous-admin`.
+    identities: str = ""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """FAIRLEAD_HTTP_HOST, FAIRLEAD_HTTP_PORT, FAIRLEAD_DECISION_WAIT_S. Raises BadSetting."""
+        """FAIRLEAD_HTTP_HOST, FAIRLEAD_HTTP_PORT, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_IDENTITIES. Raises BadSetting."""
         return cls(
             host=env.get("FAIRLEAD_HTTP_HOST") or "127.0.0.1",
             port=whole(env, "FAIRLEAD_HTTP_PORT", 8080, unit="port number", least=0, most=65535),
             decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
+            identities=env.get(SETTING, ""),
         )
 
 
@@ -75,9 +90,10 @@ class Gateway:
         intake = Intake(views, self.queue, decisions)
         past = Past(bus, views)
         asking = Asking(views, decisions)
+        identities = Identities.read(settings.identities)
         explaining = Explaining(bus)
         routers = [
-            verbs.routes(verbs.Verbs(views, bus, self.queue, self.placer, asking)),
+            verbs.routes(verbs.Verbs(views, self.queue, self.placer, asking)),
             nodeverbs.routes(nodeverbs.NodeVerbs(views, self.placer, asking), views),
             queueverbs.routes(queueverbs.QueueVerbs(views, self.queue, asking)),
             watching.routes(self.feed),
@@ -85,6 +101,7 @@ class Gateway:
             whyroute.routes(whyroute.Whys(views, bus, past, explaining)),
             poolroutes.routes(views, explaining),
             usageroute.routes(bus),
+            sqlroute.routes(sqlroute.SqlRoute(bus, identities)),
             reading.routes(views, bus, past),
         ]
         hot = {

@@ -1,25 +1,20 @@
-"""POST verbs on jobs and nodes, POST of SQL: small bodies, one command each (queues: `queueverbs.py`)."""
-
-from typing import Any
+"""POST verbs on jobs and nodes: small bodies, one command each (queues: `queueverbs.py`)."""
 
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from fairlead_bus.port import Bus, Unavailable
-from fairlead_gateway.answers import encode, read_head
+from fairlead_gateway.answers import read_head
 from fairlead_gateway.asking import Asking, body_schema, read_wish
 from fairlead_gateway.commands import CommandGate
-from fairlead_gateway.problems import Refused, invalid, not_found
+from fairlead_gateway.problems import invalid, not_found
 from fairlead_gateway.reading import Json
 from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import commands, subjects
+from fairlead_schemas import commands
 from fairlead_schemas.api import SubmitResult
 from fairlead_schemas.fielderrors import FieldError
 from fairlead_schemas.ids import is_job_id, is_queue_path, is_token
 from fairlead_schemas.quantities import QuantityError, parse_duration
-
-SQL_TIMEOUT_S = 30.0
 
 JOB_VERBS = {"cancel": commands.CancelJob, "hold": commands.HoldJob, "release": commands.ReleaseJob}
 
@@ -51,20 +46,11 @@ class MoveWish(_Strict, frozen=True, kw_only=True):
     queue: str
 
 
-class SqlWish(_Strict, frozen=True, kw_only=True):
-    """Body of POST /v1/sql."""
-
-    query: str
-    #: Rows at most; telemetry has a bound of its own.
-    limit: int | None = None
-
-
 class Verbs:
     """Sends one command and answers with the document that it changed."""
 
-    def __init__(self, views: Views, bus: Bus, queue: CommandGate, placer: CommandGate, asking: Asking) -> None:
+    def __init__(self, views: Views, queue: CommandGate, placer: CommandGate, asking: Asking) -> None:
         self._views = views
-        self._bus = bus
         self._queue = queue
         self._placer = placer
         self._asking = asking
@@ -128,38 +114,12 @@ class Verbs:
             return Json({"id": node, "sequence": self._views.sequence})
         return Json(node_document(self._views, row))
 
-    async def sql(self, request: Request) -> Response:
-        """Forward a query to the telemetry service."""
-        wish = await read_wish(request, SqlWish)
-        asked = {"query": wish.query} if wish.limit is None else {"query": wish.query, "limit": wish.limit}
-        try:
-            answer = await self._bus.request(subjects.rpc("telemetry", "sql"), encode(asked), timeout_s=SQL_TIMEOUT_S)
-        except Unavailable:
-            raise Refused(503, "telemetry_away", "the telemetry service does not answer", retry_after_s=5) from None
-        return Json(msgspec.Raw(_sql_answer(answer)))
-
 
 def _deadline(wish: NodeWish) -> int:
     try:
         return parse_duration(wish.deadline)
     except QuantityError as error:
         raise invalid([FieldError(field="deadline", message=str(error))]) from None
-
-
-def _sql_answer(answer: bytes) -> bytes:
-    """Telemetry's answer, or the Refused that it stands for: {"error": {"code", "message"}} or {"error": text}."""
-    try:
-        document: Any = msgspec.json.decode(answer)
-    except msgspec.MsgspecError:
-        raise Refused(503, "telemetry_away", "the telemetry service answered something that is no JSON") from None
-    error: Any = document.get("error") if isinstance(document, dict) else None
-    if error:
-        told = error if isinstance(error, dict) else {"message": str(error)}
-        code, message, hint = told.get("code", "sql"), told.get("message", ""), told.get("hint", "")
-        if code in {"busy", "internal"}:
-            raise Refused(503, code, message, hint=hint, retry_after_s=1)
-        raise Refused(422, code, message, errors=[FieldError(field="query", message=message)], hint=hint)
-    return answer
 
 
 def routes(verbs: Verbs) -> APIRouter:
@@ -194,9 +154,5 @@ def routes(verbs: Verbs) -> APIRouter:
     )
     async def move_job(job: str, request: Request) -> Response:
         return await verbs.move(request, job)
-
-    @router.post("/v1/sql", summary="Query the warehouse", openapi_extra=body_schema("SqlWish"))
-    async def sql(request: Request) -> Response:
-        return await verbs.sql(request)
 
     return router

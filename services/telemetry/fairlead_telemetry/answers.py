@@ -1,6 +1,7 @@
 """What others may ask the telemetry service, verb by verb: JSON in, JSON out, every fault an answer.
 
-    sql     {"query", "limit"?}  -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}
+    sql     SqlRequest           -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}, or as it asks (schemas' sqlwords.py)
+    sql_cancel  SqlCancel        -> {"cancelled"}
     job     {"id"}               -> the job's document, from events alone
     tables  -                    -> {"text"}: every table, view and column
     state   -                    -> {"sequence", "events", "samples_lost", "samples_refused"}
@@ -19,7 +20,7 @@ from fairlead_schemas import subjects
 from fairlead_telemetry import schema
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.lookup import find_job
-from fairlead_telemetry.sql import Sql
+from fairlead_telemetry.sql.desk import Desk
 from fairlead_telemetry.usage import relations
 from fairlead_telemetry.usage.asked import UsageDesk
 from fairlead_telemetry.warehouse import Warehouse
@@ -39,7 +40,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
 class Answers:
     """Serves the verbs while the parts are open."""
 
-    def __init__(self, warehouse: Warehouse, ingest: Ingest, sql: Sql, usage: UsageDesk) -> None:
+    def __init__(self, warehouse: Warehouse, ingest: Ingest, sql: Desk, usage: UsageDesk) -> None:
         self._warehouse = warehouse
         self._ingest = ingest
         self._sql = sql
@@ -49,6 +50,7 @@ class Answers:
         """Answer on `fairlead.rpc.telemetry.<verb>` until the subscriptions are closed."""
         verbs = {
             "sql": self._sql.ask,
+            "sql_cancel": self._sql.cancel,
             "job": self._job,
             "tables": self._tables,
             "state": self._state,

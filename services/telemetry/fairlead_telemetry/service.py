@@ -14,7 +14,7 @@ from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.settings import number, seconds
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
-from fairlead_telemetry.sql import DEADLINE_S, Sql
+from fairlead_telemetry.sql.desk import DEADLINE_S, Desk
 from fairlead_telemetry.usage.asked import UsageDesk, price_file
 from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
 
@@ -52,7 +52,7 @@ class Telemetry:
         async def copy_to(target: Path) -> None:
             await ingest.on_thread(warehouse.copy_to, target)
 
-        sql = Sql(self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s)
+        sql = Desk(self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s)
         usage = UsageDesk(warehouse, ingest, self._prices)
         served = await Answers(warehouse, ingest, sql, usage).serve(self._bus)
         usage.start()

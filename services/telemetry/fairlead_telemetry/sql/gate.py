@@ -1,6 +1,6 @@
 """Which statements people may run: decided on DuckDB's own syntax tree, by what is allowed. Pure.
 
-The database itself is locked down besides (`sql_worker.py`); this gate refuses what that lock
+The database itself is locked down besides (`worker.py`); this gate refuses what that lock
 leaves open: PRAGMA, CHECKPOINT, temporary tables, and functions that tell about the machine.
 Start at `check`.
 """
@@ -52,15 +52,23 @@ def check(query: str) -> None:
         raise Refused("syntax", str(error), "DuckDB's SQL is documented at duckdb.org/docs/sql") from error
     if len(statements) != 1:
         raise Refused("forbidden", f"{len(statements)} statements, expected one", f"send {_READ_ONLY}")
-    if statements[0].type.name == "EXPLAIN":
+    kind = _kind(statements[0])
+    if kind == "EXPLAIN":
         explain = _EXPLAIN.match(query)
         if explain is None:
             raise Refused("forbidden", "this form of EXPLAIN is not allowed", "EXPLAIN [ANALYZE] SELECT …")
         return check(query[explain.end() :])
-    if statements[0].type.name != "SELECT":
-        raise Refused("forbidden", f"{statements[0].type.name} statements are not allowed here", f"send {_READ_ONLY}")
+    if kind != "SELECT":
+        raise Refused("forbidden", f"{kind} statements are not allowed here", f"send {_READ_ONLY}")
     _check_tree(_tree(query))
     return None
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    try:
+        return statement.type.name
+    except ValueError:  # newer kinds have no name in DuckDB's Python module
+        return "such"
 
 
 def _tree(query: str) -> Any:

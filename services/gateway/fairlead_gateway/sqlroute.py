@@ -1,0 +1,174 @@
+"""POST /v1/sql and DELETE /v1/sql/{id}: people's questions to the telemetry service, in the form that they want.
+
+It passes on who asks and what; telemetry decides what is read and what this caller sees. Who goes away is not answered any more: the
+query is cancelled. Start at `routes`.
+"""
+
+import asyncio
+import os
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from fairlead_bus.port import Bus, Unavailable
+from fairlead_gateway.answers import encode
+from fairlead_gateway.asking import body_schema, read_wish
+from fairlead_gateway.identities import Identities
+from fairlead_gateway.problems import Refused, bad_parameter, invalid, not_found
+from fairlead_gateway.reading import Json
+from fairlead_schemas import subjects
+from fairlead_schemas.callers import Caller
+from fairlead_schemas.fielderrors import FieldError
+from fairlead_schemas.ids import is_token
+from fairlead_schemas.sqlwords import MEDIA_TYPES, SQL_FORMATS, SqlFormat
+
+#: Longer than telemetry lets anybody wait and ask, by default.
+TIMEOUT_S = 60.0
+
+_AWAY = ("telemetry_away", "the telemetry service does not answer")
+
+
+class SqlWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /v1/sql."""
+
+    query: str
+    #: Rows at most; telemetry has a bound of its own.
+    limit: int | None = None
+    #: Seconds that it may take; telemetry has a bound of its own.
+    timeout_s: float | None = None
+    #: A name to cancel it by, 1 to 63 of a-z 0-9 _ -; of several queries at once each needs another.
+    id: str = ""
+
+
+class SqlRoute:
+    """Asks for people."""
+
+    def __init__(self, bus: Bus, identities: Identities) -> None:
+        self._bus = bus
+        self._identities = identities
+
+    async def ask(self, request: Request, form: str) -> Response:
+        """One query. Raises Refused."""
+        caller = caller_of(self._identities, request)
+        wish = await read_wish(request, SqlWish)
+        if wish.id and not is_token(wish.id):
+            raise invalid([FieldError(field="id", message=f'expected 1 to 63 of a-z 0-9 _ -, found "{wish.id[:80]}"')])
+        wanted = _format(form, request.headers.get("accept", ""))
+        name = wish.id or os.urandom(16).hex()  # so that it can be cancelled when who asked goes away
+        asked = {"caller": caller, "query": wish.query, "format": wanted, "id": name}
+        asked |= {k: v for k, v in (("limit", wish.limit), ("timeout_s", wish.timeout_s)) if v is not None}
+        answer = await self._answer(request, caller, name, encode(asked))
+        return _response(answer, wanted)
+
+    async def cancel(self, request: Request, name: str) -> Response:
+        """End the caller's query of that name. Raises Refused (404)."""
+        caller = caller_of(self._identities, request)
+        if not await self._cancel(caller, name[:80]):
+            raise not_found("query", name[:80], hint="it has ended, or it was asked by somebody else")
+        return Json({"id": name, "cancelled": True})
+
+    async def _answer(self, request: Request, caller: Caller, name: str, asked: bytes) -> bytes:
+        answering = asyncio.ensure_future(self._request("sql", asked))
+        leaving = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                await self._cancel(caller, name)
+            return await answering
+        finally:
+            leaving.cancel()
+            answering.cancel()
+
+    async def _cancel(self, caller: Caller, name: str) -> bool:
+        told: Any = msgspec.json.decode(await self._request("sql_cancel", encode({"caller": caller, "id": name})))
+        return bool(told.get("cancelled"))
+
+    async def _request(self, verb: str, asked: bytes) -> bytes:
+        try:
+            return await self._bus.request(subjects.rpc("telemetry", verb), asked, timeout_s=TIMEOUT_S)
+        except Unavailable:
+            raise Refused(503, *_AWAY, retry_after_s=5) from None
+
+
+def caller_of(identities: Identities, request: Request) -> Caller:
+    """Who asks. Raises Refused (401)."""
+    return identities.caller(request.headers.get("authorization", ""))
+
+
+async def _gone(request: Request) -> None:
+    """Returns when who asked has gone. The body has been read: nothing else comes."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _format(parameter: str, accept: str) -> SqlFormat:
+    """What is asked for by ?format=, else by the Accept header; JSON where neither says. Raises Refused."""
+    if parameter:
+        for form in SQL_FORMATS:
+            if parameter == form:
+                return form
+        raise bad_parameter("format", f'expected one of {", ".join(SQL_FORMATS)}, found "{parameter[:40]}"')
+    types = [each.partition(";")[0].strip().lower() for each in accept.split(",")]
+    for named in types:
+        for form, media_type in MEDIA_TYPES.items():
+            if named == media_type:
+                return form
+        if named in ("", "*/*", "application/*"):
+            return "json"
+        if named == "text/*":
+            return "csv"
+    told = f"expected Accept {', '.join(MEDIA_TYPES.values())}; found {accept[:80]}"
+    raise Refused(406, "not_acceptable", told, errors=[FieldError(field="Accept", message=told)])
+
+
+def _response(answer: bytes, form: SqlFormat) -> Response:
+    """The body as asked for; what else the answer says stands in headers. Raises Refused for an error."""
+    head, _, body = (answer, b"", answer) if form == "json" else answer.partition(b"\n")
+    told = _checked(head)
+    headers = {"x-fairlead-sequence": str(told.get("sequence", ""))}
+    if told.get("truncated"):
+        headers["x-fairlead-truncated"] = str(told.get("cut", ""))
+    return Response(body, media_type=MEDIA_TYPES[form], headers=headers)
+
+
+def _checked(head: bytes) -> dict[str, Any]:
+    """What the answer says of itself, or the Refused that it stands for: {"error": {"code", "message", "hint"}}."""
+    try:
+        document: Any = msgspec.json.decode(head)
+    except msgspec.MsgspecError:
+        raise Refused(503, "telemetry_away", "the telemetry service answered something that is no JSON") from None
+    error: Any = document.get("error") if isinstance(document, dict) else {"message": "no document"}
+    if not error:
+        return document
+    code, message, hint = error.get("code", "sql"), error.get("message", ""), error.get("hint", "")
+    if code in {"busy", "internal"}:
+        raise Refused(503, code, message, hint=hint, retry_after_s=1)
+    field, _, _ = message.partition(":")
+    field = field if code == "bad_request" and field in SqlWish.__struct_fields__ else "query"
+    raise Refused(422, code, message, errors=[FieldError(field=field, message=message)], hint=hint)
+
+
+def routes(sql: SqlRoute) -> APIRouter:
+    """All of them, for the app."""
+    router = APIRouter()
+    contents: dict[str, Any] = {
+        media_type: {"schema": {"type": "object"} if form == "json" else {"type": "string", "format": "binary"}}
+        for form, media_type in MEDIA_TYPES.items()
+    }
+
+    @router.post(
+        "/v1/sql", summary="Query the warehouse: one statement that reads, over what the caller may see",
+        openapi_extra=body_schema("SqlWish"),
+        responses={200: {"description": "Rows, as Accept or ?format= asks; a header X-Fairlead-Truncated where they were cut", "content": contents}},
+    )  # fmt: skip
+    async def ask(request: Request, format: str = "") -> Response:
+        return await sql.ask(request, format)
+
+    @router.delete(
+        "/v1/sql/{name}", summary="Cancel a query by the id that it was asked under", operation_id="cancel_sql"
+    )
+    async def cancel(request: Request, name: str) -> Response:
+        return await sql.cancel(request, name)
+
+    return router

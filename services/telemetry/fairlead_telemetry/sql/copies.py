@@ -1,0 +1,115 @@
+"""Copies of the warehouse that people's SQL may run over: the whole one, and for members one of what they may see.
+
+A second process may not open a file that has a writer, and a query must never slow down the one that stores: hence copies. One is made
+when somebody asks, the old one is older than a second and something has changed; making them is held below a 20th of all time.
+"""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from fairlead_telemetry.sql.carve import Scope, carve
+
+#: A copy is made anew when it is older than this, the warehouse has moved on, and copying stays under a 20th of all time.
+FRESH_S = 1.0
+COPY_SHARE = 20
+#: Members' copies that are kept; the one that was asked for longest ago goes first.
+PARTS_MAX = 8
+#: The file's name is the database's name in SHOW DATABASES; the folder tells copies apart.
+FILE = "warehouse.duckdb"
+
+log = structlog.get_logger("telemetry.sql")
+
+type Make = Callable[[Path], Awaitable[None]]
+
+
+class Copy(NamedTuple):
+    """One copy: of which version of the warehouse, when it was made, and how long that took."""
+
+    path: Path
+    version: int
+    made_at: float
+    took_s: float
+
+
+class Copies:
+    """Owns the folder of copies."""
+
+    def __init__(self, directory: Path, *, copy_to: Make, version: Callable[[], int], fresh_s: float = FRESH_S) -> None:
+        """`copy_to` writes a consistent copy of the warehouse; `version` tells whether it changed."""
+        self._directory = directory / "copies"
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+        self._copy_to = copy_to
+        self._version = version
+        self.fresh_s = fresh_s
+        self._made = 0
+        self._whole: Copy | None = None
+        #: {scope: its copy}, the one that was asked for last behind.
+        self._parts: dict[Scope, Copy] = {}
+        self._making = asyncio.Lock()
+
+    @property
+    def folder(self) -> Path:
+        """Where they lie."""
+        return self._directory
+
+    async def fresh(self, scope: Scope | None) -> Path:
+        """A copy with what the scope may see (None: everything), made anew when it is stale."""
+        async with self._making:  # a copy that somebody carves from is not removed
+            return (await self._fresh_whole() if scope is None else await self._fresh_part(scope)).path
+
+    def close(self) -> None:
+        """Remove all copies."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _is_fresh(self, copy: Copy) -> bool:
+        age_s = time.monotonic() - copy.made_at
+        return copy.version == self._version() or age_s < max(self.fresh_s, COPY_SHARE * copy.took_s)
+
+    async def _fresh_whole(self) -> Copy:
+        old = self._whole
+        if old is not None and self._is_fresh(old):
+            return old
+        self._whole = await self._make(self._version(), self._copy_to)
+        self._remove(old)
+        return self._whole
+
+    async def _fresh_part(self, scope: Scope) -> Copy:
+        old = self._parts.pop(scope, None)
+        if old is not None and self._is_fresh(old):
+            self._parts[scope] = old
+            return old
+        self._remove(old)
+        whole = await self._fresh_whole()
+
+        async def make(target: Path) -> None:
+            await asyncio.to_thread(carve, whole.path, target, scope)
+
+        made = self._parts[scope] = await self._make(whole.version, make)
+        while len(self._parts) > PARTS_MAX:
+            self._remove(self._parts.pop(next(iter(self._parts))))
+        return made
+
+    async def _make(self, version: int, make: Make) -> Copy:
+        self._made += 1
+        path = self._directory / str(self._made) / FILE
+        path.parent.mkdir()
+        started = time.monotonic()
+        try:
+            await make(path)
+        except BaseException:
+            shutil.rmtree(path.parent, ignore_errors=True)  # a full disk must not fill further
+            raise
+        ended = time.monotonic()
+        log.debug("warehouse_copied", version=version, bytes=path.stat().st_size, s=round(ended - started, 3))
+        return Copy(path, version, ended, ended - started)
+
+    def _remove(self, copy: Copy | None) -> None:
+        if copy is not None:  # a worker may still have it open, and lets go at its next question
+            shutil.rmtree(copy.path.parent, ignore_errors=True)

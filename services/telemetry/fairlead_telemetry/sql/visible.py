@@ -1,0 +1,110 @@
+"""Which rows of which table a member sees: data, read by `carve.py`. Pure.
+
+A member sees own jobs and those of own projects, in every table; of queues and of the cluster's room the totals. What is not named
+here is not seen: a new table is empty for members, and a new type of event is left out, until somebody says what of it is theirs.
+tests/telemetry/test_visible.py asks for that.
+
+In a condition, `mine` is a table of one column: the ids of the member's jobs, array elements included; $user is the member.
+"""
+
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """Rows where `rows` holds, with some columns replaced: ((column, expression), …)."""
+
+    rows: str
+    replaced: tuple[tuple[str, str], ...] = ()
+
+
+_MINE = "(SELECT job FROM mine)"
+ALL = Rule("true")
+NOTHING = Rule("false")
+OF_JOBS = Rule(f"job IN {_MINE}")
+OF_RUNS = Rule(f"split_part(run, '.', 1) IN {_MINE}")
+
+#: Events about a job, by what of their body speaks of others' jobs and is left out.
+EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
+    "AllocationReleased": (),
+    "CheckpointSaved": (),
+    "CommandRepeated": (),
+    "DeadlineMissed": (),
+    "JobCancelled": (),
+    "JobDeferred": ("holder",),
+    "JobFailed": (),
+    "JobHeld": (),
+    "JobMoved": (),
+    "JobOffered": (),
+    "JobPlaced": ("guest_of",),
+    "JobQueued": (),
+    "JobRecalled": (),
+    "JobReleased": (),
+    "JobRequeued": (),
+    "JobStopRequested": (),
+    "JobSubmitted": (),
+    "JobSucceeded": (),
+    "JobUnplaceable": ("near",),
+    "OfferReturned": (),
+    "PreemptionDeclined": (),
+    "PreemptionRequested": ("victims",),
+    "PreemptionStarted": ("beneficiary",),
+    "RankEnded": (),
+    "RankStarted": (),
+    "ReservationEnded": (),
+    "ReservationMade": ("waits_for",),
+    "ReservationRequested": (),
+    "RunEnded": (),
+    "RunStarted": (),
+}
+
+
+def _body() -> str:
+    cases = " ".join(
+        f"""WHEN '{kind}' THEN json_merge_patch(body, '{{{", ".join(f'"{field}": null' for field in fields)}}}')"""
+        for kind, fields in EVENTS_SHOWN.items()
+        if fields
+    )
+    return f"CASE type {cases} ELSE body END"
+
+
+_EVENTS = Rule(
+    f"""job IN {_MINE} AND type IN ({", ".join(f"'{kind}'" for kind in EVENTS_SHOWN)})
+    OR type = 'JobRejected' AND "user" = $user""",
+    (("body", _body()),),
+)
+
+#: {schema.table: its rule}
+TABLES: dict[str, Rule] = {
+    "main.events": _EVENTS,
+    "main.samples": OF_RUNS,
+    # How much was lost on the way says nothing of anybody's jobs.
+    "main.sample_gaps": ALL,
+    "main.sample_heads": ALL,
+    "main.cursor": Rule("true", (("heads", "'{}'::JSON"),)),
+    "main.gpu_usage": OF_JOBS,
+    "main.usage_meter": NOTHING,
+    "fold.state": ALL,
+    "fold.jobs": OF_JOBS,
+    "fold.open_jobs": OF_JOBS,
+    "fold.moves": OF_JOBS,
+    "fold.open_parts": OF_JOBS,
+    "fold.done_parts": OF_JOBS,
+    "fold.open_runs": OF_JOBS,
+    "fold.done_runs": OF_JOBS,
+    "fold.preemptions": Rule(
+        OF_JOBS.rows, (("beneficiary", f"CASE WHEN beneficiary IN {_MINE} THEN beneficiary END"),)
+    ),
+    "fold.nodes": ALL,
+    "fold.queues": ALL,
+    "rolled.minutes": OF_RUNS,
+    "rolled.hours": OF_RUNS,
+    "rolled.stale_minutes": ALL,
+    "rolled.stale_hours": ALL,
+    "rolled.horizon": ALL,
+}
+
+#: Views whose rows are totals over everybody: members find them as tables, added up before others' rows are left out.
+TOTALS = ("queues", "fragmentation_by_hour")
+
+#: The member's jobs, from the whole warehouse.
+JOBS_OF_A_MEMBER = 'SELECT job FROM fold.jobs WHERE "user" = $user OR project IN (SELECT unnest($projects::VARCHAR[]))'

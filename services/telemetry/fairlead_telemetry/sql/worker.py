@@ -1,0 +1,172 @@
+"""The process that runs people's SQL: reads questions on stdin, answers on stdout, and knows nothing else.
+
+It sees a read-only copy of the warehouse with what its caller may see, no environment and no network code; DuckDB is told to
+touch no other file, load no extension, use one thread and bounded memory, and the operating
+system bounds its address space. DuckDB has no privilege boundary of its own: whoever finds a hole
+in the engine has this process, as this user. It holds no credential.
+
+A second thread reads, so that a question can be stopped while it is answered. Start at `main`; frames are those of `process.py`.
+"""
+
+import os
+import queue
+import resource
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import duckdb
+import msgspec
+
+from fairlead_schemas.sqlwords import SqlHead
+from fairlead_telemetry.sql.forms import NoSuchForm, spell
+from fairlead_telemetry.sql.gate import Refused, check
+from fairlead_telemetry.sql.process import Question, Stop
+
+ADDRESS_SPACE_BYTES = 4 * 2**30
+#: After the copy is open, what may be touched of the disk is nothing but what it spills.
+CONFIG: dict[str, Any] = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_unsigned_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "python_enable_replacements": "false",
+    "python_scan_all_frames": "false",
+    "memory_limit": "256MB",
+    "max_temp_directory_size": "256MB",
+    "threads": 1,
+    "lock_configuration": "true",
+}
+
+_NARROWER = "filter by time or sequence, or aggregate less"
+_LESS = "aggregate or filter more"
+_TABLES = "read the tables that SHOW TABLES lists"
+
+
+class Desk:
+    """The open copy, exchanged when a question names another."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._db: duckdb.DuckDBPyConnection | None = None
+        self._sequence = 0
+        self._turn = threading.Lock()
+        self._answering = 0
+        #: Why the question was interrupted; "": it was not.
+        self._ended_by = ""
+
+    def answer(self, question: Question) -> bytes:
+        """The answer in the form asked for, or {"error": {code, message, hint}}."""
+        with self._turn:
+            self._answering, self._ended_by = question.number, ""
+        timer = threading.Timer(question.deadline_s, self._interrupt, (question.number, "deadline"))
+        timer.start()
+        try:
+            check(question.query)
+            return self._spelled(question)
+        except Refused as refused:
+            return _error(refused.code, str(refused), refused.hint)
+        except NoSuchForm as error:
+            return _error("forbidden", str(error), "")
+        except duckdb.Error as error:
+            return self._failed(error, question.deadline_s)
+        except (OverflowError, ValueError) as error:
+            # A value beyond what Python's own types hold, such as an interval of two billion days.
+            return _error("query_failed", f"a value cannot be given: {error}", "cast the column to VARCHAR")
+        except MemoryError:
+            return _error("out_of_memory", "the query needs more memory than it may have", _LESS)
+        finally:
+            timer.cancel()
+            with self._turn:
+                self._answering = 0
+
+    def stop(self, number: int) -> None:
+        """Interrupt this question, if it is still the one."""
+        self._interrupt(number, "cancelled")
+
+    def close(self) -> None:
+        """Let the copy go."""
+        if self._db is not None:
+            self._db.close()
+            self._db, self._path = None, ""
+
+    def _interrupt(self, number: int, why: str) -> None:
+        with self._turn:
+            if number == self._answering and self._db is not None:
+                self._ended_by = self._ended_by or why
+                self._db.interrupt()
+
+    def _open(self, path: str) -> duckdb.DuckDBPyConnection:
+        if self._db is None or path != self._path:
+            self.close()
+            self._db = duckdb.connect(path, read_only=True, config=CONFIG)
+            row = self._db.execute("SELECT coalesce(max(sequence), 0) FROM cursor").fetchone()
+            self._path, self._sequence = path, row[0] if row else 0
+        return self._db
+
+    def _spelled(self, question: Question) -> bytes:
+        db, started = self._open(question.path), time.perf_counter()
+        columns, body, cut = spell(db, question.query, question.limit, question.format)
+        head = SqlHead(
+            columns=columns, sequence=self._sequence, truncated=bool(cut), cut=cut,
+            elapsed_ms=round((time.perf_counter() - started) * 1000, 1),
+        )  # fmt: skip
+        told = msgspec.json.encode(head)
+        return b'%b,"rows":[%b]}' % (told[:-1], body) if question.format == "json" else told + b"\n" + body
+
+    def _failed(self, error: duckdb.Error, deadline_s: float) -> bytes:
+        message = str(error)
+        if self._path:
+            message = message.replace(str(Path(self._path).parent), "…")
+        if self._ended_by == "cancelled":
+            return _error("cancelled", "stopped as asked", "")
+        if isinstance(error, duckdb.InterruptException):
+            return _error("deadline", f"stopped after {deadline_s:g} s", _NARROWER)
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return _error("out_of_memory", "the query needs more memory than it may have", _LESS)
+        if isinstance(error, duckdb.CatalogException | duckdb.BinderException):
+            hint = "fairlead sql --tables lists tables and columns (SHOW TABLES and DESCRIBE do, too)"
+            return _error("unknown_name", message, hint)
+        if isinstance(error, duckdb.PermissionException):
+            return _error("forbidden", message, _TABLES)
+        return _error("query_failed", message, "")
+
+
+def _error(code: str, message: str, hint: str) -> bytes:
+    return msgspec.json.encode({"error": {"code": code, "message": message[:4000], "hint": hint}})
+
+
+def main(source: BinaryIO, sink: BinaryIO) -> None:
+    """Say that it is there, then answer until stdin ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    desk, questions = Desk(), queue.SimpleQueue[Question]()
+    threading.Thread(target=_read, args=(source, desk, questions), daemon=True).start()
+    _write(sink, b"")
+    while True:
+        _write(sink, desk.answer(questions.get()))
+
+
+def _read(source: BinaryIO, desk: Desk, questions: "queue.SimpleQueue[Question]") -> None:
+    decoder: msgspec.json.Decoder[Question | Stop] = msgspec.json.Decoder(Question | Stop)
+    while len(header := source.read(4)) == 4:
+        match decoder.decode(source.read(*struct.unpack(">I", header))):
+            case Stop(number):
+                desk.stop(number)
+            case Question() as question:
+                questions.put(question)
+    os._exit(0)  # the service is gone: nobody waits for what is being answered
+
+
+def _write(sink: BinaryIO, answer: bytes) -> None:
+    sink.write(struct.pack(">I", len(answer)) + answer)
+    sink.flush()
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer, sys.stdout.buffer)

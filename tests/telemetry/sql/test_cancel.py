@@ -1,0 +1,53 @@
+"""A question that its asker gives up ends at once, whatever it is doing, and nobody else can end it but an admin."""
+
+import asyncio
+
+import pytest
+
+from fairlead_schemas.callers import Caller
+from tests.telemetry.sql.asking import ENDLESS, House, eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ADA = Caller(user="ada", role="auditor")
+BOB = Caller(user="bob", role="auditor")
+
+
+async def test_who_asked_cancels(house: House) -> None:
+    """The answer says so, and the next question is answered; what is not there cannot be cancelled."""
+    asked = asyncio.create_task(house.code(ENDLESS, ADA, id="q1"))
+    await eventually(lambda: house.cancel("q1", ADA))
+    assert await asked == "cancelled"
+    assert not await house.cancel("q1", ADA)
+    assert not await house.cancel("", ADA)
+    assert await house.rows("SELECT 1", ADA) == [[1]]
+
+
+async def test_others_do_not_but_an_admin_does(house: House) -> None:
+    """Ids are each user's own: the same one may be in use by two, and a third cannot end either."""
+    asked = [asyncio.create_task(house.code(ENDLESS, caller, id="same")) for caller in (ADA, BOB)]
+    await asyncio.sleep(0)
+    assert not await house.cancel("same", Caller(user="eve", role="auditor"))
+    assert await house.cancel("same", BOB)
+    assert await asked[1] == "cancelled"
+    assert not asked[0].done()
+    assert await house.cancel("same", Caller(user="root", role="admin"))
+    assert await asked[0] == "cancelled"
+
+
+async def test_one_that_waits_for_its_turn_is_cancelled_too(house: House) -> None:
+    """And does not take the turn that it waited for."""
+    asked = [asyncio.create_task(house.code(ENDLESS, ADA, id=f"w{i}")) for i in range(4)]
+    await asyncio.sleep(0)
+    for name in ("w3", "w2", "w1", "w0"):
+        assert await house.cancel(name, ADA)
+    assert await asyncio.gather(*asked) == ["cancelled"] * 4
+
+
+async def test_an_id_in_use_is_refused(house: House) -> None:
+    """Two questions under one id could not be told apart."""
+    asked = asyncio.create_task(house.code(ENDLESS, ADA, id="once"))
+    await asyncio.sleep(0)
+    assert await house.code("SELECT 1", ADA, id="once") == "bad_request"
+    assert await house.cancel("once", ADA)
+    assert await asked == "cancelled"
