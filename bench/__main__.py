@@ -1,7 +1,7 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
 
 Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
-warehouse (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
+warehouse, measured (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import asking, ceilings, history, jobs, queueing, table
+from bench import asking, ceilings, history, jobs, measured, queueing, table
 from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
@@ -36,6 +36,7 @@ ROWS = (
     "memory",
     "growth",
     "warehouse",
+    "measured",
 )
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 DELAY_MS = 2
@@ -103,6 +104,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows.append(_said(await history.growth()))
     if "warehouse" in names:
         rows += [_said(row) for row in asking.rows()]
+    if "measured" in names:
+        rows += [_said(row) for row in measured.rows()]
     return rows
 
 

@@ -13,6 +13,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -27,7 +28,7 @@ from fairlead_schemas.resources import Request
 from fairlead_telemetry.ingest import FLUSH_BYTES
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.schema import EVENTS
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+from fairlead_telemetry.warehouse import CommitBytes, Cursor, Warehouse
 
 #: What the service takes into one transaction when it is behind.
 BYTES_PER_TRANSACTION = FLUSH_BYTES
@@ -94,15 +95,22 @@ def stored(directory: Path, payloads: list[bytes]) -> int:
 
 
 def fill(warehouse: Warehouse, payloads: Iterable[bytes]) -> None:
-    """Store a log, as the service does while it catches up."""
+    """Store a log, as the service does while it catches up: the next commits are read and checked while a thread of the
+    warehouse's own stores those before."""
     chain = Chain()
-    for batch in batches(payloads):
-        read: list[CommitBytes] = []
-        for sequence, payload in batch:
-            envelope = decode_envelope(payload)
-            chain.extend(Stored(sequence, subjects.log("queue"), payload), envelope)
-            read.append(CommitBytes(sequence, envelope.at_ns, len(envelope.events), payload))
-        warehouse.store(read, chain.heads, "bench", SampleIntake([], [], {}))
+    with ThreadPoolExecutor(1) as thread:
+        storing: Future[Cursor] | None = None
+        for batch in batches(payloads):
+            read: list[CommitBytes] = []
+            for sequence, payload in batch:
+                envelope = decode_envelope(payload)
+                chain.extend(Stored(sequence, subjects.log("queue"), payload), envelope)
+                read.append(CommitBytes(sequence, envelope.at_ns, len(envelope.events), payload))
+            if storing is not None:
+                storing.result()
+            storing = thread.submit(warehouse.store, read, dict(chain.heads), "bench", SampleIntake([], [], {}))
+        if storing is not None:
+            storing.result()
 
 
 class _Typed(msgspec.Struct):

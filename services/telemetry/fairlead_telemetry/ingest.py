@@ -24,8 +24,9 @@ from fairlead_telemetry.warehouse import CommitBytes, Cursor, Kept, Warehouse, W
 
 #: Least time between the starts of two transactions, unless FLUSH_BYTES wait.
 INTERVAL_S = 1.0
-FLUSH_BYTES = 8 * 2**20
-PENDING_BYTES_MAX = 32 * 2**20
+#: Some 80,000 events: with an eighth of that, planning and committing cost as much again as the rows themselves.
+FLUSH_BYTES = 24 * 2**20
+PENDING_BYTES_MAX = 64 * 2**20
 #: How often old samples are dropped.
 RETENTION_CHECK_S = 600.0
 #: How often samples are added up per minute and hour.

@@ -26,7 +26,7 @@ FILE = "warehouse.duckdb"
 THREADS = 1  # the machine is shared with the services that decide
 MEMORY_LIMIT = "256MB"
 #: A checkpoint writes every touched part of the folded tables anew; at DuckDB's 16 MB that was a quarter of all the work.
-WAL_BYTES = "64MB"
+WAL_BYTES = "128MB"
 #: Samples kept at most, whatever their age.
 SAMPLE_ROWS_MAX = 100_000_000
 

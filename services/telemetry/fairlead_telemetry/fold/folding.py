@@ -24,7 +24,8 @@ FROM fresh WHERE type IN ('JobMoved', 'QueueRemoved')"""
 #: Which types of events there are, so that statements which have nothing to do are left out.
 _TYPES = f"""
 WITH {FRESH}
-SELECT list(DISTINCT type), bool_or(type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[')) FROM fresh"""
+SELECT list(DISTINCT type),
+  EXISTS (FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[')) FROM fresh"""
 
 _STEPS = (*jobs.STEPS, *runs.STEPS, *jobs.LAST_STEPS, *cluster.STEPS)
 

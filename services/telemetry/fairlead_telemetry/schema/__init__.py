@@ -40,7 +40,7 @@ VIEWS = (
 def table_ddl() -> list[str]:
     """Statements that create every table that is missing, and the macro that orders events."""
     tables = [
-        f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(f'"{c.name}" {c.type}' for c in table.columns)})"
+        f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(column.ddl for column in table.columns)})"
         for table in TABLES
     ]
     return [*tables, PLACE]

@@ -9,6 +9,13 @@ class Column(NamedTuple):
     name: str
     type: str
     about: str
+    #: How DuckDB is to compress it; "": as it finds best, for which it tries every way.
+    compression: str = ""
+
+    @property
+    def ddl(self) -> str:
+        """The column as CREATE TABLE takes it."""
+        return f'"{self.name}" {self.type}' + (f" USING COMPRESSION {self.compression}" if self.compression else "")
 
 
 class Relation(NamedTuple):
