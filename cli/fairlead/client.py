@@ -30,6 +30,7 @@ from fairlead_schemas.api import (
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.clustermap import ClusterMap
 from fairlead_schemas.defrag import Defrag
+from fairlead_schemas.jobmetrics import JobMetrics
 from fairlead_schemas.lifecycle import END_STATES
 from fairlead_schemas.poolpacking import PoolPacking
 from fairlead_schemas.sqlwords import SqlFormat
@@ -92,6 +93,13 @@ class Client(Wire):
     def why(self, job_id: str, *, at: str = "") -> dict[str, Any]:
         """Why a job is where it is (or was, at a log sequence or an RFC 3339 time)."""
         return decode(self._get(f"/v1/jobs/{job_id}/why", {"at": at}).content, dict[str, Any])
+
+    def job_metrics(
+        self, job_id: str, *, start: str = "", end: str = "", step: str = "", attempt: int = 0
+    ) -> JobMetrics:
+        """A job's GPUs over time, of the whole newest attempt unless said otherwise. Times are RFC 3339. Raises NotFound."""
+        query = {"from": start, "to": end, "step": step, "attempt": attempt or None}
+        return decode(self._get(f"/v1/jobs/{job_id}/metrics", query).content, JobMetrics)
 
     def cancel(self, job_id: str, *, save: bool = False) -> dict[str, Any]:
         """Ask for a job's end; with `save` it has its notice first."""

@@ -75,6 +75,7 @@ CORES: dict[str, tuple[str, ...]] = {
     ),
     "fairlead_telemetry": (
         "jobdoc",
+        "picturing",
         "samples",
         "schema",
         "sql.visible",

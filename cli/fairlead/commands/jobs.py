@@ -1,5 +1,6 @@
 """`jobs show why logs wait cancel hold release`: what became of jobs, and their reins."""
 
+import shutil
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -12,9 +13,11 @@ from fairlead.client import Client
 from fairlead.commands.options import Id, Ids, Output, Timeout, connect, pick
 from fairlead.commands.sending import exit_code
 from fairlead.errors import FairleadError
+from fairlead.picture import plot as picture
 from fairlead.render import Format
 from fairlead_schemas import quantities
 from fairlead_schemas.api import Job, Node, Page
+from fairlead_schemas.jobmetrics import JobMetrics
 
 
 def jobs(
@@ -43,14 +46,28 @@ def jobs(
     )
 
 
-def show(ids: Ids, output: Output = Format.table) -> None:
+def show(
+    ids: Ids,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Its GPUs over time, instead; with -o json the numbers.")
+    ] = False,
+    step: Annotated[
+        str, typer.Option("--step", help='Of the plot: how long a step is ("30s", "5m").', show_default=False)
+    ] = "",
+    output: Output = Format.table,
+) -> None:
     """Show everything about jobs.
 
     fairlead show last
 
+    fairlead show 812 --plot
+
     fairlead show 812 -o yaml
     """
     with connect() as client:
+        if plot:
+            _plot([client.job_metrics(job_id, step=step) for job_id in pick(client, ids)], output)
+            return
         found = [client.job(job_id) for job_id in pick(client, ids)]
         as_facts = output is Format.wide or (output is Format.table and len(found) == 1)
         nodes = client.nodes().items if as_facts and any(job.nodes for job in found) else []
@@ -59,6 +76,15 @@ def show(ids: Ids, output: Output = Format.table) -> None:
         render.write("\n".join(render.fields(_facts(job, played)) for job in found))
     else:
         _write(found, output)
+
+
+def _plot(found: list[JobMetrics], output: Format) -> None:
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(found[0] if len(found) == 1 else found, output))
+        return
+    width, signs = shutil.get_terminal_size(fallback=(120, 24)).columns, picture.signs_for(sys.stdout.encoding)
+    pictures = ("".join(f"{line}\n" for line in picture.plot(metrics, width, signs)) for metrics in found)
+    render.write("\n".join(pictures))
 
 
 def _write(found: list[Job], output: Format) -> None:

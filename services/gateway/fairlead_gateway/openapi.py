@@ -10,7 +10,18 @@ from fairlead_gateway import nodewishes as wishes
 from fairlead_gateway.reading import Json
 from fairlead_gateway.sqlroute import SqlWish
 from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish
-from fairlead_schemas import api, cloudevents, clustermap, defrag, jobspec, poolpacking, queuefile, queuesettings, usage
+from fairlead_schemas import (
+    api,
+    cloudevents,
+    clustermap,
+    defrag,
+    jobmetrics,
+    jobspec,
+    poolpacking,
+    queuefile,
+    queuesettings,
+    usage,
+)
 
 _TEMPLATE = "#/components/schemas/{name}"
 
@@ -25,6 +36,7 @@ _PUBLISHED = {
     "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
     "SqlWish": SqlWish, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
     "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking, "UsageStatement": usage.UsageStatement,
+    "JobMetrics": jobmetrics.JobMetrics,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import seconds, whole
 from fairlead_gateway import (
     logs,
+    metricsroute,
     nodeverbs,
     poolroutes,
     queueverbs,
@@ -102,6 +103,7 @@ class Gateway:
             poolroutes.routes(views, explaining),
             usageroute.routes(bus),
             sqlroute.routes(sqlroute.SqlRoute(bus, identities)),
+            metricsroute.routes(bus, identities),
             reading.routes(views, bus, past),
         ]
         hot = {

@@ -6,6 +6,7 @@
     tables  -                    -> {"text"}: every table, view and column
     state   -                    -> {"sequence", "events", "samples_lost", "samples_refused"}
     usage   {"month"?, "by"?}    -> a month's statement of GPU time (usage/asked.py)
+    metrics JobMetricsRequest    -> a job's GPUs over time (pictures.py)
 
 An answer that could not be given is {"error": {"code", "message", "hint"}}.
 """
@@ -20,6 +21,7 @@ from fairlead_schemas import subjects
 from fairlead_telemetry import schema
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.lookup import find_job
+from fairlead_telemetry.pictures import Pictures
 from fairlead_telemetry.sql.desk import Desk
 from fairlead_telemetry.usage import relations
 from fairlead_telemetry.usage.asked import UsageDesk
@@ -45,6 +47,7 @@ class Answers:
         self._ingest = ingest
         self._sql = sql
         self._usage = usage
+        self._pictures = Pictures(warehouse, ingest)
 
     async def serve(self, bus: Bus) -> list[Subscription]:
         """Answer on `fairlead.rpc.telemetry.<verb>` until the subscriptions are closed."""
@@ -55,6 +58,7 @@ class Answers:
             "tables": self._tables,
             "state": self._state,
             "usage": self._usage.ask,
+            "metrics": self._pictures.ask,
         }
         return [await bus.serve(subjects.rpc("telemetry", verb), _guarded(answer)) for verb, answer in verbs.items()]
 
