@@ -1,0 +1,139 @@
+"""Attacks through a real port: a gateway under uvicorn, the telemetry service, and clients that send too much, leave, or come in crowds."""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from fairlead_bus.memory import MemoryHub
+from fairlead_gateway.service import Settings, build
+from fairlead_telemetry.service import Telemetry
+from tests.telemetry.sql.asking import ENDLESS, eventually
+from tests.telemetry.story import morning
+from tests.telemetry.test_service import ask, reaches
+
+TOKENS = {"root": "admin", "ada": "member", "bob": "member"}
+
+
+class House(NamedTuple):
+    """What the tests talk to."""
+
+    http: httpx.AsyncClient
+    telemetry: Telemetry
+    hub: MemoryHub
+
+    async def sql(self, query: str, who: str = "root", **more: object) -> httpx.Response:
+        headers = {"authorization": f"Bearer {who}-token"}
+        return await self.http.post("/v1/sql", json={"query": query, **more}, headers=headers)
+
+    async def code(self, query: str, who: str = "root", **more: object) -> str:
+        answer = await self.sql(query, who, **more)
+        return "" if answer.status_code == 200 else answer.json()["type"].rpartition(":")[2]
+
+
+def _port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _identities(path: Path) -> str:
+    those = [
+        {"user": user, "role": role, "token_sha256": hashlib.sha256(f"{user}-token".encode()).hexdigest()}
+        for user, role in TOKENS.items()
+    ]
+    path.write_text(json.dumps(those))
+    path.chmod(0o600)
+    return str(path)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    hub = MemoryHub()
+    bus = hub.connect()
+    await bus.ensure()
+    await morning().append_to(bus)
+    telemetry = Telemetry(hub.connect(), tmp_path / "telemetry", sql_deadline_s=60.0)
+    port = _port()
+    gateway = await build(hub.connect(), Settings(port=port, identities=_identities(tmp_path / "who.json")))
+    running = [asyncio.create_task(telemetry.run()), asyncio.create_task(gateway.run())]
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
+        await reaches(bus, 33)
+
+        async def ready() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                return (await http.get("/readyz")).status_code == 200
+            return False
+
+        await eventually(ready)
+        yield House(http, telemetry, hub)
+    await gateway.stop()
+    await telemetry.stop()
+    await asyncio.gather(*running)
+
+
+async def test_a_crowd_of_attacks_leaves_the_service_unharmed(house: House) -> None:
+    """Files, settings, bombs, endless recursion, ten megabytes, many at once: each refused or stopped, then people are answered."""
+    attacks = [
+        "SELECT * FROM read_csv('/etc/passwd')", "COPY jobs TO '/tmp/x.csv'", "ATTACH '/tmp/x' AS x", "INSTALL httpfs", "LOAD httpfs",
+        "SET memory_limit = '100GB'", "PRAGMA database_list", "SELECT 1; DROP TABLE events", "SELECT repeat(repeat('x', 1000000), 100000)",
+        "WITH RECURSIVE t(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM t) SELECT count(*) FROM t", ENDLESS, "SELECT getenv('HOME')",
+    ]  # fmt: skip
+    answers = await asyncio.gather(*(house.sql(attack, who, timeout_s=1) for attack in attacks for who in TOKENS))
+    assert {answer.status_code for answer in answers} <= {422, 503}
+    assert not any("root:" in answer.text for answer in answers)
+    async with asyncio.timeout(60):
+        assert (await house.sql("SELECT count(*) FROM events")).json()["rows"] == [[46]]
+    assert (await ask(house.hub.connect(), "state"))["sequence"] == 33
+
+
+async def test_what_is_too_long_is_not_taken_in(house: House) -> None:
+    """Ten megabytes are cut off at the door; what passes the door is cut off at the gate."""
+    assert (await house.sql("SELECT '" + "x" * 10_000_000 + "'")).status_code == 413
+    assert await house.code("SELECT " + "(" * 20_000 + "1" + ")" * 20_000) in (
+        "syntax",
+        "forbidden",
+        "query_failed",
+        "worker_died",
+    )
+    assert await house.code("SELECT 1") == ""
+
+
+async def test_members_see_their_own(house: House) -> None:
+    """Each token its rows; no token none."""
+    for who, rows in (("ada", [["ada"]]), ("bob", [["bob"]]), ("root", [["ada"], ["bob"]])):
+        assert (await house.sql('SELECT DISTINCT "user" FROM jobs ORDER BY 1', who)).json()["rows"] == rows
+    assert (await house.sql("SELECT 1", "eve")).status_code == 401
+
+
+async def test_who_leaves_frees_the_worker(house: House) -> None:
+    """A client that hangs up under an endless query does not occupy its worker for the minute that it might take."""
+    for _ in range(4):
+        asking = asyncio.create_task(house.sql(ENDLESS, "ada"))
+        await asyncio.sleep(0.3)  # whenever it is: waiting, starting or running
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+    async with asyncio.timeout(40):
+        assert await house.code("SELECT 1", "ada") == ""
+
+
+async def test_a_query_is_cancelled_by_its_id(house: House) -> None:
+    """By its asker or an admin, by nobody else."""
+    asked = asyncio.create_task(house.code(ENDLESS, "ada", id="slow"))
+    bob, ada = ({"authorization": f"Bearer {who}-token"} for who in ("bob", "ada"))
+
+    async def cancelled() -> bool:
+        assert (await house.http.delete("/v1/sql/slow", headers=bob)).status_code == 404
+        return (await house.http.delete("/v1/sql/slow", headers=ada)).status_code == 200
+
+    await eventually(cancelled)
+    assert await asked == "cancelled"
