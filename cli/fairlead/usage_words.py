@@ -11,7 +11,7 @@ from fairlead_schemas.usage import GPU_HOUR, UsageLine, UsageStatement
 
 #: Of the comma-separated values; amounts of GPU time are milli-GPU times nanoseconds.
 CSV_HEADS = (
-    "month", "by", "key", "model", "from", "runs", "gpu_hours", "charged", "held", "per_gpu_hour", "currency", "amount",
+    "month", "by", "key", "model", "from", "runs", "gpu_hours", "charged", "held", "per_gpu_hour", "currency", "amount", "measured", "used",
 )  # fmt: skip
 
 
@@ -40,6 +40,13 @@ def _remarks(statement: UsageStatement) -> Sequence[str]:
     late = (statement.held - statement.charged) / GPU_HOUR
     if late >= 0.001:
         told.append(f"not charged: {late:.3f} GPU-hours between the ends of runs and their devices' return")
+    if statement.measured and statement.used is not None and statement.held:
+        share, use = 100 * statement.measured / statement.held, 100 * statement.used / statement.measured
+        told.append(
+            f"measured: {share:.1f} % of the GPU time that was held has samples, and of that {use:.1f} % was used"
+        )
+    elif statement.measured == 0:
+        told.append("measured: there are no samples of it")
     if statement.unpriced:
         told.append(f"no price for: {', '.join(model or '(no model)' for model in statement.unpriced)}")
     final = "final" if statement.is_final else f"as of {as_of:%Y-%m-%d %H:%M:%S} UTC; what runs is counted up to there"
@@ -56,5 +63,6 @@ def comma_separated(statement: UsageStatement) -> str:
         writer.writerow((
             statement.month, statement.by, line.key, line.model, f"{since:%Y-%m-%d}", line.runs, f"{line.gpu_hours:.6f}",
             line.charged, line.held, line.per_gpu_hour or "", line.currency, line.amount or "",
+            "" if line.measured is None else line.measured, "" if line.used is None else line.used,
         ))  # fmt: skip
     return text.getvalue()

@@ -28,6 +28,9 @@ class UsageLine(msgspec.Struct, kw_only=True):
     per_gpu_hour: str | None = None  # none: the price table has no price for the model then
     currency: str = ""
     amount: str | None = None  # to hundredths of the currency, half up
+    #: Measured, not exact: of `held`, the minutes of which there are samples; in these, GPU time by utilisation. None: not looked at.
+    measured: int | None = None
+    used: int | None = None
 
 
 class UsageStatement(msgspec.Struct, kw_only=True):
@@ -44,3 +47,6 @@ class UsageStatement(msgspec.Struct, kw_only=True):
     held: int
     totals: dict[str, str]  # {currency: sum of the lines' amounts}
     unpriced: list[str]  # models that were used and have no price
+    #: Sums of the lines'.
+    measured: int | None = None
+    used: int | None = None

@@ -27,11 +27,29 @@ def test_a_statement_as_a_table(gateway: GatewayStub, run: Run) -> None:
     assert dict(gateway.requests[0].url.params) == {"statement": "2026-11", "by": "queue"}
 
 
+def test_what_was_measured_stands_beside(gateway: GatewayStub, run: Run) -> None:
+    """With its coverage; where nobody looked, nothing is said, and where there is nothing, that."""
+    held = STATEMENT.held
+    for measured, used, told in (
+        (
+            held // 2,
+            held // 8,
+            "measured: 50.0 % of the GPU time that was held has samples, and of that 25.0 % was used\n",
+        ),
+        (0, 0, "measured: there are no samples of it\n"),
+        (None, None, ""),
+    ):
+        gateway.on("GET", "/v1/usage", msgspec.structs.replace(STATEMENT, measured=measured, used=used))
+        out = run("usage").out
+        assert told in out
+        assert ("measured" in out) == (told != "")
+
+
 def test_a_statement_for_programs(gateway: GatewayStub, run: Run) -> None:
     """Comma-separated, or exactly the API's JSON; a word that is none is refused before anybody is asked."""
     gateway.on("GET", "/v1/usage", msgspec.to_builtins(STATEMENT))
     assert run("usage", "--csv").out.splitlines()[1] == (
-        "2026-11,queue,ada,a100,1970-01-01,2,1.500000,5400000000000000,5401000000000000,2.49,EUR,3.74"
+        "2026-11,queue,ada,a100,1970-01-01,2,1.500000,5400000000000000,5401000000000000,2.49,EUR,3.74,,"
     )
     assert json.loads(run("usage", "-o", "json").out) == msgspec.to_builtins(STATEMENT)
     ran = run("usage", "--by", "colour")

@@ -9,7 +9,7 @@ a month's first day is in both, each with its part.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -47,6 +47,17 @@ class Sum(NamedTuple):
     weighted: int  # charged, times what the pool's prices count the model for, in thousandths
 
 
+class Measured(NamedTuple):
+    """What samples say of one key within one piece, in milli-GPU times ns: held time that was measured, and used of it."""
+
+    measured: int
+    used: int
+
+
+#: {(key, position of the piece): what was measured}; nothing for those of which there are no samples.
+type Measures = Mapping[tuple[str, int], Measured]
+
+
 def month_named(name: str) -> Month | None:
     """ "2026-11" as a month; None where it is none."""
     found = _MONTH.match(name)
@@ -76,10 +87,11 @@ def cut(month: Month, models: Iterable[str], prices: Prices) -> list[Piece]:
 
 
 def statement(
-    month: Month, by: By, pieces: Sequence[Piece], sums: Iterable[Sum], *, sequence: int, as_of_ns: int
-) -> UsageStatement:
-    """The bill; lines by key, then by model, the oldest price first."""
-    lines = [_line(each, pieces[each.piece]) for each in sorted(sums)]
+    month: Month, by: By, pieces: Sequence[Piece], sums: Iterable[Sum], *, sequence: int, as_of_ns: int,
+    measures: Measures | None = None,
+) -> UsageStatement:  # fmt: skip
+    """The bill; lines by key, then by model, the oldest price first. `measures` None: nobody looked at samples."""
+    lines = [_line(each, pieces[each.piece], measures) for each in sorted(sums)]
     totals: dict[str, int] = {}
     for line in lines:
         if line.amount is not None:
@@ -90,14 +102,18 @@ def statement(
         gpu_hours=hours(charged), charged=charged, held=sum(line.held for line in lines),
         totals={currency: _hundredths(total) for currency, total in sorted(totals.items())},
         unpriced=sorted({line.model for line in lines if line.amount is None and line.charged}),
+        measured=None if measures is None else sum(line.measured or 0 for line in lines),
+        used=None if measures is None else sum(line.used or 0 for line in lines),
     )  # fmt: skip
 
 
-def _line(each: Sum, piece: Piece) -> UsageLine:
+def _line(each: Sum, piece: Piece, measures: Measures | None) -> UsageLine:
     line = UsageLine(
         key=each.key, model=piece.model, from_ns=piece.begin_ns, runs=each.runs, gpu_hours=hours(each.charged), charged=each.charged,
         held=each.held, weighted=each.weighted,
     )  # fmt: skip
+    if measures is not None:
+        line.measured, line.used = measures.get((each.key, each.piece), Measured(0, 0))
     if piece.price is not None:
         line.per_gpu_hour, line.currency = piece.price.text, piece.price.currency
         line.amount = amount(each.charged, piece.price.micro)

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead_schemas.usage import By, UsageStatement
 from fairlead_telemetry.usage import relations
+from fairlead_telemetry.usage.measuring import measured
 from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay
 from fairlead_telemetry.usage.prices import Prices
 from fairlead_telemetry.usage.statement import Month, Sum, cut, statement
@@ -129,7 +130,8 @@ class Usage:
         ]
         found = rows(_SUMS.format(key=_KEYS[by]), [*bounds, self.as_of_ns])
         sums = [Sum(*row) for row in found]
-        return statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns)
+        measures = measured(self._warehouse, month, _KEYS[by], [*bounds, self.as_of_ns])
+        return statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
 
     def _write(self, over: Sequence[tuple[int, Stay]], *, save: bool) -> None:
         """Append what is over, make the open rows anew."""
