@@ -43,6 +43,13 @@ def test_each_gpu_has_a_row() -> None:
     ]
 
 
+def test_long_names_are_cut_while_they_can_be_told_apart() -> None:
+    """The beginning of a UUID is enough to find it."""
+    one, other = "GPU-4ffeb993-d597-071f-c510-4c26ec3a877e", "GPU-4ffeb994-d597-071f-c510-4c26ec3a877e"
+    assert plot(metrics(series(one, 5), series(other, 5)), 100, BLOCKS)[3].startswith("n1 GPU-4ffeb993  ▁")
+    assert plot(metrics(series(one, 5), series(one + "x", 5)), 100, BLOCKS)[3].startswith(f"n1 {one}   ▁")
+
+
 def test_without_unicode_there_is_ascii() -> None:
     """Also where the encoding is not known."""
     assert [signs_for(name) for name in ("utf-8", "ascii", "latin-1", None, "nosuch")] == [

@@ -1,7 +1,9 @@
 """`top`: the cluster at a glance, live on a terminal, once elsewhere."""
 
 import time
-from typing import Annotated
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
@@ -14,8 +16,34 @@ from fairlead_schemas.api import Job, Node
 JOBS_SHOWN = 30
 
 
+class Sort(StrEnum):
+    """Which jobs stand first; those that are alike stay as they came, the newest first."""
+
+    new = "new"
+    gpus = "gpus"
+    age = "age"
+    user = "user"
+    queue = "queue"
+
+
+def _gpus(job: Job) -> int:
+    return sum(map(len, job.gpus.values()))
+
+
+_KEYS: dict[Sort, Callable[[Job], Any]] = {
+    Sort.new: lambda job: 0,
+    Sort.gpus: lambda job: (-_gpus(job), not job.nodes),
+    Sort.age: lambda job: (job.started_at is None, job.started_at or job.submitted_at),
+    Sort.user: lambda job: job.user,
+    Sort.queue: lambda job: job.queue,
+}
+
+
 def top(
     interval: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between looks.")] = 1.0,
+    sort: Annotated[
+        Sort, typer.Option("--sort", help="Jobs by: new, gpus (most first), age (longest run first), user or queue.")
+    ] = Sort.new,
     once: Annotated[bool, typer.Option("--once", help="One look, as when piped.")] = False,
     output: Output = Format.table,
 ) -> None:
@@ -23,31 +51,33 @@ def top(
 
     fairlead top
 
+    fairlead top --sort gpus
+
     fairlead top --once
     """
     with connect() as client:
         if output in (Format.json, Format.yaml):
             render.write(render.document(client.cluster(), output))
         elif once or not render.is_terminal():
-            render.write(look(client))
+            render.write(look(client, sort))
         else:
-            _live(client, interval)
+            _live(client, interval, sort)
 
 
-def _live(client: Client, interval: float) -> None:
+def _live(client: Client, interval: float, sort: Sort) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    with Live(Text(look(client)), auto_refresh=False, screen=True) as live:
+    with Live(Text(look(client, sort)), auto_refresh=False, screen=True) as live:
         try:
             while True:
                 time.sleep(interval)
-                live.update(Text(look(client)), refresh=True)
+                live.update(Text(look(client, sort)), refresh=True)
         except KeyboardInterrupt:
             return
 
 
-def look(client: Client) -> str:
+def look(client: Client, sort: Sort = Sort.new) -> str:
     """One picture: a line per node with its GPUs, then the open jobs."""
     nodes = client.nodes()
     page = client.jobs(state=OPEN_STATES)
@@ -55,7 +85,7 @@ def look(client: Client) -> str:
     running = [job for job in page.items if job.nodes]
     head = f"{len(nodes.items)} nodes  {gpus} GPUs  {free} free  {len(running)} running  {len(page.items) - len(running)} waiting  as of sequence {nodes.sequence}\n"
     bars = "".join(f"{node_bar(node)}\n" for node in nodes.items)
-    shown: list[Job] = page.items[:JOBS_SHOWN]
+    shown: list[Job] = sorted(page.items, key=_KEYS[sort])[:JOBS_SHOWN]
     table = render.table(
         [[c.text(job) for c in render.shown(columns.JOBS, Format.table)] for job in shown],
         render.shown(columns.JOBS, Format.table),

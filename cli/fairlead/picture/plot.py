@@ -12,6 +12,8 @@ from fairlead_schemas.quantities import SECOND_NS, format_duration
 
 #: Signs that a line of them has at least, however narrow the terminal.
 SIGNS_MIN = 10
+#: "GPU-4ffeb993"
+UUID_SIGNS = 12
 
 
 class Signs(NamedTuple):
@@ -44,7 +46,7 @@ def signs_for(encoding: str | None) -> Signs:
 
 def plot(metrics: JobMetrics, width: int, signs: Signs) -> list[str]:
     """Lines of `width` signs at most: what is shown, a row per GPU in the order of ranks, what the signs mean."""
-    names = [f"{one.node} {one.uuid}" for one in metrics.gpus]
+    names = _names(metrics.gpus)
     label = max(map(len, names), default=0)
     room = max(SIGNS_MIN, width - label - len("    100    100    100 %  "))
     fold = max(1, -(-metrics.steps // room))
@@ -57,6 +59,12 @@ def plot(metrics: JobMetrics, width: int, signs: Signs) -> list[str]:
     if any(step is None for steps in rows for step in steps):
         lines += ["", f"{signs.unmeasured} no samples"]
     return lines
+
+
+def _names(gpus: Sequence[GpuSeries]) -> list[str]:
+    """Nodes and the beginnings of UUIDs; whole ones where two would be called the same."""
+    short = [f"{one.node} {one.uuid[:UUID_SIGNS]}" for one in gpus]
+    return short if len(set(short)) == len(short) else [f"{one.node} {one.uuid}" for one in gpus]
 
 
 def _head(metrics: JobMetrics, fold: int) -> str:

@@ -26,6 +26,10 @@ from fairlead_schemas.sqlwords import MEDIA_TYPES, SQL_FORMATS, SqlFormat
 #: Longer than telemetry lets anybody wait and ask, by default.
 TIMEOUT_S = 60.0
 
+#: How often, and after how long, a query is cancelled again that nobody waits for.
+CANCELS_MAX = 20
+CANCEL_AGAIN_S = 0.1
+
 _AWAY = ("telemetry_away", "the telemetry service does not answer")
 
 
@@ -73,8 +77,10 @@ class SqlRoute:
         leaving = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                await self._cancel(caller, name)
+            for _ in range(CANCELS_MAX):  # the question may still be on its way when the first cancel arrives
+                if answering.done() or await self._cancel(caller, name):
+                    break
+                await asyncio.sleep(CANCEL_AGAIN_S)
             return await answering
         finally:
             leaving.cancel()

@@ -16,8 +16,8 @@ STEPS = 120
 #: GPUs times steps that one answer has.
 CELLS_MAX = 15_000
 GPUS_MAX = 2_000
-#: Steps that read well, in seconds. Whole minutes from there on, whole hours from there on.
-NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+#: Steps that read well, in seconds; none shorter than two samples are apart by default. Whole minutes from 60 on, whole hours from 3600 on.
+NICE_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 
 
 class Cell(NamedTuple):

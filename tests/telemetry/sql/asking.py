@@ -33,7 +33,13 @@ class House:
         self.directory = directory
         self.warehouse = Warehouse(directory)
         store(self.warehouse, story or morning())
-        self.desk = Desk(directory, copy_to=self.copy_to, version=lambda: self.warehouse.version, deadline_s=deadline_s)
+        self.desk = Desk(
+            directory,
+            copy_to=self.copy_to,
+            version=lambda: self.warehouse.version,
+            deadline_s=deadline_s,
+            wait_s=LONG_S,
+        )
 
     async def copy_to(self, target: Path) -> None:
         self.warehouse.copy_to(target)

@@ -43,8 +43,10 @@ class Desk:
         version: Callable[[], int],
         deadline_s: float = DEADLINE_S,
         fresh_s: float = FRESH_S,
+        wait_s: float = WAIT_S,
     ) -> None:
         """`copy_to` writes a consistent copy of the warehouse; `version` tells whether it changed."""
+        self._wait_s = wait_s
         self.copies = Copies(directory, copy_to=copy_to, version=version, fresh_s=fresh_s)
         self.deadline_s = deadline_s
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -125,8 +127,8 @@ class Desk:
         async with self._turns:
             if stopped.is_set():
                 return _error("cancelled", "stopped as asked", "")
-            if time.monotonic() - came > WAIT_S:
-                return _error("busy", f"others' queries took more than {WAIT_S:g} s", "try again in a moment")
+            if time.monotonic() - came > self._wait_s:
+                return _error("busy", f"others' queries took more than {self._wait_s:g} s", "try again in a moment")
             return await self._answer(asked, stopped)
 
     async def _answer(self, asked: SqlRequest, stopped: asyncio.Event) -> bytes:
