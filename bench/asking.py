@@ -77,11 +77,13 @@ def _asked(warehouse: Warehouse, jobs: int) -> list[Row]:
 
 
 def _folded_anew(warehouse: Warehouse) -> Row:
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     events = warehouse.rebuild()
-    seconds = (time.perf_counter() - began) * MILLION / events
+    seconds, cpu = (
+        (end - begin) * MILLION / events for begin, end in ((began, time.perf_counter()), (cpu, time.process_time()))
+    )
     what = f"warehouse: folded tables dropped and folded anew from {events:,} stored events, per 1,000,000"
-    return Row(what, f"{seconds:.1f} s", "≤ 12 s", seconds <= 12, "")
+    return Row(what, f"{seconds:.1f} s", "≤ 12 s", seconds <= 12, f"CPU that it took: {cpu:.1f} s")
 
 
 def _ms(ask: Callable[[], object]) -> float:

@@ -150,6 +150,7 @@ BANNED: dict[str, str] = {
     "httpx": "the network belongs to the shell",
     "docker": "containers belong to the agent's shell",
     "duckdb": "the warehouse belongs to telemetry's shell",
+    "nanoarrow": "answers of the warehouse are spelled by telemetry's shell",
     "pynvml": "devices belong to the agent's shell",
     "fastapi": "HTTP belongs to the gateway's shell",
     "starlette": "HTTP belongs to the gateway's shell",

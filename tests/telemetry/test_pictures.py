@@ -119,8 +119,8 @@ def test_steps_that_suit_always_fit(seconds: int, gpus: int, begun: int) -> None
     steps = steps_of(wish(), placed_ns, placed_ns + seconds * SECOND_NS, gpus)
     assert steps.from_ns <= placed_ns
     assert steps.to_ns >= placed_ns + seconds * SECOND_NS
-    assert 1 <= steps.count <= STEPS + 1
-    assert steps.count * gpus <= CELLS_MAX
+    assert 1 <= steps.total <= STEPS + 1
+    assert steps.total * gpus <= CELLS_MAX
     assert steps.step_s in NICE_S or steps.step_s % NICE_S[-1] == 0
 
 

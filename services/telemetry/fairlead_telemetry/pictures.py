@@ -89,7 +89,7 @@ def picture_of(warehouse: Warehouse, wish: JobMetricsRequest, now_ns: int) -> Jo
     found = series(gpus, steps, (Cell(*row[:-1]) for row in cells))
     return JobMetrics(
         job=wish.job, attempt=attempt, sequence=warehouse.cursor.sequence, from_ns=steps.from_ns, step_s=steps.step_s,
-        steps=steps.count, source=steps.source, measured_pct=measured_pct(found),
+        steps=steps.total, source=steps.source, measured_pct=measured_pct(found),
         simulated=any(row[-1] for row in cells), gpus=found,
     )  # fmt: skip
 

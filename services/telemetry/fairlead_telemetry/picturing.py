@@ -37,13 +37,13 @@ class Steps(NamedTuple):
 
     from_ns: int
     step_s: int
-    count: int
+    total: int
     source: str
 
     @property
     def to_ns(self) -> int:
         """Where the last one ends."""
-        return self.from_ns + self.count * self.step_s * SECOND_NS
+        return self.from_ns + self.total * self.step_s * SECOND_NS
 
 
 class BadSpan(ValueError):
@@ -89,10 +89,10 @@ def _source(step_s: int) -> str:
 
 def series(gpus: Sequence[tuple[str, str]], steps: Steps, cells: Iterable[Cell]) -> list[GpuSeries]:
     """One per (node, UUID), in that order, with nothing where nothing was measured."""
-    found = {uuid: _empty(node, uuid, steps.count) for node, uuid in gpus}
+    found = {uuid: _empty(node, uuid, steps.total) for node, uuid in gpus}
     for cell in cells:
         one, at = found.get(cell.uuid), cell.step
-        if one is None or not 0 <= at < steps.count or not cell.samples:
+        if one is None or not 0 <= at < steps.total or not cell.samples:
             continue
         one.samples[at] = cell.samples
         one.utilization_pct[at] = round(cell.utilization_pct_sum / cell.samples, 1)
