@@ -38,7 +38,7 @@ DOCUMENTS: dict[str, Any] = {
     "queues": queuefile.QueueFileWords,
     "events": events.Event,
     "commit": commit.Commit,
-    "commands": commands.QueueCommand | commands.PlacerCommand,
+    "commands": commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand,
     "reports": reports.ReportBatch,
     "desired": Desired,
     "samples": samples.SampleBatch,
