@@ -44,7 +44,7 @@ def plan(seed: int, until_s: float) -> Plan | None:
         return None
     settings = [(rng.uniform(0.1, 3.0), "global", _policies(rng))]
     settings += [(rng.uniform(1.0, until_s), rng.choice(SCOPES), _policies(rng)) for _ in range(rng.choice((0, 1, 3)))]
-    wishes = sorted(rng.uniform(5.0, until_s) for _ in range(rng.choice((0, 4, 12))))
+    wishes = sorted(rng.uniform(5.0, until_s) for _ in range(rng.choice((0, 12, 24))))
     return Plan(sorted(settings, key=lambda each: each[:2]), wishes, rng.choice((0.0, 0.1, 0.4)))
 
 
@@ -54,10 +54,10 @@ def _policies(rng: Random) -> tuple[IdlePolicy, ...]:
 
 def _policy(rng: Random, rule: str) -> IdlePolicy:
     action = rng.choice(("note", "warn", "stop", "requeue", "shrink"))
-    extend_s = rng.choice((0, 5, 20))
+    extend_s = rng.choice((0, 5, 20, 20))
     fields = {
         "rule": rule, "action": action, "mode": rng.choice(("dry_run", "on_demand", "always")),
-        "after_ns": rng.choice((2, 8, 40)) * SECOND_NS, "notice_ns": rng.choice((0, 3, 9)) * SECOND_NS,
+        "after_ns": rng.choice((2, 8, 22)) * SECOND_NS, "notice_ns": rng.choice((0, 3, 9)) * SECOND_NS,
         "extend_ns": extend_s * SECOND_NS, "extensions_max": 2 if extend_s else 0,
         "shrink_ns": rng.choice((1, 6)) * SECOND_NS if action == "shrink" else 0,
         "below": {"gpu": 50, "cpu": 200} if rule == "utilization" else {},
@@ -113,11 +113,17 @@ class Idleness:
                 await self._extend()
 
     async def _extend(self) -> None:
-        runs = [job for job, state in self.world.observer.lives.states.items() if state == "running"]
-        job = self.rng.choice(runs) if runs and self.rng.random() < 0.9 else "999999"
-        await self._send(
-            ExtendJob(id=self._id(), user=self.rng.choice("ab"), job=job, for_ns=self.rng.choice((0, 4)) * SECOND_NS)
-        )
+        """Mostly a run that was told, by its owner; now and then any, by anybody, or none."""
+        observer = self.world.observer
+        told = [
+            key[0][0]
+            for key, found in observer.idle.open.items()
+            if found.event.reclaim_at_ns and key[0] not in observer.idle.ended
+        ]
+        runs = [job for job, state in observer.lives.states.items() if state == "running"]
+        job = self.rng.choice(told or runs or ["999999"]) if self.rng.random() < 0.9 else "999999"
+        owner = observer.books.asked(job)[1] if job != "999999" and self.rng.random() < 0.8 else "a"
+        await self._send(ExtendJob(id=self._id(), user=owner, job=job, for_ns=self.rng.choice((0, 4)) * SECOND_NS))
 
     async def _send(self, command: SetIdlePolicies | ExtendJob) -> None:
         await self.world.people.send("telemetry", [command])

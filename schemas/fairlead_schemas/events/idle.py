@@ -43,7 +43,7 @@ class JobExtended(EventBase, tag=True, frozen=True, kw_only=True):
 
     job: str
     attempt: int
-    until_ns: int  # Unix time
+    until_ns: int  # when it ends; another may follow
     #: Which extension of this run it is, from 1.
     count: int
     by: str = ""
@@ -54,7 +54,7 @@ class LeaseShrunk(EventBase, tag=True, frozen=True, kw_only=True):
 
     job: str
     attempt: int
-    until_ns: int  # Unix time at which its lease ends now
+    until_ns: int  # when the lease ends
     scope: str
     rule: IdleRule
 
@@ -67,7 +67,7 @@ class ReclaimRequested(EventBase, tag=True, frozen=True, kw_only=True):
     scope: str
     rule: IdleRule
     action: IdleAction
-    on_demand: bool = False  # only when somebody waits who can use what it holds
+    on_demand: bool = False  # only for somebody who waits and can use it
     since_ns: int
     evidence: tuple[IdleEvidence, ...]
 
