@@ -102,7 +102,7 @@ async def _state(bus: NatsBus) -> _State:
     for _ in range(20):
         try:
             return msgspec.json.decode(
-                await bus.request(subjects.rpc("telemetry", "state"), b"{}", timeout_s=5), type=_State
+                await bus.request(subjects.rpc("telemetry", "warehouse"), b"{}", timeout_s=5), type=_State
             )
         except BusError:
             await asyncio.sleep(0.5)

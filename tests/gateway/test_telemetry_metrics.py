@@ -18,7 +18,7 @@ async def test_loss_is_told_where_people_look() -> None:
         async def answer(_: Message) -> bytes:
             return STATE
 
-        serving = await world.hub.connect().serve(subjects.rpc("telemetry", "state"), answer)
+        serving = await world.hub.connect().serve(subjects.rpc("telemetry", "warehouse"), answer)
         told = await page(world)
         await serving.close()
         without = await page(world)

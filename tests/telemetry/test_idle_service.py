@@ -18,7 +18,8 @@ from fairlead_schemas import subjects
 from fairlead_schemas.commands import ExtendJob, SetIdlePolicies, encode_commands
 from fairlead_schemas.idle import IdlePolicy
 from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import encode_samples
+from fairlead_schemas.samples import GpuSample, SampleBatch
 from tests.telemetry.story import Story, joined, offered, placed, submitted
 from tests.telemetry.test_service import ask, eventually, running
 

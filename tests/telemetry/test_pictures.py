@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
 from fairlead_schemas.jobmetrics import JobMetrics, JobMetricsRequest
-from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import columns_of
+from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.pictures import picture_of
 from fairlead_telemetry.picturing import CELLS_MAX, GPUS_MAX, NICE_S, STEPS, BadSpan, Cell, Steps, series, steps_of
 from fairlead_telemetry.samples import SampleBook
@@ -51,7 +52,7 @@ def warehouse(tmp_path: Path):
         batch = SampleBatch(
             node="n1", incarnation="a", n=n, at_ns=START_NS + second * SECOND_NS, gpus=gpus, simulated=True
         )
-        book.add(batch, encode_samples(batch))
+        book.add(columns_of(batch))
     warehouse.store([], warehouse.cursor.heads, "a log", book.take())
     yield warehouse
     warehouse.close()

@@ -102,6 +102,7 @@ async def test_job_documents_come_from_events(tmp_path: Path) -> None:
             "ended_at": "2026-01-01T01:00:13.000Z", "sequence": 33, "spec": {"name": "job-1", "command": ["true"]},
             "deadline": None, "deadline_missed": False, "slice_seconds": None, "used_seconds": 3599, "left_seconds": None,
             "after": [], "preempted": 0, "preempted_for": None, "saved_at": None, "saved_note": "", "lost_seconds": 0,
+            "idle": None, "extended_until": None,
         }  # fmt: skip
         failed = await ask(bus, "job", id="2")
         assert (failed["state"], failed["attempt"], failed["signal"], failed["nodes"]) == ("failed", 2, 9, ["n2"])
@@ -249,7 +250,7 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
         return warehouse.cursor.sequence
 
     async def has_stored() -> bool:
-        return (await ask(bus, "state"))["sequence"] > 0
+        return (await ask(bus, "warehouse"))["sequence"] > 0
 
     process = await start()
     await eventually(has_stored)  # so that one kill falls into the middle of the log, however slow the machine

@@ -9,8 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from fairlead_replay.sim.idle_rank import RankResources
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
 
 SECOND_NS = 1_000_000_000
 #: Numbers are not as smooth as a table.
@@ -93,7 +92,7 @@ class Player:
             memory_busy_pct=min(100, self._about(moment.memory_pct)), power_mw=self._about(moment.power_w * 1000),
             pcie_tx_bytes_s=self._about(moment.links_kb_s * 500), pcie_rx_bytes_s=self._about(moment.links_kb_s * 500),
         )  # fmt: skip
-        rank = RankResources(
+        rank = RunResources(
             run=run, cpu_ms=self._cpu_ms, network_rx_bytes=self._network, network_tx_bytes=0, disk_read_bytes=self._disk,
             disk_written_bytes=0, terminal_ns=self._typed_ns,
         )  # fmt: skip

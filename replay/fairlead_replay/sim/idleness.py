@@ -10,12 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from fairlead_replay.sim.idle_rank import RankResources
 from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS
 from fairlead_schemas.commands import ExtendJob, SetIdlePolicies
 from fairlead_schemas.idle import IdlePolicy
 from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 
 if TYPE_CHECKING:
@@ -147,10 +146,10 @@ class Idleness:
             resources=[self._rank(process, second, is_busy=busy[process.key]) for process in running],
         )  # fmt: skip
 
-    def _rank(self, process: "Process", second: float, *, is_busy: bool) -> RankResources:
+    def _rank(self, process: "Process", second: float, *, is_busy: bool) -> RunResources:
         """Busy: two CPUs, and somebody types now."""
         age_s = second - process.since
-        return RankResources(
+        return RunResources(
             run=f"{process.key.job}.{process.key.attempt}", rank=process.key.rank,
             cpu_ms=int(age_s * 2000) if is_busy else int(age_s),
             terminal_ns=EPOCH_NS + int(second * SECOND_NS) if is_busy else 0,

@@ -14,7 +14,7 @@ TIMEOUT_S = 1.0
 
 
 class TelemetryState(msgspec.Struct):
-    """Of rpc("telemetry", "state")."""
+    """Of rpc("telemetry", "warehouse")."""
 
     samples_lost: int = 0
     samples_refused: dict[str, int] = {}
@@ -32,7 +32,7 @@ class TelemetryCollector(Collector):
     async def look(self) -> None:
         """Ask."""
         try:
-            answer = await self._bus.request(subjects.rpc("telemetry", "state"), b"{}", timeout_s=TIMEOUT_S)
+            answer = await self._bus.request(subjects.rpc("telemetry", "warehouse"), b"{}", timeout_s=TIMEOUT_S)
             self._state = msgspec.json.decode(answer, type=TelemetryState)
         except (BusError, msgspec.MsgspecError):
             self._state = None

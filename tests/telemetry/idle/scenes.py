@@ -1,11 +1,10 @@
 """Small builders: a cell with policies and runs, and what a node says of them."""
 
 from fairlead_replay.sim.idle_cell import Cell
-from fairlead_replay.sim.idle_rank import RankResources
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import ExtendJob, SetIdlePolicies
 from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
 from tests.telemetry.story import submitted
 
 SECOND = 10**9
@@ -107,7 +106,7 @@ class Scene:
             )
             for i in range(gpus)
         ]  # fmt: skip
-        resources = RankResources(
+        resources = RunResources(
             run=run, cpu_ms=self._count(run, node, "cpu", signals, passed_s) or 0,
             network_rx_bytes=self._count(run, node, "network", signals, passed_s), network_tx_bytes=0,
             terminal_ns=None if signals.get("terminal", 0) is None else self._typed.get(job, 0),

@@ -5,7 +5,6 @@ import random
 import msgspec
 import pytest
 
-from fairlead_replay.sim.idle_rank import RankResources
 from fairlead_schemas.idle import IdleSignal
 from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
 from fairlead_telemetry.idle.asking import Question, Reading
@@ -33,7 +32,7 @@ def gpu(uuid: str = "G0", **fields) -> GpuSample:
 def batch(
     at_s: float, *gpus: GpuSample, node: str = "n1", uses: list[RunUse] | None = None, **rank: int | None
 ) -> SampleBatch:
-    resources: list[RunResources] = [RankResources(run="1.1", **rank)]  # type: ignore[arg-type] -- fields by name
+    resources: list[RunResources] = [RunResources(run="1.1", **rank)]  # type: ignore[arg-type] -- fields by name
     return SampleBatch(
         node=node, incarnation="a", n=1, at_ns=T0 + int(at_s * SECOND), gpus=list(gpus), uses=uses or [], resources=resources
     )  # fmt: skip

@@ -172,7 +172,7 @@ async def test_the_service_makes_a_damaged_warehouse_again(tmp_path: Path, capsy
         if running_now.done():
             assert running_now.result() == 1
             continue
-        damaged = (await ask(bus, "state"))["damage"]
+        damaged = (await ask(bus, "warehouse"))["damage"]
         await service.stop()
         assert await running_now == 0
         break

@@ -42,7 +42,7 @@ async def test_each_reason_is_counted(tmp_path: Path) -> None:
 
     async with running(hub.connect(), tmp_path, service):
         await eventually(counted)
-        state = await ask(bus, "state")
+        state = await ask(bus, "warehouse")
         assert state["samples_refused"] == {"garbage": 4, "other_node": 1, "future": 1, "past": 1}
         assert state["samples_lost"] == 0
         assert (await ask(bus, "sql", query="SELECT count(*) FROM samples"))["rows"] == [[3]]

@@ -92,7 +92,7 @@ async def test_a_crowd_of_attacks_leaves_the_service_unharmed(house: House) -> N
     assert not any("root:" in answer.text for answer in answers)
     async with asyncio.timeout(60):
         assert (await house.sql("SELECT count(*) FROM events")).json()["rows"] == [[46]]
-    assert (await ask(house.hub.connect(), "state"))["sequence"] == 33
+    assert (await ask(house.hub.connect(), "warehouse"))["sequence"] == 33
 
 
 async def test_what_is_too_long_is_not_taken_in(house: House) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_schemas.sample_columns import columns_of
+from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.usage import measuring
 from fairlead_telemetry.usage.prices import NO_PRICES
@@ -34,7 +35,7 @@ def measured_hour(directory: Path) -> Warehouse:
         else:
             gpus.append(GpuSample(uuid="GPU-n1-1", utilization_pct=100, memory_used_mib=1, run="7.1"))
         batch = SampleBatch(node="n1", incarnation="a", n=n, at_ns=START_NS + second * 10**9, gpus=gpus)
-        book.add(batch, encode_samples(batch))
+        book.add(columns_of(batch))
     warehouse.store([], warehouse.cursor.heads, "a log", book.take())
     warehouse.roll_up(START_NS + 10**13)
     return warehouse

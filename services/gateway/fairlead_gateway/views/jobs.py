@@ -8,10 +8,7 @@ from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import NO_SPEC, JobRow
 from fairlead_schemas import events as ev
 from fairlead_schemas.ids import array_of, element_id
-from fairlead_schemas.lifecycle import END_STATES, next_state
-
-#: After these a job goes on with what is left of its time; after any other ending it starts anew.
-GOES_ON = frozenset({"preempted", "drained", "preflight", "idle"})
+from fairlead_schemas.lifecycle import END_STATES, GOES_ON, next_state
 
 
 class JobsView:

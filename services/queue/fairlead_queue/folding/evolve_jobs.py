@@ -11,10 +11,7 @@ from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.lanes import Deferral
 from fairlead_queue.waiting.order import RANK_STEP, priority_of
 from fairlead_schemas import events as ev
-from fairlead_schemas.lifecycle import END_STATES
-
-#: Attempts that go on from where the last one was; the others begin anew.
-GOES_ON = ("preempted", "drained", "preflight", "idle")
+from fairlead_schemas.lifecycle import END_STATES, GOES_ON
 
 
 def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
