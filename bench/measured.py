@@ -36,8 +36,8 @@ GOAL_MS = 50
 
 #: One hour of all nodes. A GPU's use waves over the day; which job has the node, `_jobs` says in the same way.
 _HOUR = f"""
-INSERT INTO samples BY NAME
-SELECT make_timestamp_ns(at_ns) AS time, at_ns, 'n' || node AS node, 'a' AS incarnation, second AS n,
+INSERT INTO measured.samples BY NAME
+SELECT make_timestamp(at_ns // 1000) AS time, '' AS parent, 'n' || node AS node, 'a' AS incarnation, second AS n,
   'GPU-' || node || '-' || gpu AS uuid, CASE WHEN node = 0 THEN '1' ELSE (node * 100 + second // {HOUR_S})::VARCHAR END || '.1' AS run,
   (50 + 45 * sin(second / 700 + gpu))::INTEGER AS utilization_pct, (20000 + (second * (gpu + 7)) % 60000)::BIGINT AS memory_used_mib,
   (300000 + (second * 37) % 300000)::BIGINT AS power_mw, (50 + second % 20)::INTEGER AS temperature_c, 1800 AS sm_clock_mhz, true AS simulated

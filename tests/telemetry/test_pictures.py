@@ -43,7 +43,7 @@ def warehouse(tmp_path: Path):
                 uuid=f"GPU-n1-{g}",
                 utilization_pct=10 * g + second % 60,
                 memory_used_mib=1000 * (g + 1),
-                power_mw=second,
+                power_mw=100 * second,
                 run="1.1",
             )
             for g in (0, 1)
@@ -72,7 +72,7 @@ def test_steps_are_means_of_what_was_measured(warehouse: Warehouse) -> None:
     assert [(one.node, one.uuid) for one in found.gpus] == [("n1", "GPU-n1-0"), ("n1", "GPU-n1-1")]
     assert (first.samples, first.utilization_pct[:2], first.utilization_pct_max[0]) == ([30] * 48, [25.0, 25.0], 50)
     assert (second.utilization_pct[:5], second.samples[1:4]) == ([35.0, 35.0, None, None, 35.0], [30, 0, 0])
-    assert (second.memory_used_mib[0], first.power_mw[0]) == (2000, 145)
+    assert (second.memory_used_mib[0], first.power_mw[0]) == (2000, 14_500)
     assert (found.measured_pct, found.simulated) == (round(100 * 94 / 96, 1), True)
 
 

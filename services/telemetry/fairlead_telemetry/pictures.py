@@ -28,7 +28,7 @@ ORDER BY rank"""
 
 _OF_SAMPLES = """
 SELECT at_ns, uuid, 1 AS samples, utilization_pct AS util, utilization_pct AS most, memory_used_mib AS memory, power_mw AS power, simulated
-FROM samples WHERE run = $1 AND at_ns >= $2 AND at_ns < $3"""
+FROM samples WHERE run = $1 AND time >= make_timestamp($2::BIGINT // 1000) AND time < make_timestamp($3::BIGINT // 1000)"""
 _OF_SUMS = """
 SELECT slot * {unit_ns} AS at_ns, uuid, samples, utilization_pct_sum AS util, utilization_pct_max AS most, memory_used_mib_sum AS memory,
   power_mw_sum AS power, simulated

@@ -5,11 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_schemas.callers import ANONYMOUS_ADMIN
 from fairlead_telemetry.measured.manifest import FOLDER
 from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.sql import Sql
+from fairlead_telemetry.sql.desk import Desk
 from fairlead_telemetry.warehouse import Kept, Warehouse
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, day, put
+from tests.telemetry.sql.asking import LONG_S, eventually
 
 NOW_NS = START_NS + DAY_NS + SETTLE_NS
 
@@ -23,16 +25,19 @@ class Asked:
             put(self.warehouse, day(number, first=1 + 144 * number))
         self.warehouse.roll_up(NOW_NS + DAY_NS)
         self.warehouse.file_samples(NOW_NS)
-        self.sql = Sql(directory, copy_to=self._copy, version=lambda: self.warehouse.version)
+        self.desk = Desk(
+            directory, copy_to=self._copy, version=lambda: self.warehouse.version, deadline_s=LONG_S, wait_s=LONG_S
+        )
 
     async def _copy(self, target: Path) -> None:
         self.warehouse.copy_to(target)
 
     async def ask(self, query: str) -> dict:
-        return msgspec.json.decode(await self.sql.ask(msgspec.json.encode({"query": query})))
+        asked = {"caller": ANONYMOUS_ADMIN, "query": query}
+        return msgspec.json.decode(await self.desk.ask(msgspec.json.encode(asked)))
 
     async def close(self) -> None:
-        await self.sql.close()
+        await self.desk.close()
         self.warehouse.close()
 
 
@@ -47,8 +52,11 @@ async def test_both_are_one(tmp_path: Path) -> None:
         [288, 288]
     ]
     asked.warehouse.drop_samples(Kept(START_NS + DAY_NS), now_ns=NOW_NS + HOUR_NS)
-    asked.sql._copied_at = 0.0
-    assert (await asked.ask(query))["rows"] == [[144 * 3, 1, 144 * 3]]
+
+    async def dropped() -> bool:  # in the next copy, which is made when the old one is some seconds old
+        return (await asked.ask(query))["rows"] == [[144 * 3, 1, 144 * 3]]
+
+    await eventually(dropped)
     await asked.close()
 
 
