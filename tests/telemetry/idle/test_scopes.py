@@ -170,8 +170,8 @@ def test_an_extension_holds_every_policy_off() -> None:
     ("job", "user", "for_ns", "code", "what"),
     [
         ("1", "eve", 0, "denied", "job 1 is ada's"),
-        ("1", "ada", 31 * MINUTE, "beyond_bounds", "for_ns: expected 0 to"),
-        ("1", "ada", -1, "beyond_bounds", "for_ns: expected 0 to"),
+        ("1", "ada", 31 * MINUTE, "beyond_bounds", "for: expected at most"),
+        ("1", "ada", -1, "beyond_bounds", "for: expected at most"),
         ("7", "ada", 0, "not_found", 'no job "7"'),
         ("2", "ada", 0, "conflict", "is an array"),
     ],

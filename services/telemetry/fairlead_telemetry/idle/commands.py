@@ -5,6 +5,7 @@ from typing import Any
 from fairlead_schemas import commands as cmd
 from fairlead_schemas import events as ev
 from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.quantities import format_duration
 from fairlead_telemetry.idle.judging import SAID_ONLY
 from fairlead_telemetry.idle.limits import REFUSAL_CHARS_MAX
 from fairlead_telemetry.idle.problems import refusal
@@ -76,7 +77,7 @@ def _extend(plan: Plan, command: cmd.ExtendJob, cause: str) -> ev.JobExtended:
         message = f"job {run.job} was extended {count} times; its policy {policy.rule} of scope {strictest.scope} allows {policy.extensions_max}"
         raise Refused("beyond_bounds", message)
     if not 0 <= command.for_ns <= policy.extend_ns:
-        message = f"for_ns: expected 0 to {policy.extend_ns}, the most by policy {policy.rule} of scope {strictest.scope}, found {command.for_ns}"
+        message = f"for: expected at most {format_duration(policy.extend_ns)}, by policy {policy.rule} of scope {strictest.scope}, found {format_duration(command.for_ns)}"
         raise Refused("beyond_bounds", message)
     until_ns = max(until_ns, plan.now_ns + (command.for_ns or policy.extend_ns))
     plan.extended[run.job] = (until_ns, count + 1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.quantities import format_duration
 from fairlead_telemetry.idle.limits import (
     AFTER_LEAST_NS,
     DURATION_MOST_NS,
@@ -76,5 +77,9 @@ def _beyond(policies: Policies, scope: str, policy: IdlePolicy, path: str) -> st
         if same and not (wider.kinds and policy.kinds and not set(wider.kinds) & set(policy.kinds)):
             found = beyond(policy, wider)
             if found is not None:
-                return f"{path}.{found.field}: {found.found} is beyond the bound of scope global, {found.bound}; stay within it"
+                told = [
+                    format_duration(each) if isinstance(each, int) and found.field.endswith("_ns") else each
+                    for each in found[1:]
+                ]
+                return f"{path}.{found.field}: {told[0]} is beyond the bound of scope global, {told[1]}; stay within it"
     return ""
