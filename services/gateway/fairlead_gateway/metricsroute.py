@@ -1,23 +1,21 @@
 """GET /v1/jobs/{id}/metrics: a job's GPUs over time, as the telemetry service has measured them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from fairlead_bus.port import Bus, Unavailable
+from fairlead_bus.port import Bus
 from fairlead_gateway.answers import encode
+from fairlead_gateway.asktelemetry import ask, document_of, fault_of
 from fairlead_gateway.identities import Identities
 from fairlead_gateway.moments import parse_rfc3339
 from fairlead_gateway.problems import Refused, bad_parameter, not_found
 from fairlead_gateway.reading import Json, answers_with
 from fairlead_gateway.sqlroute import caller_of
-from fairlead_schemas import subjects
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.jobmetrics import JobMetricsRequest
 from fairlead_schemas.quantities import SECOND_NS, QuantityError, parse_duration
-
-TIMEOUT_S = 30.0
 
 From = Annotated[str, Query(alias="from", description="RFC 3339 with zone; none: when the attempt was placed.")]
 To = Annotated[str, Query(description="RFC 3339 with zone; none: when its devices came back, or now.")]
@@ -47,11 +45,7 @@ def routes(bus: Bus, identities: Identities) -> APIRouter:
         wish = JobMetricsRequest(
             caller=caller, job=job, attempt=attempt, from_ns=_moment("from", begin), to_ns=_moment("to", to), step_s=_step(step)
         )  # fmt: skip
-        try:
-            answer = await bus.request(subjects.rpc("telemetry", "metrics"), encode(wish), timeout_s=TIMEOUT_S)
-        except Unavailable:
-            raise Refused(503, "telemetry_away", "the telemetry service does not answer", retry_after_s=5) from None
-        return Json(msgspec.Raw(_checked(job, answer)))
+        return Json(msgspec.Raw(_checked(job, await ask(bus, "metrics", encode(wish)))))
 
     return router
 
@@ -74,17 +68,12 @@ def _step(text: str) -> int:
 
 
 def _checked(job: str, answer: bytes) -> bytes:
-    """Telemetry's picture, or the Refused that its error stands for."""
-    try:
-        document: Any = msgspec.json.decode(answer)
-    except msgspec.MsgspecError:
-        raise Refused(503, "telemetry_away", "the telemetry service answered something that is no JSON") from None
-    error = document.get("error")
-    if not error:
+    """Telemetry's picture, or the Refused that its fault stands for."""
+    fault = fault_of(document_of(answer))
+    if fault is None:
         return answer
-    code, message, hint = error["code"], error["message"], error["hint"]
-    if code == "not_found":
+    if fault.code == "not_found":
         raise not_found("job", job, hint="it never held a GPU, or it is not one of yours")
-    if code == "bad_request":
-        raise bad_parameter(message.partition(":")[0], message)
-    raise Refused(503, code, message, hint=hint, retry_after_s=1)
+    if fault.code == "bad_request":
+        raise bad_parameter(fault.message.partition(":")[0], fault.message)
+    raise Refused(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1)

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from fairlead_bus.port import Bus, Unavailable
+from fairlead_bus.port import Bus
+from fairlead_gateway import asktelemetry
 from fairlead_gateway.answers import encode
 from fairlead_gateway.asking import body_schema, read_wish
 from fairlead_gateway.identities import Identities
 from fairlead_gateway.problems import Refused, bad_parameter, invalid, not_found
 from fairlead_gateway.reading import Json
-from fairlead_schemas import subjects
 from fairlead_schemas.callers import Caller
 from fairlead_schemas.fielderrors import FieldError
 from fairlead_schemas.ids import is_token
@@ -29,8 +29,6 @@ TIMEOUT_S = 60.0
 #: How often, and after how long, a query is cancelled again that nobody waits for.
 CANCELS_MAX = 20
 CANCEL_AGAIN_S = 0.1
-
-_AWAY = ("telemetry_away", "the telemetry service does not answer")
 
 
 class SqlWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,7 +71,7 @@ class SqlRoute:
         return Json({"id": name, "cancelled": True})
 
     async def _answer(self, request: Request, caller: Caller, name: str, asked: bytes) -> bytes:
-        answering = asyncio.ensure_future(self._request("sql", asked))
+        answering = asyncio.ensure_future(asktelemetry.ask(self._bus, "sql", asked, TIMEOUT_S))
         leaving = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -87,14 +85,9 @@ class SqlRoute:
             answering.cancel()
 
     async def _cancel(self, caller: Caller, name: str) -> bool:
-        told: Any = msgspec.json.decode(await self._request("sql_cancel", encode({"caller": caller, "id": name})))
-        return bool(told.get("cancelled"))
-
-    async def _request(self, verb: str, asked: bytes) -> bytes:
-        try:
-            return await self._bus.request(subjects.rpc("telemetry", verb), asked, timeout_s=TIMEOUT_S)
-        except Unavailable:
-            raise Refused(503, *_AWAY, retry_after_s=5) from None
+        question = encode({"caller": caller, "id": name})
+        answer = await asktelemetry.ask(self._bus, "sql_cancel", question, TIMEOUT_S)
+        return bool(asktelemetry.document_of(answer).get("cancelled"))
 
 
 def caller_of(identities: Identities, request: Request) -> Caller:
@@ -140,14 +133,11 @@ def _response(answer: bytes, form: SqlFormat) -> Response:
 
 def _checked(head: bytes) -> dict[str, Any]:
     """What the answer says of itself, or the Refused that it stands for: {"error": {"code", "message", "hint"}}."""
-    try:
-        document: Any = msgspec.json.decode(head)
-    except msgspec.MsgspecError:
-        raise Refused(503, "telemetry_away", "the telemetry service answered something that is no JSON") from None
-    error: Any = document.get("error") if isinstance(document, dict) else {"message": "no document"}
-    if not error:
+    document = asktelemetry.document_of(head)
+    fault = asktelemetry.fault_of(document)
+    if fault is None:
         return document
-    code, message, hint = error.get("code", "sql"), error.get("message", ""), error.get("hint", "")
+    code, message, hint = fault
     if code in {"busy", "internal"}:
         raise Refused(503, code, message, hint=hint, retry_after_s=1)
     field, _, _ = message.partition(":")

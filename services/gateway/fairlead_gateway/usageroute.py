@@ -1,19 +1,16 @@
 """GET /v1/usage: statements of GPU time, as the telemetry service has them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from fairlead_bus.port import Bus, Unavailable
+from fairlead_bus.port import Bus
 from fairlead_gateway.answers import encode
+from fairlead_gateway.asktelemetry import ask, document_of, fault_of
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json, answers_with
-from fairlead_schemas import subjects
 from fairlead_schemas.usage import BYS
-
-#: Longer than telemetry tries to catch up.
-TIMEOUT_S = 30.0
 
 Month = Annotated[str, Query(alias="statement", description='A month of UTC, "2026-11"; none: the one that it is.')]
 By = Annotated[str, Query(description=f"One of {', '.join(BYS)}.")]
@@ -31,27 +28,18 @@ def routes(bus: Bus) -> APIRouter:
         if by not in BYS:
             raise bad_parameter("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
         asked = encode({"month": month[:80], "by": by})
-        try:
-            answer = await bus.request(subjects.rpc("telemetry", "usage"), asked, timeout_s=TIMEOUT_S)
-        except Unavailable:
-            raise Refused(503, "telemetry_away", "the telemetry service does not answer", retry_after_s=5) from None
-        return Json(msgspec.Raw(_checked(answer)))
+        return Json(msgspec.Raw(_checked(await ask(bus, "usage", asked))))
 
     return router
 
 
 def _checked(answer: bytes) -> bytes:
-    """Telemetry's statement, or the Refused that its error stands for."""
-    try:
-        document: Any = msgspec.json.decode(answer)
-    except msgspec.MsgspecError:
-        raise Refused(503, "telemetry_away", "the telemetry service answered something that is no JSON") from None
-    error = document.get("error")
-    if not error:
+    """Telemetry's statement, or the Refused that its fault stands for."""
+    fault = fault_of(document_of(answer))
+    if fault is None:
         return answer
-    code, message, hint = error["code"], error["message"], error["hint"]
-    if code == "bad_request":
-        raise bad_parameter("statement", message)
-    if code == "too_many":
-        raise Refused(422, code, message, hint=hint)
-    raise Refused(503, code, message, hint=hint, retry_after_s=1 if code == "busy" else 0)
+    if fault.code == "bad_request":
+        raise bad_parameter("statement", fault.message)
+    if fault.code == "too_many":
+        raise Refused(422, fault.code, fault.message, hint=fault.hint)
+    raise Refused(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1 if fault.code == "busy" else 0)
