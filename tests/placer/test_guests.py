@@ -78,6 +78,24 @@ def test_what_the_job_does_not_need_there_is_for_anybody() -> None:
     assert placed(world.exit("a", "1")) == {"2": ["a"]}
 
 
+def test_guests_of_one_decision_see_each_other() -> None:
+    """Jobs like these took a second before, so that any other run would be thought to be gone in time; a guest without a limit is
+    not, whether it came with an earlier decision or with this one."""
+    world = World()
+    world.join("a", 8, cpu=64)
+    for number in range(1, 9):
+        world.offer(request(0, cpu=12))
+        world.start("a", str(number))
+        world.now += SECOND
+        world.exit("a", str(number))
+    world.offer(request(4, cpu=1), limit_s=HOUR)
+    world.start("a", "9")
+    world.offer(request(8, cpu=40))
+    world.queue(claim("10"))
+    events = world.queue(*(event for _ in range(3) for event in world.submitted(request(0, cpu=12))))
+    assert hosted(events) == {"11": "10", "12": "10"}
+
+
 def test_cpus_and_memory_count_as_gpus_do() -> None:
     """What is free now and taken by others until the start is not given away twice."""
     world = World()

@@ -158,7 +158,7 @@ def _until_said(lab: Lab, job: str, words: str) -> str:
 
 def _check_rows(lab: Lab, saver: str) -> None:
     """SQL says the same, and the log is whole."""
-    query = f"select noticed_at is not null, saved_at > noticed_at, lost_seconds, epoch(ended_at - started_at) from runs where job = '{saver}' and attempt = 1"
+    query = f"select noticed_at is not null, saved_at > noticed_at, lost_seconds, epoch(ended_at - started_at) from runs where job = '{saver}' and attempt = 1 and ended_at is not null"
     lab.cluster.until(lambda: bool(lab.client.sql(query)["rows"]), "telemetry has the run's end")
     noticed, saved, lost, ran = lab.client.sql(query)["rows"][0]
     assert (noticed, saved) == (True, True)

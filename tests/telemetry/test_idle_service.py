@@ -84,7 +84,7 @@ async def test_a_policy_by_command_becomes_a_reclaim(tmp_path: Path) -> None:
         said = await until_said(bus, "IdlePoliciesSet", "JobIdle", "ReclaimRequested")
         assert said[0].cause == "cmd:c1"
         await eventually(lambda: agrees(bus))
-        assert (await ask(bus, "warehouse"))["samples_refused"] == 0
+        assert (await ask(bus, "warehouse"))["samples_refused"] == {}
     assert (await verify_live(bus)).ok
     stored = list(commits_of([message async for message in read_log(bus)]))
     assert [each.equal for each in await compare_snapshots(bus, stored)] == [True]

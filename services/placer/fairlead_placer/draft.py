@@ -42,7 +42,8 @@ class Draft:
 
     def emit(self, event: ev.Event, size: int = EVENT_BYTES) -> None:
         """Add an event of about `size` bytes and let the state have it."""
-        apply(self.state, 0, len(self.events), self.now_ns, event)
+        # As of the next commit: what is kept since an earlier one is told from what comes with this one.
+        apply(self.state, self.state.sequence + 1, len(self.events), self.now_ns, event)
         self.events.append(event)
         self.bytes += size
 

@@ -45,7 +45,7 @@ def _consume(state: State, name: str, position: int) -> None:
 
 
 def apply(state: State, seq: int, index: int, at_ns: int, event: ev.Event) -> None:
-    """Fold one event of the commit at `seq` (0: not committed yet, only tried)."""
+    """Fold one event of the commit at `seq`, or try it (`Draft.emit`)."""
     handler = _HANDLERS.get(type(event))
     if handler is not None:
         handler(state, seq, index, at_ns, event)
