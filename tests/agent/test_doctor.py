@@ -68,6 +68,13 @@ def driver(**changed: Any) -> dict[str, Any]:
         ({"node": Node("n7", "process", "nvml"), "spawner_runs": False}, "spawner", "FAIL", "systemctl restart"),
         (engine(silent="refused"), "docker", "FAIL", "systemctl start docker"),
         (engine(live_restore=False), "docker live-restore", "warn", '"live-restore": true'),
+        (
+            {"node": Node("n7", "docker", "nvml", address="10.0.0.7")}, "docker gangs", "warn", "set FAIRLEAD_GANG_NETWORK=host",
+        ),
+        (
+            {"node": Node("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")}, "docker gangs", "FAIL",
+            'take "userns-remap" out',
+        ),
         (engine(userns_remap=False), "docker userns", "warn", '"userns-remap": "default"'),
         (engine(seccomp=False), "docker seccomp", "FAIL", "seccomp"),
         (engine(cgroup="1"), "cgroup", "warn", "unified_cgroup_hierarchy"),
@@ -111,6 +118,13 @@ def test_a_node_without_gpus_or_containers_is_not_asked_for_them() -> None:
     node = GOOD._replace(node=Node("n7", "process", "none"), engine=None, driver=Driver(), spawner_runs=True)
     assert bad(node) == []
     assert bad(node._replace(node=Node("n7", "process", "auto"))) == []
+
+
+def test_gangs_on_the_nodes_network_need_engines_without_user_namespaces() -> None:
+    """Then nobody is told to remap users; a loopback address is a node that no other one reaches anyway."""
+    gangs = Node("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")
+    assert bad(GOOD._replace(node=gangs, engine=ENGINE._replace(userns_remap=False))) == []
+    assert bad(GOOD._replace(node=gangs._replace(address="127.0.0.1", gang_network="bridge"))) == []
 
 
 @pytest.fixture

@@ -475,9 +475,11 @@ class Agent:
     def _place(self, environment: Mapping[str, str]) -> Place:
         """What runs see of the node: containers have a network of their own, and see their box elsewhere."""
         settings, boxes, contained = self.settings, box_path(self.settings.directory), self.runtime.name == "docker"
+        # The interface is told to ranks of gangs only, whose containers may be on the node's network.
+        theirs = contained and settings.gang_network == "bridge"
         return Place(
             settings.node, settings.address, environment, self.devices.simulated, contained,
-            "" if contained else interface_of(settings.address), boxes, BOX_IN_CONTAINER if contained else boxes,
+            "" if theirs else interface_of(settings.address), boxes, BOX_IN_CONTAINER if contained else boxes,
         )  # fmt: skip
 
     def _inventory(self) -> Inventory:

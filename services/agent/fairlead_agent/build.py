@@ -9,6 +9,7 @@ from fairlead_agent.agent import Agent
 from fairlead_agent.devices.named import Machine, open_devices
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.inside.host_shares import read_host
+from fairlead_agent.inside.nics import verbs
 from fairlead_agent.introducing import inventory_of
 from fairlead_agent.journal import Journal
 from fairlead_agent.launch import INHERITED_ENV
@@ -39,8 +40,8 @@ def build_runtime(settings: Settings, incarnation: str, devices: Devices) -> Run
         host = read_host(Path("/sys"), machine.cpus(), machine.memory_mib(), reserved)
         return DockerRuntime(
             settings.directory, settings.node, incarnation, simulated=devices.simulated, grants=settings.grants,
-            limits=HostLimits(host, machine.open_files_max()), require_userns=settings.require_userns,
-            socket=settings.docker_socket,
+            limits=HostLimits(host, machine.open_files_max(), verbs(Path("/sys"))), require_userns=settings.require_userns,
+            socket=settings.docker_socket, gang_network=settings.gang_network,
         )  # fmt: skip
     return ProcessRuntime(settings.directory, settings.node, incarnation)
 

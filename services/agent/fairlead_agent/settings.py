@@ -12,6 +12,8 @@ FAIRLEAD_RECORDING  the recording that recorded devices replay
 FAIRLEAD_SHARE_GRACE_S  seconds that a run may use more GPU memory than its share (default 10)
 FAIRLEAD_DATA       directory of the journal and of the runs' files (default ./.fairlead)
 FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0.1)
+FAIRLEAD_GANG_NETWORK  bridge | host: what containers of jobs on several nodes join; other machines reach them on the
+                    node's own network only (default bridge)
 FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
 FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: admin.py (default none)
 FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): reserving.py (default none)
@@ -52,6 +54,7 @@ from fairlead_bus.settings import BadSetting, one_of, seconds, token, whole
 from fairlead_schemas.ids import is_token
 
 RuntimeName = Literal["process", "docker"]
+GangNetwork = Literal["bridge", "host"]
 #: Where an engine listens unless it was told otherwise.
 DOCKER_SOCKET = "/var/run/docker.sock"
 
@@ -75,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gpu_free_mib: int = 64
     data: Path = Path(".fairlead")
     address: str = "127.0.0.1"
+    gang_network: GangNetwork = "bridge"
     pool: str = ""
     admin: Admin = Admin()
     reserved: Reserved = Reserved()
@@ -124,6 +128,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         gpu_free_mib=whole(env, "FAIRLEAD_GPU_FREE_MIB", 64, unit="MiB", least=1, most=2**20),
         data=Path(env.get("FAIRLEAD_DATA") or ".fairlead").absolute(),
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
+        gang_network=cast(GangNetwork, one_of(env, "FAIRLEAD_GANG_NETWORK", ("bridge", "host"), "bridge")),
         pool=token(env, "FAIRLEAD_POOL"),
         admin=admin.from_environment(env),
         reserved=_reserved(env),

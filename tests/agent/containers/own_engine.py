@@ -1,6 +1,7 @@
 """A Docker engine of a test's own, which it may stop, kill and hold: its daemon, its directories, its socket.
 
-Containers of it have no network. Needs root and dockerd; nothing of the machine's own engine is touched.
+Containers of it have no network, or that of the namespace that the daemon is put in (tests/hosts.py). Needs root and dockerd; nothing of
+the machine's own engine is touched.
 """
 
 import os
@@ -30,12 +31,14 @@ def missing() -> str:
 
 
 class OwnEngine:
-    """Use as a context manager."""
+    """Use as a context manager. `within`: the network namespace that its daemon runs in; one of its own without a name."""
 
-    def __init__(self, *, live_restore: bool) -> None:
+    def __init__(self, *, live_restore: bool, within: str = "") -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="fl-engine-", dir="/tmp"))
         self.socket = str(self.directory / "docker.sock")
         self._live_restore = live_restore
+        # Only the network: what it mounts must be seen by its containerd, which `ip netns exec` would prevent.
+        self._around = ["nsenter", f"--net=/run/netns/{within}"] if within else ["unshare", "--net"]
         self._daemon: subprocess.Popen[bytes] | None = None
         self._containerd: subprocess.Popen[bytes]
 
@@ -74,7 +77,7 @@ class OwnEngine:
         """Start the daemon, and wait until it answers."""
         there = self.directory
         argv = [
-            "unshare", "--net", "dockerd", "--data-root", f"{there}/data", "--exec-root", f"{there}/exec", "--pidfile", f"{there}/pid",
+            *self._around, "dockerd", "--data-root", f"{there}/data", "--exec-root", f"{there}/exec", "--pidfile", f"{there}/pid",
             "-H", f"unix://{self.socket}", "--containerd", f"{there}/cd.sock", "--bridge=none", "--iptables=false", "--shutdown-timeout=2",
             *(["--live-restore"] if self._live_restore else []),
         ]  # fmt: skip

@@ -36,6 +36,12 @@ _LEFT_OUT = {
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x", re.ASCII)
 
 
+def libraries(*programs: Path) -> set[str]:
+    """Paths that the loader takes for these programs."""
+    said = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
+    return set(_LIBRARY.findall(said))
+
+
 def root_file_system() -> bytes:
     """A tar of the interpreter, its library, and the shared libraries of both."""
     program = Path(sys.executable).resolve()
@@ -47,7 +53,7 @@ def root_file_system() -> bytes:
             directory = tarfile.TarInfo(name)
             directory.type, directory.mode = tarfile.DIRTYPE, mode
             tar.addfile(directory)
-        for path in {str(program), *_libraries(program, *extensions)}:
+        for path in {str(program), *libraries(program, *extensions)}:
             tar.add(Path(path).resolve(), path.lstrip("/"))
         tar.add(library, str(library).lstrip("/"), filter=_wanted)
         link = tarfile.TarInfo(PYTHON.lstrip("/"))
@@ -64,12 +70,6 @@ def root_file_system() -> bytes:
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = member.name.rpartition("/")[2]
     return None if name in _LEFT_OUT or name.startswith("config-") else member
-
-
-def _libraries(*programs: Path) -> set[str]:
-    """Paths that the loader takes for these programs."""
-    said = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
-    return set(_LIBRARY.findall(said))
 
 
 @cache

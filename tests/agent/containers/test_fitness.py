@@ -38,6 +38,13 @@ def test_an_unfit_engine_is_told_with_its_cure(info: dict[str, Any], require: bo
     assert words in said and bool(words) == bool(said)
 
 
+def test_gangs_are_on_the_nodes_network_only_where_users_are_not_remapped() -> None:
+    """The engine would refuse each such container; so it is said at once, with both ways out."""
+    assert unfit(INFO, require_userns=False, host_network=True) == ""
+    said = unfit(REMAPPED, require_userns=False, host_network=True)
+    assert 'take "userns-remap" out' in said and "leave the setting out" in said
+
+
 def test_what_the_template_needs_is_read() -> None:
     """Users that are remapped, runtimes that give devices by variable, engines without cgroup namespaces."""
 

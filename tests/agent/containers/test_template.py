@@ -22,7 +22,7 @@ from tests.agent.runtime_watch import PLACE, Watch, launch
 
 #: Two NUMA nodes of four CPUs and 8 GiB each.
 HOST = Host({0: NumaShare(frozenset(range(4)), 8192), 1: NumaShare(frozenset(range(4, 8)), 8192)}, frozenset({0}))
-ENGINE = Engine(host=HOST, cpus=8)
+ENGINE = Engine(host=HOST, cpus=8, verbs={"mlx5_0": ("/dev/infiniband/uverbs3", "/dev/infiniband/rdma_cm")})
 
 WORDS = st.sampled_from(
     ["", "/", "..", "../..", "/data", "/proc", "/dev/mem", "/var/run/docker.sock", "host", "all", "0", "-1", "a=b", "\0",
@@ -41,7 +41,7 @@ PROGRAMS = st.fixed_dictionaries(
 )  # fmt: skip
 ORDERS = st.fixed_dictionaries(
     {"cpu_milli": AMOUNTS, "memory_mib": AMOUNTS, "shm_mib": AMOUNTS},
-    optional={"cpus": TEXTS | st.sampled_from(["0-3", "4,5", "0-7"]), "nics": st.lists(TEXTS, max_size=2).map(tuple),
+    optional={"cpus": TEXTS | st.sampled_from(["0-3", "4,5", "0-7"]), "nics": st.lists(TEXTS | st.just("mlx5_0"), max_size=2).map(tuple),
               "gpus": st.lists(st.sampled_from(["GPU-a", "GPU-b"]), unique=True).map(tuple)},
 )  # fmt: skip
 #: What may stand in a HostConfig, and where a job's order may have any say at all, what of it.
@@ -75,7 +75,9 @@ def test_no_job_however_hostile_changes_the_shape(
     except (Unlaunchable, Unpinnable):
         return
     assert {name: config[name] for name in ALWAYS} == ALWAYS
-    assert set(config) - ALWAYS.keys() - BY_ORDER <= {"DeviceRequests"}
+    assert set(config) - ALWAYS.keys() - BY_ORDER <= {"DeviceRequests", "Devices"}
+    files = [each["PathOnHost"] for each in config.get("Devices", [])]
+    assert files == (list(ENGINE.verbs["mlx5_0"]) if "mlx5_0" in run.order.nics and not simulated else [])
     assert config["Memory"] == config["MemorySwap"] >= 6 * 2**20
     assert config["NanoCpus"] >= 10_000_000
     tmp = [int(re.search(r"size=(\d+)m", options)[1]) for options in config["Tmpfs"].values()]  # type: ignore[index]
@@ -159,6 +161,27 @@ def test_rdma_may_lock_memory() -> None:
     assert names == [["core", "nofile", "memlock"], ["core", "nofile"], ["core", "nofile"]]
 
 
+def test_a_nic_comes_with_its_files_and_those_that_all_share_once() -> None:
+    """As the kernel numbers them; of a NIC without any, nothing."""
+    engine = ENGINE._replace(verbs={**ENGINE.verbs, "mlx5_1": ("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm")})
+    run = launched({"command": ["x"]}, {"nics": ("mlx5_1", "mlx5_0", "mlx5_1", "mlx5_9")}, simulated=False)
+    devices = template.host_config(run, engine, "none")["Devices"]
+    assert [each["PathOnHost"].rpartition("/")[2] for each in devices] == ["uverbs0", "rdma_cm", "uverbs3"]
+    assert all(each["PathInContainer"] == each["PathOnHost"] for each in devices)
+    assert {each["CgroupPermissions"] for each in devices} == {"rw"}
+
+
+def test_only_runs_on_several_nodes_are_on_the_nodes_network_and_only_if_its_admin_says_so() -> None:
+    """Neither a job file nor an order can say it."""
+    alone, gang = ({"command": ["x"]}, {}), ({"command": ["x"]}, {"hosts": ("10.0.0.1", "10.0.0.2")})
+    for engine, expected in (
+        (ENGINE, ["default", "default"]),
+        (ENGINE._replace(gang_network="host"), ["default", "host"]),
+    ):
+        runs = [launched(*each, simulated=False) for each in (alone, gang)]
+        assert [template.host_config(run, engine, "none")["NetworkMode"] for run in runs] == expected
+
+
 # ---------------------------------------------------------------------------- the second look
 
 
@@ -233,6 +256,28 @@ def test_the_hostile_words_above_are_hostile() -> None:
     """What the property lets through is little: nearly all of the mount words are refused, and one is not."""
     assert list(faults(["datasets:/data"], [], "")) == []
     assert list(faults(["x:/proc/1"], [], "")) and list(faults(["a:/run/nvidia-container-devices/all"], [], ""))
+
+
+@pytest.mark.docker
+def test_an_engine_makes_a_container_with_a_device_and_a_network_as_asked() -> None:
+    """What a real one reads back of both is taken for what was asked. The device is one that every machine has."""
+    import docker
+
+    from tests.agent.containers.image import ensure_image
+
+    engine = Engine(gang_network="host", verbs={"mlx5_0": ("/dev/full",)}, has_init=False)
+    run = launched({"command": ["x"]}, {"nics": ("mlx5_0",), "hosts": ("a", "b"), "memory_mib": 64}, simulated=False)
+    config = template.host_config(run, engine, "none")
+    api = docker.APIClient(version="auto")
+    made = api.create_container_from_config(
+        {"Image": ensure_image(), "Cmd": ["true"], "WorkingDir": "/", "HostConfig": config}, None
+    )
+    try:
+        inspected = api.inspect_container(made["Id"])
+        assert inspected["HostConfig"]["NetworkMode"] == "host" and inspected["HostConfig"]["Devices"]
+        assert differences(config, inspected, engine) == []
+    finally:
+        api.remove_container(made["Id"], force=True)
 
 
 @pytest.mark.docker

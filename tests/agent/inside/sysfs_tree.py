@@ -38,12 +38,20 @@ class Tree:
             (home / "infiniband" / nic).mkdir(parents=True)
             self._link(home / "infiniband" / nic / "device", home)
             self._link(self.root / "class/infiniband" / nic, home / "infiniband" / nic)
+            self._verbs(nic)
         return home.name
 
     def soft_nic(self, nic: str) -> None:
         """An RDMA device without hardware."""
         self._write(f"devices/virtual/{nic}/name", nic)
         self._link(self.root / "class/infiniband" / nic, self.root / f"devices/virtual/{nic}")
+
+    def _verbs(self, nic: str) -> None:
+        """Its verbs device: numbered as found, whatever the NIC is called."""
+        number = len(list((self.root / "class/infiniband_verbs").glob("uverbs*")))
+        self._write(f"class/infiniband_verbs/uverbs{number}/ibdev", nic)
+        self._write("class/infiniband_verbs/abi_version", "6")
+        self._write("class/misc/rdma_cm/dev", "10:58")
 
     def _write(self, path: str, text: str) -> None:
         file = self.root / path

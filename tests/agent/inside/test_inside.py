@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_agent.inside.describe import bounded, describe
+from fairlead_agent.inside.nics import verbs
 from fairlead_agent.inside.pci import Place, address_of, level_between, place_of
 from fairlead_placer.topology.description import checked
 from fairlead_schemas.inside import LEVELS, UNKNOWN, Description, Level, NumaNode
@@ -132,3 +133,15 @@ def test_levels_are_the_same_both_ways(one: Place, other: Place) -> None:
     """Whichever is asked first."""
     assert level_between(one, other) == level_between(other, one)
     assert level_between(one, other) in LEVELS
+
+
+def test_nics_are_used_by_files_that_the_kernel_numbers(tmp_path: Path) -> None:
+    """Not by those of the same number; the file for connections is everyone's. Without any, none."""
+    tree = Tree(tmp_path)
+    assert verbs(tmp_path) == {}
+    tree.device("pci0000:00/0000:00:01.0/0000:01:00.0", 0, nic="mlx5_3")
+    tree.device("pci0000:00/0000:00:02.0/0000:02:00.0", 0, nic="mlx5_0")
+    assert verbs(tmp_path) == {
+        "mlx5_3": ("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
+        "mlx5_0": ("/dev/infiniband/uverbs1", "/dev/infiniband/rdma_cm"),
+    }

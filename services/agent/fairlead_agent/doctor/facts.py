@@ -12,6 +12,9 @@ class Node(NamedTuple):
     devices: str
     #: Versions that are too old are a warning only: whoever packages them has mended them (FAIRLEAD_FLOORS=note).
     notes_old: bool = False
+    #: Where gangs are told to meet, and what network their containers join.
+    address: str = "127.0.0.1"
+    gang_network: str = "bridge"
 
 
 class Engine(NamedTuple):

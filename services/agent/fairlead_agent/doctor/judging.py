@@ -53,8 +53,8 @@ def settings(facts: Facts) -> Iterator[Check]:
             "settings", "FAIL", f"there is no {facts.settings_from}", "fairlead agent install --nats nats://HOST:4222"
         )
     else:
-        name, runtime, devices, _ = facts.node
-        yield Check("settings", "ok", f"node {name}, runtime {runtime}, devices {devices}")
+        node = facts.node
+        yield Check("settings", "ok", f"node {node.name}, runtime {node.runtime}, devices {node.devices}")
 
 
 def bus(facts: Facts) -> Iterator[Check]:
@@ -94,7 +94,8 @@ def engine(facts: Facts) -> Iterator[Check]:
     yield Check("docker", "ok", f"engine {found.version}, cgroup v{found.cgroup}, {'CDI' if found.cdi else 'no CDI'}")
     if not found.live_restore:
         yield Check("docker live-restore", "warn", "off: a restart of the engine ends every container", 'put "live-restore": true into /etc/docker/daemon.json, then systemctl reload docker')  # fmt: skip
-    if not found.userns_remap:
+    yield from _gangs(facts.node, found)
+    if not found.userns_remap and facts.node.gang_network != "host":
         yield Check("docker userns", "warn", "no user namespaces: root in a container is root here", 'put "userns-remap": "default" into /etc/docker/daemon.json, and restart docker on the drained node')  # fmt: skip
     if not found.seccomp:
         yield Check("docker seccomp", "FAIL", "the engine filters no system calls", "start dockerd without --seccomp-profile=unconfined, on a kernel with seccomp")  # fmt: skip
@@ -106,6 +107,14 @@ def engine(facts: Facts) -> Iterator[Check]:
     if "swap" in found.missing_limits:
         yield Check("limits", "warn", "swap is not counted in containers' memory limits", "boot with swapaccount=1, or swapoff -a")  # fmt: skip
     yield from _floor(facts.node, "runc", found.runc)
+
+
+def _gangs(node: Node, engine: Engine) -> Iterator[Check]:
+    """Whether containers of jobs on several machines reach each other."""
+    if node.gang_network == "host" and engine.userns_remap:
+        yield Check("docker gangs", "FAIL", "FAIRLEAD_GANG_NETWORK is host, and the engine remaps users, which keeps containers off the node's network", 'take "userns-remap" out of /etc/docker/daemon.json, or FAIRLEAD_GANG_NETWORK out of the settings')  # fmt: skip
+    elif node.gang_network == "bridge" and not node.address.startswith("127."):
+        yield Check("docker gangs", "warn", f"jobs on several nodes are told to meet at {node.address}, where no container listens", "set FAIRLEAD_GANG_NETWORK=host (docs/multi-node.md says what that opens)")  # fmt: skip
 
 
 def driver(facts: Facts) -> Iterator[Check]:

@@ -62,7 +62,10 @@ def _settings(path: Path) -> tuple[Settings | None, str, dict[str, str]]:
 def _node(settings: Settings | None, env: Mapping[str, str]) -> Node | None:
     if settings is None:
         return None
-    return Node(settings.node, settings.runtime, settings.devices, env.get("FAIRLEAD_FLOORS", "").lower() == "note")
+    return Node(
+        settings.node, settings.runtime, settings.devices, env.get("FAIRLEAD_FLOORS", "").lower() == "note",
+        settings.address, settings.gang_network,
+    )  # fmt: skip
 
 
 def _bus(root: Path, url: str, env: Mapping[str, str]) -> str:

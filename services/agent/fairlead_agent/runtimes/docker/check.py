@@ -16,7 +16,7 @@ READ_ONLY = frozenset({"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc
 #: Where a program may not begin: below these lie doors that a leaked file descriptor opens (CVE-2024-21626).
 NO_WORKDIR = ("/proc", "/sys", "/dev")
 #: Lists of entries whose order says nothing.
-_UNORDERED = ("Ulimits", "Mounts", "DeviceRequests")
+_UNORDERED = ("Ulimits", "Mounts", "DeviceRequests", "Devices")
 
 
 def differences(wanted: Mapping[str, Any], inspected: Mapping[str, Any], engine: Engine) -> list[str]:

@@ -22,9 +22,11 @@ class HostLimits(NamedTuple):
     host: Host = Host()
     #: Most open files that the host lets a process have.
     nofile: int = 1024
+    #: {RDMA device: the files below /dev through which programs use it}.
+    verbs: Mapping[str, tuple[str, ...]] = {}
 
 
-def unfit(info: Mapping[str, Any], *, require_userns: bool) -> str:
+def unfit(info: Mapping[str, Any], *, require_userns: bool, host_network: bool = False) -> str:
     """Why containers of this engine would not be closed, with how to mend it; "" where they are.
 
     `info`: what GET /info answers."""
@@ -41,6 +43,12 @@ def unfit(info: Mapping[str, Any], *, require_userns: bool) -> str:
             '{"userns-remap": "default"} into /etc/docker/daemon.json and restart it when the node is drained, or leave '
             "the setting out"
         )
+    if host_network and "userns" in options:
+        return (
+            "FAIRLEAD_GANG_NETWORK is host, and the Docker engine remaps users, which keeps containers off the node's "
+            'network: take "userns-remap" out of /etc/docker/daemon.json and restart it when the node is drained, or '
+            "leave the setting out and run jobs of several nodes on others"
+        )
     missing = [word for word in ("MemoryLimit", "PidsLimit", "CpuCfsQuota") if info.get(word) is False]
     if missing:
         return (
@@ -55,11 +63,13 @@ def engine_of(
     api_version: str,
     *,
     network: str,
+    gang_network: str = "default",
     cdi_devices: Collection[str],
     limits: HostLimits,
     simulated: bool = False,
 ) -> Engine:
-    """What the template needs to know of an engine. `network`: the one that containers join."""
+    """What the template needs to know of an engine. `network`: the one that containers join, `gang_network`: those of runs
+    on several nodes."""
     options = _security_options(info)
     root = _REMAPPED_ROOT.search(str(info.get("DockerRootDir") or ""))
     runtime = str(info.get("DefaultRuntime") or _RUNC)
@@ -67,6 +77,7 @@ def engine_of(
         runtime = _RUNC
     return Engine(
         network=network,
+        gang_network=gang_network,
         has_init=bool(info.get("InitBinary")),
         cdi_devices=frozenset(cdi_devices),
         cgroupns=tuple(int(part) for part in api_version.split(".") if part) >= CGROUPNS_API,
@@ -76,6 +87,7 @@ def engine_of(
         cpus=int(info.get("NCPU") or 0),
         host=limits.host if info.get("CPUSet") else Host(),
         nofile=limits.nofile,
+        verbs=limits.verbs,
         simulated=simulated,
     )
 

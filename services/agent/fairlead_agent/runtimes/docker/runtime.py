@@ -34,7 +34,7 @@ from fairlead_agent.runtimes.docker.processes import lives, number_of, signal_di
 from fairlead_agent.runtimes.docker.run_files import PULLING, Notes, make_directory, own_files
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
 from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
-from fairlead_agent.settings import DOCKER_SOCKET
+from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork
 from fairlead_schemas.events import StartFault
 
 CONFLICT = 409
@@ -52,10 +52,12 @@ class DockerRuntime:
         self, base: Path, node: str, incarnation: str, *, simulated: bool, network: str = "", keep: int = KEEP_ENDED,
         socket: str = DOCKER_SOCKET, patience: Patience = Patience(),  # noqa: B008 -- immutable
         limits: HostLimits = HostLimits(), grants: Grants = Grants(), require_userns: bool = False,  # noqa: B008 -- immutable
+        gang_network: GangNetwork = "bridge",
     ) -> None:  # fmt: skip
         self.holdings = Holdings(base, grants)
         self._limits = limits
         self._require_userns = require_userns
+        self._gang_network: GangNetwork = gang_network
         self.directories = RunDirectories(base / "runs", keep)
         self.engine = EngineLink(socket, patience)
         self.images = Images(self.engine)
@@ -79,13 +81,13 @@ class DockerRuntime:
     def _engine_now(self) -> template.Engine:
         """What it can do since it was last asked; it may have come back with other settings. Raises RuntimeUnfit."""
         info = self.engine.info
-        if reason := unfit(info, require_userns=self._require_userns):
+        if reason := unfit(info, require_userns=self._require_userns, host_network=self._gang_network == "host"):
             raise RuntimeUnfit(reason)
         # An engine without its bridge (CI) can still run containers without a network.
         network = self._network or ("default" if "bridge" in self.engine.networks else "none")
         return engine_of(
             info, self.engine.facts.api, network=network, cdi_devices=cdi_devices(), limits=self._limits,
-            simulated=self._simulated,
+            gang_network="host" if self._gang_network == "host" else network, simulated=self._simulated,
         )  # fmt: skip
 
     # ------------------------------------------------------------------ one run

@@ -4,7 +4,7 @@ Users cannot ask for privileges, devices, host namespaces, capabilities or paths
 What is built here is compared with what the engine says it has created (`check.py`), before it is started.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fairlead_agent.launch import Launch, devices_of
@@ -51,6 +51,8 @@ class Engine(NamedTuple):
     """What this engine and its host can do, asked once."""
 
     network: str = "default"
+    #: The same of runs on several nodes.
+    gang_network: str = "default"
     has_init: bool = True
     #: CDI device names that a specification on this machine lists.
     cdi_devices: frozenset[str] = frozenset()
@@ -66,6 +68,8 @@ class Engine(NamedTuple):
     host: Host = Host()
     #: Most open files that the host lets a process have.
     nofile: int = 1024 * 1024
+    #: {RDMA device: the files below /dev through which programs use it}.
+    verbs: Mapping[str, tuple[str, ...]] = {}
     #: The node's devices and CPUs are those of a played machine.
     simulated: bool = False
 
@@ -164,7 +168,7 @@ def host_config(
         "Tmpfs": dict.fromkeys(("/tmp", *image_volumes), f"rw,nosuid,nodev,exec,mode=1777,size={tmp_mib}m"),  # noqa: S108 -- a mount point in the container
         "ShmSize": shm_mib * 2**20,
         "LogConfig": LOG_CONFIG,
-        "NetworkMode": engine.network,
+        "NetworkMode": engine.gang_network if len(order.hosts) > 1 else engine.network,
         "Runtime": engine.runtime,
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
         "Mounts": [{"Type": "bind", "Source": bind.source, "Target": bind.target, "ReadOnly": bind.read_only}
@@ -174,6 +178,8 @@ def host_config(
         config["CgroupnsMode"] = "private"
     if engine.has_init:
         config["Init"] = True  # a first process that passes TERM on, and reaps
+    if devices := _nics(launch, engine):
+        config["Devices"] = devices
     if path == "cdi":
         config["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [cdi_name(uuid) for uuid in devices_of(order)]}]
     elif path == "device-request":
@@ -189,6 +195,13 @@ def scratch(memory_mib: int, shm_mib: int, tmpfs: int) -> tuple[int, int]:
     shm = min(shm_mib or memory_mib // 2, memory_mib - tmpfs)
     shm = max(1, shm)
     return shm, max(1, min(TMP_MAX_MIB, (memory_mib - shm) // 2) // tmpfs)
+
+
+def _nics(launch: Launch, engine: Engine) -> list[dict[str, str]]:
+    """The files of the granted RDMA devices; a played machine's are nowhere."""
+    granted = () if engine.simulated else dict.fromkeys(launch.order.nics)
+    files = dict.fromkeys(file for nic in granted for file in engine.verbs.get(nic, ()))
+    return [{"PathOnHost": file, "PathInContainer": file, "CgroupPermissions": "rw"} for file in files]
 
 
 def _cpu_milli(launch: Launch, engine: Engine) -> int:
