@@ -11,6 +11,7 @@ from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Offer, Reservation
 from fairlead_placer.nodes.ahead import Ahead
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import is_sound
 from fairlead_placer.timeline.spans import SECOND_NS
@@ -60,8 +61,11 @@ def mend(draft: Draft) -> bool:
 
 
 def is_kept_well(state: State, kept: Reservation, request: Request, now_ns: int) -> bool:
-    """True while every kept node can take its unit once others have gone, and no window comes over it there."""
+    """True while every kept node can take its unit once others have gone, the job goes there (it avoids nodes on which it has
+    failed as soon as others could take it), and no window comes over it."""
     asks, nodes = asks_of(request), [state.nodes[name] for name in kept.nodes]
+    if not avoided(state, kept.job).isdisjoint(kept.nodes):
+        return False
     if kept.start_ns and state.windows:
         start_ns = max(kept.start_ns, now_ns)
         if Ahead(state).clear_ns(kept.job, kept.nodes, start_ns) > start_ns:
