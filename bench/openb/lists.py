@@ -9,11 +9,10 @@ and a fixed seed, so everybody gets the same lists; the FGD paper has a family a
 import argparse
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bench.openb import playing as openb
 from bench.openb import trace
@@ -91,23 +90,54 @@ def picky(pods: Pods, share: float, machines: list[Machine]) -> Pods:
     return made
 
 
-#: {name of a list: how it comes from the default one on these machines}.
-LISTS: dict[str, Callable[[Pods, list[Machine]], Pods]] = {
-    "default": lambda pods, _: pods,
-    **{f"several GPUs: {pct} %": partial(lambda share, pods, _: raised(pods, "several", share), pct / 100) for pct in (20, 33, 50)},
-    **{f"shares: {pct} %": partial(lambda share, pods, _: raised(pods, "share", share), pct / 100) for pct in (40, 60, 80)},
-    "shares alone": lambda pods, _: mixed(pods, {"share": 1.0}),
-    **{f"models asked for: {pct} %": partial(lambda share, pods, machines: picky(pods, share, machines), pct / 100) for pct in (10, 20, 33)},
-    **{f"pods without GPUs x {times:g}": partial(lambda times, pods, _: mixed(pods, own_mix(pods), times), times) for times in (0, 0.5, 2)},
-    "no memory asked for": lambda pods, _: [pod._replace(memory_mib=0) for pod in pods],
-}  # fmt: skip
+class Change(NamedTuple):
+    """What is other than in the default list; a list changes one thing."""
+
+    #: (kind, its share of all GPUs that are asked for): the others keep their proportions.
+    raised: tuple[Kind, float] | None = None
+    #: The share of the pods with GPUs that ask for a model.
+    picky: float = 0
+    #: How often the pods without GPUs come.
+    without_gpus: float = 1
+    #: False: no pod asks for memory.
+    memory: bool = True
+
+
+LISTS: dict[str, Change] = {
+    "default": Change(),
+    "several GPUs: 20 %": Change(raised=("several", 0.20)),
+    "several GPUs: 33 %": Change(raised=("several", 0.33)),
+    "several GPUs: 50 %": Change(raised=("several", 0.50)),
+    "shares: 40 %": Change(raised=("share", 0.40)),
+    "shares: 60 %": Change(raised=("share", 0.60)),
+    "shares: 80 %": Change(raised=("share", 0.80)),
+    "shares alone": Change(raised=("share", 1)),
+    "models asked for: 10 %": Change(picky=0.10),
+    "models asked for: 20 %": Change(picky=0.20),
+    "models asked for: 33 %": Change(picky=0.33),
+    "pods without GPUs x 0": Change(without_gpus=0),
+    "pods without GPUs x 0.5": Change(without_gpus=0.5),
+    "pods without GPUs x 2": Change(without_gpus=2),
+    "no memory asked for": Change(memory=False),
+}
+
+
+def drawn(pods: Pods, machines: list[Machine], change: Change) -> Pods:
+    """The list that comes of the default one on these machines."""
+    if change.raised is not None:
+        pods = raised(pods, *change.raised)
+    if change.picky:
+        pods = picky(pods, change.picky, machines)
+    if change.without_gpus != 1:
+        pods = mixed(pods, own_mix(pods), change.without_gpus)
+    return pods if change.memory else [pod._replace(memory_mib=0) for pod in pods]
 
 
 def play(task: tuple[str, str, bool, int]) -> openb.Played:
     """One run: list, policy, whether the mix is given, seed."""
     name, policy, given, seed = task
     machines = trace.machines()
-    return openb.play(machines, LISTS[name](trace.pods(trace.PODS), machines), policy, seed, given=given)
+    return openb.play(machines, drawn(trace.pods(trace.PODS), machines, LISTS[name]), policy, seed, given=given)
 
 
 def table(names: list[str], seeds: list[int], found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:

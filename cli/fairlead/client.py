@@ -255,9 +255,9 @@ class Client(Wire):
         """Which runs of the pool would be moved so that big jobs start; nothing is done."""
         return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/defrag").content, Defrag)
 
-    def packing(self, pool: str) -> PoolPacking:
-        """How the pool is packed, what of it is of use, and the largest jobs that could start now."""
-        return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/packing").content, PoolPacking)
+    def packing(self, pool: str, *, at: str = "") -> PoolPacking:
+        """How the pool is packed, what of it is of use, and the largest jobs that could start; now or at a sequence or time."""
+        return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/packing", {"at": at}).content, PoolPacking)
 
     def apply_queues(
         self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""

@@ -8,8 +8,11 @@ from fairlead_schemas.topology import DOMAIN_LABELS
 
 
 def lines(found: PoolPacking) -> Iterator[str]:
-    """The policy; what is free and how much of it is of no use; the largest jobs that could start now."""
-    yield f"pool {found.pool}: nodes are chosen by {found.policy}"
+    """The policy; what is free and how much of it is of no use; the largest jobs that could start. Of the past: as of when."""
+    then = found.at is not None
+    yield f"pool {found.pool}: nodes {'were' if then else 'are'} chosen by {found.policy}"
+    if then:
+        yield f"as of log sequence {found.sequence}, {found.at}"
     if not found.nodes:
         yield "no node is of this pool"
         return
@@ -19,9 +22,9 @@ def lines(found: PoolPacking) -> Iterator[str]:
     yield _fragmentation(found)
     one = found.largest_on_one_node
     if one is None:
-        yield "could start now: nothing that needs a whole GPU"
+        yield f"could start {'then' if then else 'now'}: nothing that needs a whole GPU"
         return
-    yield "could start now, by GPUs alone:"
+    yield f"could start {'then' if then else 'now'}, by GPUs alone:"
     yield f"  on one node: {_count(one.gpus, 'GPU')} ({one.node})"
     for level in (*DOMAIN_LABELS, "pool"):
         rooms = found.largest_gangs.get(level)

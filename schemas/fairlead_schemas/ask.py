@@ -43,9 +43,11 @@ class AskDefrag(_Words, frozen=True, kw_only=True, tag=True):
 
 
 class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
-    """How is the pool packed, how fragmented is it, and which are the largest jobs that could start now?"""
+    """How is the pool packed, how fragmented is it, and which are the largest jobs that could start?"""
 
     pool: str
+    #: The log sequence to answer for; 0: the newest.
+    at: int = 0
 
 
 Ask = AskWhy | AskDryRun | AskDefrag | AskPacking

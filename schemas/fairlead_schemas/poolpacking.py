@@ -15,7 +15,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolPacking(msgspec.Struct, frozen=True, kw_only=True):
-    """Free is what jobs may be given now; what is free on nodes that take no work, or that of one waiting job only, is aside.
+    """Free is what jobs may be given; what is free on nodes that take no work, or that of one waiting job only, is aside.
     MIG instances that are asked for as GPUs count as such."""
 
     pool: str
@@ -35,3 +35,5 @@ class PoolPacking(msgspec.Struct, frozen=True, kw_only=True):
     #: rising. A level that no node's labels name is left out.
     largest_gangs: dict[str, tuple[Room, ...]] = {}
     sequence: int = 0
+    #: Of a past moment that was asked for: the time of its sequence.
+    at: str | None = None

@@ -4,7 +4,7 @@ import pytest
 
 from bench.openb import lists as openb_lists
 from bench.openb import trace
-from bench.openb.lists import LISTS, kind_of, own_mix
+from bench.openb.lists import LISTS, drawn, kind_of, own_mix
 
 PODS, MACHINES = trace.pods(trace.PODS), trace.machines()
 
@@ -12,28 +12,28 @@ PODS, MACHINES = trace.pods(trace.PODS), trace.machines()
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_is_drawn_the_same_each_time_and_fits_its_machines(name: str) -> None:
     """As much GPU work as the trace's own, and no pod that fits on no node even of the empty cluster."""
-    drawn = LISTS[name](PODS, MACHINES)
-    assert drawn == LISTS[name](PODS, MACHINES)
-    asked, own = (sum(pod.total_milli for pod in pods) for pods in (drawn, PODS))
+    found = drawn(PODS, MACHINES, LISTS[name])
+    assert found == drawn(PODS, MACHINES, LISTS[name])
+    asked, own = (sum(pod.total_milli for pod in pods) for pods in (found, PODS))
     assert abs(asked - own) < own / 500
     scan = trace.Scan(MACHINES)
-    assert all(scan.fits(pod) for pod in set(drawn))
+    assert all(scan.fits(pod) for pod in set(found))
 
 
 def test_a_share_is_raised_to_what_the_name_says() -> None:
     """And the rest keeps its proportions."""
-    drawn = own_mix(LISTS["several GPUs: 50 %"](PODS, MACHINES))
+    found = own_mix(drawn(PODS, MACHINES, LISTS["several GPUs: 50 %"]))
     own = own_mix(PODS)
-    assert drawn["several"] == pytest.approx(0.5, abs=0.005)
-    assert drawn["share"] / drawn["one"] == pytest.approx(own["share"] / own["one"], rel=0.02)
+    assert found["several"] == pytest.approx(0.5, abs=0.005)
+    assert found["share"] / found["one"] == pytest.approx(own["share"] / own["one"], rel=0.02)
 
 
 def test_models_are_asked_for_by_about_as_many_as_said() -> None:
     """By pods with GPUs alone."""
-    drawn = LISTS["models asked for: 20 %"](PODS, MACHINES)
-    with_gpus = [pod for pod in drawn if pod.gpu_count]
+    found = drawn(PODS, MACHINES, LISTS["models asked for: 20 %"])
+    with_gpus = [pod for pod in found if pod.gpu_count]
     assert sum(bool(pod.models) for pod in with_gpus) / len(with_gpus) == pytest.approx(0.2, abs=0.02)
-    assert not any(pod.models for pod in drawn if kind_of(pod) == "cpu")
+    assert not any(pod.models for pod in found if kind_of(pod) == "cpu")
 
 
 def test_the_table_has_a_row_per_list() -> None:

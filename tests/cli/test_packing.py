@@ -20,7 +20,7 @@ FACTS: dict[str, Any] = {
         "block": [room("b1", 2, 8)], "pool": [room("a100", 2, 8), room("a100", 5, 1)],
         "rack": [room("r1", 1, 8), room("r2", 3, 4)],
     },
-    "sequence": 40,
+    "sequence": 40, "at": None,
 }  # fmt: skip
 NOTHING: dict[str, Any] = FACTS | {
     "gpu_milli_free": 0, "gpu_milli_aside": 0, "gpu_milli_unusable": 0, "largest_on_one_node": None, "largest_gangs": {"pool": []},
@@ -59,6 +59,22 @@ def test_where_there_is_little_to_say(gateway: GatewayStub, run: Run) -> None:
     assert "fragmentation: not known before a job has asked for GPUs here\n" in run("packing").out
     gateway.on("GET", "/v1/pools/default/packing", {"pool": "default", "policy": "fgd", "sequence": 40})
     assert run("packing").out == "pool default: nodes are chosen by fgd\nno node is of this pool\n"
+
+
+def test_as_of_then(gateway: GatewayStub, run: Run) -> None:
+    """The moment is asked for, and said with the log sequence that it came to."""
+    gateway.on("GET", "/v1/pools/a100/packing", NOTHING | {"at": "2026-11-02T08:59:58.120Z"})
+    assert run("packing", "a100", "--at", "2026-11-02T09:00:00Z").out == (
+        "pool a100: nodes were chosen by spread\n"
+        "as of log sequence 40, 2026-11-02T08:59:58.120Z\n"
+        "9 nodes, 72 GPUs: 0 free\n"
+        "fragmentation: nothing is free\n"
+        "could start then: nothing that needs a whole GPU\n"
+    )
+    assert gateway.requests[-1].url.params["at"] == "2026-11-02T09:00:00Z"
+    both = run("packing", "a100", "--at", "40", "--policy", "spread")
+    assert (both.code, both.out) == (2, "")
+    assert "--policy is for from now on, --at shows what was" in both.err
 
 
 def test_json_is_the_apis(gateway: GatewayStub, run: Run) -> None:

@@ -1,15 +1,16 @@
 """GET /v1/pools/{pool}/packing, answered from the log by an explainer; and a policy that the queue file sets."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from fairlead_schemas.queues import PACKINGS
 from tests.gateway.world import World, gpus
 
 
-async def packing_of(world: World) -> dict[str, Any]:
+async def packing_of(world: World, at: str = "", expected: int = 200) -> dict[str, Any]:
     """The answer for the default pool."""
-    answer = await world.http.get("/v1/pools/default/packing")
-    assert answer.status_code == 200, answer.text
+    answer = await world.http.get("/v1/pools/default/packing", params={"at": at} if at else {})
+    assert answer.status_code == expected, answer.text
     return answer.json()
 
 
@@ -55,7 +56,38 @@ async def test_the_policy_is_a_setting_of_the_pool() -> None:
         assert error["message"] == f'expected one of {", ".join(PACKINGS)}, found "tight"'
 
 
+async def test_what_it_had_left_then() -> None:
+    """As of a sequence the answer is what was said when that was the newest; as of a time, what the last commit by then made."""
+    async with World() as world:
+        await world.start_explainer()
+        said: list[dict[str, Any]] = []
+        times: list[str] = []
+
+        async def look() -> None:
+            said.append(await packing_of(world))
+            times.append(datetime.now(UTC).isoformat())
+
+        first = await world.node("n1", 2)
+        await look()
+        await world.run(first, resources=gpus(1))
+        await look()
+        await world.node("n2", 4)
+        await look()
+        assert [found["gpu_milli_free"] for found in said] == [2000, 1000, 5000]
+        for found in (*said, *reversed(said)):
+            then = await packing_of(world, at=str(found["sequence"]))
+            assert then == found | {"at": then["at"]}
+            assert found["at"] is None
+            assert then["at"].endswith("Z")
+        assert [(await packing_of(world, at=time))["gpu_milli_free"] for time in times] == [2000, 1000, 5000]
+        for moment in ("2100-01-01T00:00:00Z", "1970-01-02T00:00:00Z", "yesterday"):
+            refused = await packing_of(world, at=moment, expected=422)
+            assert refused["errors"][0]["field"] == "at"
+
+
 async def test_who_is_not_there() -> None:
-    """No such pool."""
+    """No such pool, now or then."""
     async with World() as world:
         assert (await world.http.get("/v1/pools/nowhere/packing")).status_code == 404
+        await world.node("n1", 2)
+        assert (await world.http.get("/v1/pools/nowhere/packing?at=1")).status_code == 404

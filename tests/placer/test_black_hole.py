@@ -57,6 +57,19 @@ def test_two_fast_failures_make_a_suspect_and_a_third_quarantine() -> None:
     assert world.core.state.nodes["n1"].held == {}
 
 
+def test_a_suspect_node_that_is_kept_for_a_job_takes_it_after_its_one_run() -> None:
+    """There is room for both, but one run at a time is all that it gets."""
+    world = labelled(1)
+    run(world, "n1", "ann")
+    assert names(run(world, "n1", "bob")) == ["RunEnded", "NodeSuspected"]
+    offer(world, request(1), "cem")
+    offer(world, request(1), "cem")
+    asked = ev.ReservationRequested(cause="clock", job="4", attempt=1, waited_ns=1)
+    assert names(world.queue(asked)) == ["ReservationMade"]
+    world.start("n1", "3")
+    assert placed(world.exit("n1", "3")) == {"4": ["n1"]}
+
+
 def test_a_canary_that_does_well_clears_the_node() -> None:
     """Exit 0, or two minutes of work: what failed before is forgotten, and the next in line is placed."""
     for code, lasting in ((0, 1), (1, 120)):

@@ -8,6 +8,7 @@ from fairlead_placer.evolve_kept import VICTIMS_MAX
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode, DrainNode
 from fairlead_schemas.queues import POOL_LABEL
+from fairlead_schemas.resources import Request
 from tests.placer.world import SECOND, World, names, placed, request
 
 
@@ -112,6 +113,26 @@ def test_where_nobody_makes_room_nobody_yields() -> None:
     reasons = {"cordoned": 1, "gpus": 1, "free_gpus": 1}
     assert events == [ev.PreemptionDeclined(cause=cause, job="4", attempt=1, reasons=reasons)]
     assert (world.stops("a"), world.core.state.pleas, world.core.state.reservations) == (before, {}, {})
+
+
+def test_reasons_of_a_declined_plea_are_counted_with_the_victims_gone() -> None:
+    """Not by what was counted before: alike nodes are counted by amounts that are rounded up, and name another cause then; of
+    several kinds of units another may be the one that the fewest nodes take."""
+    for wanted, reasons in (
+        (Request(nodes=2, gpu_milli=1000, cpu_milli=100, memory_mib=4096), {"memory": 1}),
+        (
+            Request(gpu_milli=1000, cpu_milli=500, memory_mib=64, also=(Request(gpu_milli=4000, cpu_milli=65_000),)),
+            {"cpu": 2},
+        ),
+    ):
+        world = World()
+        world.join("a", 4, cpu=64, memory_gib=64)
+        world.offer(request(1, cpu=64, memory_gib=64))
+        world.join("b", 4, cpu=4, memory_gib=2)
+        world.offer(wanted)
+        [declined] = world.queue(plea("2", ("1", 1)))
+        assert isinstance(declined, ev.PreemptionDeclined)
+        assert declined.reasons == reasons
 
 
 def test_a_gang_that_lacks_one_node_is_declined_with_the_nodes_that_would_do_left_out() -> None:

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode
+from fairlead_schemas.commands import CordonNode, DrainNode, ScheduleMaintenance, UncordonNode
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import InventorySeen
-from tests.placer.world import World, cluster, inventory, names, placed, request
+from tests.placer.world import SECOND, World, cluster, inventory, names, placed, request
 
 
 def claim(job: str, attempt: int = 1, queue: str = "") -> ev.ReservationRequested:
@@ -243,6 +245,39 @@ def test_what_becomes_free_elsewhere_is_as_good() -> None:
     events = world.exit("a", "3")
     assert placed(events) == {"5": ["a"], "6": ["b"]}
     assert kept(world) == {}
+
+
+@pytest.mark.parametrize("free", [0, 4])
+def test_a_node_that_the_job_has_failed_on_is_kept_only_while_there_is_no_other(free: int) -> None:
+    """For want of another it waits for that one; once another takes work again that one is kept, or taken at once."""
+    world = filled(4, free)
+    world.command(CordonNode(id="c", node="b"))
+    failed = str(world.jobs + 1)
+    world.offer(request(4))
+    world.offer(request(4))
+    assert len(placed(world.exit("a", failed, exit_code=1))) == 1
+    again = ev.JobRequeued(cause="clock", job=failed, reason="retry", attempt=2)
+    world.queue(again, ev.JobOffered(cause="clock", job=failed, attempt=2, rank=1))
+    world.queue(claim(failed, attempt=2))
+    assert kept(world) == {failed: ("a",)}
+    events = world.command(UncordonNode(id="u", node="b"))
+    for job in range(1, 5 - free):
+        assert kept(world) == {failed: ("b",)}
+        events = world.exit("b", str(job))
+    assert placed(events) == {failed: ["b"]}
+
+
+def test_who_avoids_some_nodes_takes_an_open_one_before_those_that_are_kept() -> None:
+    """As jobs that avoid none do, and at once: not only when it is looked anew whether it would start sooner elsewhere."""
+    world = filled(4, 4, 4)
+    for node, limit_s in (("a", 600), ("b", 1200)):
+        world.offer(request(4, selector=(f"name={node}",)), limit_s=limit_s)
+    starts, ends = world.now + 60 * SECOND, world.now + 7200 * SECOND
+    world.command(ScheduleMaintenance(id="m", name="w", nodes=("c",), starts_ns=starts, ends_ns=ends))
+    world.offer(request(4), limit_s=600)
+    world.queue(claim("3"))
+    assert kept(world) == {"3": ("a",)}
+    assert placed(world.exit("b", "2")) == {"3": ["b"]}
 
 
 def test_equal_jobs_do_not_share_what_is_kept() -> None:

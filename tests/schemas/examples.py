@@ -633,7 +633,7 @@ ASKS = [
     ask.AskWhy(job="812", at=4711),
     ask.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
     ask.AskDefrag(pool="a100"),
-    ask.AskPacking(pool="a100"),
+    ask.AskPacking(pool="a100", at=4711),
 ]
 EXPLANATION = ask.Explanation(
     reason="maximum",
@@ -656,7 +656,7 @@ PACKING = PoolPacking(
     pool="a100", policy="spread", nodes=4, gpus=32, gpu_milli_free=12_000, gpu_milli_aside=8_000,
     gpu_milli_unusable=1_500, requests_seen=1204, largest_on_one_node=OneNode(node="n1", gpus=8),
     largest_gangs={"pool": (Room(domain="a100", nodes=1, gpus_per_node=8), Room(domain="a100", nodes=2, gpus_per_node=4))},
-    sequence=40,
+    sequence=40, at="2026-11-02T09:00:00.000Z",
 )  # fmt: skip
 ANSWER = ask.Answer(
     defrag=Defrag(pool="a100", on=True, plans=(DEFRAG_PLAN,), sequence=40),

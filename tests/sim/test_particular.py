@@ -17,6 +17,11 @@ PARTICULAR = Parts(people=people_of(particular=True))
         (71, {}),  # a gang for which no GPU was made whole
         (45, {}),  # a guest of kept nodes that wanted one for itself
         (64, {}),  # tasks of shares, counted as if they could share a GPU
+        (159, {}),  # instances for which nothing was cut beside one that was there
+        (187, {}),  # simulated agents that forgot who had typed
+        (212, {}),  # a declined plea whose nodes were counted under other causes than they have
+        (161, {}),  # a node kept for a job that had failed on it, and went to another that takes work by now
+        (224, {}),  # a run asked back on demand after its lease, and not seen any more: it may count as active again
         (77, {"restless": True}),  # an array's second element born before its first, and offered again and again
         (90, {"restless": True}),  # an agent that took a new placer's older value for a log that went backwards
         *((seed, {}) for seed in range(1, 6)),

@@ -22,11 +22,14 @@ def packing(
             autocompletion=lambda: [*PACKINGS],
         ),
     ] = "",
+    at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="As it was then.", show_default=False)] = "",
     output: Output = Format.table,
 ) -> None:  # fmt: skip
     """Show how a pool is packed and what it has left, or choose its policy.
 
     fairlead packing
+
+    fairlead packing a100 --at 2026-11-02T09:00:00Z
 
     fairlead packing a100 --policy most_allocated
 
@@ -40,11 +43,13 @@ def packing(
     """
     if policy and policy not in PACKINGS:
         raise Refused(f'--policy: expected one of {", ".join(PACKINGS)}, found "{policy}"')
+    if policy and at:
+        raise Refused("--policy is for from now on, --at shows what was", hint="give one of them")
     with connect() as client:
         if policy:
             _choose(client, pool, policy, output)
             return
-        found = client.packing(pool)
+        found = client.packing(pool, at=at)
     if output in (Format.json, Format.yaml):
         render.write(render.document(found, output))
     elif output is Format.names:

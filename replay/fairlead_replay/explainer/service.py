@@ -109,7 +109,7 @@ class Explainer:
             ask = decode_ask(message.payload)
         except msgspec.MsgspecError as error:
             return _invalid(str(error))
-        if isinstance(ask, AskWhy) and ask.at < 0:
+        if isinstance(ask, AskWhy | AskPacking) and ask.at < 0:
             return _invalid(f"expected a log sequence from 1, or 0 for the newest, found {ask.at}")
         if isinstance(ask, AskDryRun) and len(ask.commands) > COMMANDS_MAX:
             return _invalid(f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
@@ -197,7 +197,7 @@ class Explainer:
             placer = await self._placers.at_end(deadline)
             return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())
         if isinstance(ask, AskPacking):
-            placer = await self._placers.at_end(deadline)
+            placer = await (self._placers.at(ask.at, deadline) if ask.at else self._placers.at_end(deadline))
             return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool)
         fold = await self._folds.at_end(deadline)
         state = fold.core.state

@@ -96,7 +96,8 @@ class IdleBooks:
         found = self.open.pop(((event.job, event.attempt), event.rule), None)
         if found is None:
             return f"{event.job}.{event.attempt} did not count as idle"
-        if "LeaseShrunk" in found.steps and event.reason in ("active", "unseen"):
+        on_demand = "ReclaimRequested" in found.steps and found.policy.mode == "on_demand"  # stands while it lies idle
+        if "LeaseShrunk" in found.steps and not on_demand and event.reason in ("active", "unseen"):
             return f"{event.job}.{event.attempt} has a cut lease, whatever it does"
         return ""
 

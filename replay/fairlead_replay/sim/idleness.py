@@ -147,12 +147,13 @@ class Idleness:
         )  # fmt: skip
 
     def _rank(self, process: "Process", second: float, *, is_busy: bool) -> RunResources:
-        """Busy: two CPUs, and somebody types now."""
+        """Busy: two CPUs, and somebody types now; an agent knows for ever when somebody did last."""
         age_s = second - process.since
+        typed = self.shown.get((process.key.job, process.key.attempt))
         return RunResources(
             run=f"{process.key.job}.{process.key.attempt}", rank=process.key.rank,
             cpu_ms=int(age_s * 2000) if is_busy else int(age_s),
-            terminal_ns=EPOCH_NS + int(second * SECOND_NS) if is_busy else 0,
+            terminal_ns=typed[-1] if typed else 0,
         )  # fmt: skip
 
     def _show(self, batch: SampleBatch) -> None:

@@ -103,7 +103,7 @@ class Gateway:
             watching.routes(self.feed),
             logs.routes(views, bus),
             whyroute.routes(whyroute.Whys(views, bus, past, explaining)),
-            poolroutes.routes(views, explaining),
+            poolroutes.routes(views, past, explaining),
             usageroute.routes(bus),
             sqlroute.routes(sqlroute.SqlRoute(bus, identities)),
             metricsroute.routes(bus, identities),

@@ -126,18 +126,17 @@ def _head(group: OfferClass, picky: Mapping[str, frozenset[str]]) -> tuple[int, 
 def _place_own(
     draft: Draft, offer: Offer, beside: frozenset[str], hopeless: set[_Same]
 ) -> bool:  # fmt: skip
-    """Place a job on nodes that are kept for it, or beside those that it avoids, if there is room by now. False as for
-    `_placed`."""
+    """Place a job on nodes that are kept for it, or on others beside those that it avoids, if there is room by now. One that
+    avoids none finds the others with its class. False as for `_placed`."""
     state, request = draft.state, offer.request
     kept, same = state.reservations.get(offer.job), (id(state.classes[request]), beside, state.pools.version)
+    found: Found | Shortfall | None = None
     if kept is not None:
         found = find_kept(state, request, [state.nodes[name] for name in kept.nodes], beside)
-    elif same not in hopeless and _may_fit(draft, state.classes[request]):
+    if found is None and beside and same not in hopeless and _may_fit(draft, state.classes[request]):
         found = find(state, request, beside)
         if isinstance(found, Shortfall):
             hopeless.add(same)
-    else:
-        found = None
     return not isinstance(found, Found) or _placed(draft, offer, found)
 
 

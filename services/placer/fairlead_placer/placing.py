@@ -42,18 +42,18 @@ def _choose(state: State, index: Index, request: Request, avoided: Collection[st
 
 
 def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
-    """The same for a job that these nodes are kept for: on them as far as they have room now, else on others. None, too,
-    where they have none at all: then its turn is that of its class."""
+    """The same for a job that these nodes are kept for: on them as far as they take work and have room now, else on others.
+    None, too, where they have none at all: then its turn is that of its class."""
     asks = asks_of(request)
     ask = asks[0]
     if request.also or request.tasks or request.nodes_min or ask.level:
         # How its units divide over nodes is the general choice's to know, which may then take others for some.
-        if not any(isinstance(seat(node.left, each), Seat) for node in kept for each in asks):
+        if not any(node.open and isinstance(seat(node.left, each), Seat) for node in kept for each in asks):
             return None
         with state.lent(kept):
             found = find(state, request, avoided)
         return found if isinstance(found, Found) else None
-    able = [node for node in kept if node.name not in avoided]
+    able = [node for node in kept if node.open and node.name not in avoided]
     own = [Choice(node, ask, place, (0, 0)) for node in able if isinstance(place := seat(node.left, ask), Seat)]
     own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
     own = own[: request.nodes]

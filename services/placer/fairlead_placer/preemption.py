@@ -7,15 +7,13 @@ meanwhile: its program may be writing its last checkpoint, and the GPUs are free
 
 from collections.abc import Sequence
 
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Offer, Plea, run_key
 from fairlead_placer.making_room.candidates import is_stopping, may_yield
 from fairlead_placer.making_room.hole import find
 from fairlead_placer.making_room.rooms import rooms_for
 from fairlead_placer.nodes.ahead import barred
-from fairlead_placer.reasons import cause_of, refusal
+from fairlead_placer.reasons import refusal
 from fairlead_placer.reservations import made_bytes, make
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -57,16 +55,10 @@ def _for_place(draft: Draft, plea: Plea) -> bool:
 
 def _still_missing(state: State, offer: Offer, victims: Sequence[ev.Victim], now_ns: int) -> dict[str, int]:
     """Nodes by what would keep each from taking a part, were all the victims gone."""
-    counts = dict(refusal(state, offer.request, offer.job, None, now_ns).reasons)
-    candidates, ask = may_yield(state, victims), asks_of(offer.request)[0]
-    for room in rooms_for(state, offer, victims, candidates, barred(state, offer.job, now_ns)):
-        now = cause_of(room.node, ask, offer.job)
-        if now:
-            counts[now] -= 1
-        then = seat(room.without(range(len(candidates))), ask)
-        if not isinstance(then, Seat):
-            counts[then] = counts.get(then, 0) + 1
-    return {cause: count for cause, count in counts.items() if count}
+    candidates = may_yield(state, victims)
+    rooms = rooms_for(state, offer, victims, candidates, barred(state, offer.job, now_ns))
+    then = {room.node.name: room.without(range(len(candidates))) for room in rooms}
+    return refusal(state, offer.request, offer.job, None, now_ns, then).reasons
 
 
 # ---------------------------------------------------------------------------- a queue's leave

@@ -4,7 +4,7 @@ A node's cause is the first that holds, in the order of `CAUSES`: what waiting c
 it can. Nodes that would take a unit are counted as fitting (a gang wants more of them).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.index import Index
+from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import CORDONED, Node, pool_of
 from fairlead_placer.nodes.ahead import Ahead
@@ -58,6 +59,7 @@ CAUSES: dict[str, str] = {
 
 #: Windows that are named.
 WINDOWS_MAX = 3
+NONE: Mapping[str, Left] = {}
 
 
 class Refusal(NamedTuple):
@@ -84,7 +86,11 @@ def cause_of(node: Node, ask: Ask, job: str) -> str:
         return ever
     if node.keeper not in ("", job):
         return "reserved"
-    found = seat(node.left, ask)
+    return _lacking(node.left, ask)
+
+
+def _lacking(left: Left, ask: Ask) -> str:
+    found = seat(left, ask)
     return "" if isinstance(found, Seat) else found
 
 
@@ -97,13 +103,14 @@ def _closed(node: Node) -> str:
 
 
 def refusal(
-    state: State, request: Request, job: str, short: Shortfall | None = None, now_ns: int = 0
+    state: State, request: Request, job: str, short: Shortfall | None = None, now_ns: int = 0, then: Mapping[str, Left] = NONE
 ) -> Refusal:  # fmt: skip
     """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job. Of
-    several kinds of units, for the one that the fewest nodes take. `now_ns` 0: whatever windows are ahead."""
+    several kinds of units, for the one that the fewest nodes take. `now_ns` 0: whatever windows are ahead. `then`: what some
+    nodes that take work of the job would have; the causes are counted as if they had."""
     index = state.pools.of(request)
     asks = asks_of(request)
-    counts, fitting = min((_count(index, ask, job) for ask in asks), key=lambda each: each[1])
+    counts, fitting = min((_count(index, ask, job, then) for ask in asks), key=lambda each: each[1])
     failed, met = avoided(state, job), Ahead(state).met(job, now_ns)
     barred = {name: "maintenance" for window in met for name in window.nodes} | dict.fromkeys(failed, "avoided")
     spared: set[str] = set()
@@ -140,15 +147,16 @@ def _free_milli(index: Index, ask: Ask, job: str) -> int:
     return kept + int(free[~np.isin(builds, barred)].sum())
 
 
-def _count(index: Index, ask: Ask, job: str) -> tuple[dict[str, int], int]:
+def _count(index: Index, ask: Ask, job: str, then: Mapping[str, Left]) -> tuple[dict[str, int], int]:
     """({cause: nodes}, nodes that fit). Nodes that are alike are looked at once."""
     counts: dict[str, int] = {}
     for row, masks in enumerate(index.inhabitants):
-        if masks:
-            for names in masks.values():
-                _count_names(index, row, names, ask, counts)
-    for node in index.aside.values():
-        cause = cause_of(node, ask, job)
+        for names in masks.values() if masks else ():
+            now = [name for name in names if name not in then] if then else names
+            if now:
+                _count_names(index, row, now, ask, counts)
+    causes = [cause_of(node, ask, job) for node in index.aside.values() if node.name not in then]
+    for cause in causes + [_lacking(left, ask) for left in then.values()]:
         counts[cause] = counts.get(cause, 0) + 1
     return counts, counts.pop("", 0)
 
@@ -164,8 +172,7 @@ def _count_names(index: Index, row: int, names: list[str], ask: Ask, counts: dic
         counts[cause] = counts.get(cause, 0) + len(names)
         return
     for name in names:
-        found = seat(index.members[name].left, ask)
-        each = "" if isinstance(found, Seat) else found
+        each = _lacking(index.members[name].left, ask)
         counts[each] = counts.get(each, 0) + 1
 
 

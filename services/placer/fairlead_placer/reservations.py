@@ -7,10 +7,11 @@ reservation by itself (JobPlaced); ReservationEnded ends it otherwise, and answe
 
 from collections.abc import Sequence
 
-from fairlead_placer.capacity.asks import asks_of
+from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.draft import EVENT_BYTES, Draft
-from fairlead_placer.entities import Offer, Reservation
-from fairlead_placer.nodes.ahead import Ahead
+from fairlead_placer.entities import Node, Offer, Reservation
+from fairlead_placer.nodes.ahead import Ahead, returns_ns
+from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import is_sound
 from fairlead_placer.timeline.spans import SECOND_NS
@@ -60,15 +61,26 @@ def mend(draft: Draft) -> bool:
 
 
 def is_kept_well(state: State, kept: Reservation, request: Request, now_ns: int) -> bool:
-    """True while every kept node can take its unit once others have gone, and no window comes over it there."""
+    """True while every kept node can take its unit once others have gone or a window has given it back, the job goes there (it
+    avoids nodes on which it has failed as soon as others could take it), and no window comes over it."""
     asks, nodes = asks_of(request), [state.nodes[name] for name in kept.nodes]
+    if not avoided(state, kept.job).isdisjoint(kept.nodes):
+        return False
     if kept.start_ns and state.windows:
         start_ns = max(kept.start_ns, now_ns)
         if Ahead(state).clear_ns(kept.job, kept.nodes, start_ns) > start_ns:
             return False
-    if request.also:  # it has no guests
-        return all(any(serves(node, ask.request, kept.job) for ask in asks) for node in nodes)
-    return all(serves(node, request, kept.job) and is_sound(state, kept, node, asks[0]) for node in nodes)
+    if not all(any(serves(state, node, ask.request, kept.job) for ask in asks) for node in nodes):
+        return False
+    return all(_has_room_then(state, kept, node, None if request.also else asks[0]) for node in nodes)
+
+
+def _has_room_then(state: State, kept: Reservation, node: Node, ask: Ask | None) -> bool:
+    """Whether the node takes work at the start, beside the guests that it may have (`ask` None: it has none). One that a window
+    has is empty when that is over: it is kept for a start after that, never for one that is not known."""
+    if not node.serving:
+        return 0 < returns_ns(state, node) <= kept.start_ns
+    return ask is None or is_sound(state, kept, node, ask)
 
 
 def overdue(kept: Reservation, now_ns: int) -> bool:

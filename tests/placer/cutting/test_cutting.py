@@ -235,6 +235,17 @@ def test_several_instances_of_one_node_come_one_gpu_after_the_other() -> None:
     assert len(given(made.carry_out("n1"))["1"]) == 3
 
 
+def test_what_is_idle_on_the_gpu_counts_and_stays() -> None:
+    """A second instance is made beside the one that is there; also for a gang of which another node has its unit already."""
+    made = world("3g.20gb@4")
+    assert planned(made.offer(mig("3g.20gb", 2))) == [("n1-g0", "", (), ("3g.20gb@0",))]
+    assert given(made.carry_out("n1")) == {"1": ("n1-g0/new1", "n1-g0/3g.20gb@4")}
+    made = world("3g.20gb@0 3g.20gb@4")
+    made.join_cut("n2", "3g.20gb@4 1g.5gb@0")
+    assert planned(made.offer(mig("3g.20gb", 2, nodes=2))) == [("n2-g0", "", ("1g.5gb@0",), ("3g.20gb@0",))]
+    assert placed(made.carry_out("n2")) == {"1": ["n1", "n2"]}
+
+
 def test_a_gang_of_instances_is_cut_for_on_all_its_nodes() -> None:
     """At once; and not where too few nodes could serve it."""
     made = MigWorld()

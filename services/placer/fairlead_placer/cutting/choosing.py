@@ -158,7 +158,9 @@ def _for_several(state: State, want: Want, nodes: Sequence[Node], now_ns: int) -
     weights = demand_seen(state, request)
     found: list[Recut] = []
     for lack in chosen:
-        found += _plan(lack.node, lack.gpu, [want] * lack.missing, weights)
+        # What is idle of the profile on that GPU is the job's, too: a plan that leaves it out would cut nothing more.
+        idle = sum(instance.profile == request.profile for instance in lack.gpu.layout.idle)
+        found += _plan(lack.node, lack.gpu, [want] * (idle + lack.missing), weights)
     return found
 
 

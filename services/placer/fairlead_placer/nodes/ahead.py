@@ -1,4 +1,5 @@
-"""Maintenance windows that are still ahead, and jobs that would not be gone in time. Reads state, changes nothing.
+"""Maintenance windows that are still ahead, and jobs that would not be gone in time; when one that is on gives a node back. Reads
+state, changes nothing.
 
 A job with a limit is not started where it could still be there at a window's start: the limit, with a minute to start, the
 grace and the cleaning, counts as it does for guests (`timeline/ends.py`). One without a limit starts there until the notice
@@ -7,7 +8,7 @@ begins, which is what the notice is for: held back from the day on which a windo
 
 from collections.abc import Iterable
 
-from fairlead_placer.entities import Job
+from fairlead_placer.entities import Job, Node
 from fairlead_placer.nodes.avoiding import NOWHERE, avoided
 from fairlead_placer.nodes.plans import Window
 from fairlead_placer.state import State
@@ -61,6 +62,15 @@ def _comes_over(window: Window, job: Job | None, at_ns: int) -> bool:
     if job is None or not job.total_ns:
         return False
     return latest_end_ns(job, job.request.units, at_ns) > window.starts_ns
+
+
+def returns_ns(state: State, node: Node) -> int:
+    """When the windows that have the node in hand give it back (Unix ns), empty by then; 0: none has, or it is more than out of
+    work."""
+    if node.on_duty or node.setter != "maintenance" or node.lost or node.quarantined:
+        return 0
+    ends = [each.ends_ns for each in state.windows.values() if each.started and node.name in each.nodes]
+    return max(ends, default=0)
 
 
 def barred(state: State, job: str, now_ns: int) -> frozenset[str]:

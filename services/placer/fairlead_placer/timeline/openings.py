@@ -6,8 +6,9 @@ from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node, Reservation, Run
+from fairlead_placer.nodes.ahead import returns_ns
 from fairlead_placer.state import State
-from fairlead_placer.timeline.ends import end_of, promised_end_ns
+from fairlead_placer.timeline.ends import HORIZON_NS, end_of, promised_end_ns
 from fairlead_schemas.events import Basis, Part
 
 #: After every time that is known.
@@ -33,8 +34,12 @@ class _Going(NamedTuple):
 def opening(
     state: State, node: Node, ask: Ask, now_ns: int, kept: Reservation | None = None, *, told: bool = False
 ) -> Opening | None:
-    """The node's opening for a unit; None when there is none, whatever ends. `kept`: what is kept for its job by now,
-    whose guests without a limit stay. `told`: with the jobs that are in the way, which costs as much again."""
+    """The node's opening for a unit; None when there is none, whatever ends. One that a maintenance window has in hand is empty
+    at its end. `kept`: what is kept for its job by now, whose guests without a limit stay. `told`: with the jobs that are in
+    the way, which costs as much again."""
+    if not node.serving:
+        back_ns = returns_ns(state, node)
+        return Opening(max(back_ns, now_ns), "limits") if 0 < back_ns <= now_ns + HORIZON_NS else None
     free = not (node.suspect and node.held)
     if free and isinstance(seat(node.left, ask), Seat):
         return Opening(now_ns)

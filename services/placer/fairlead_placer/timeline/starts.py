@@ -1,8 +1,8 @@
 """When a job can start first, and on which nodes: all of its units together, within the domain that it requires.
 
 Of nodes with the same opening those that lack least are taken. A node that a maintenance window would take from the job opens
-at the window's end. One look goes over every run of the pool once: that is its bound, and `reservations.py` says how often it
-is taken.
+at the window's end, and so does one that a window has in hand. One look goes over every run of the pool once: that is its bound,
+and `reservations.py` says how often it is taken.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.seats import never
 from fairlead_placer.entities import Node, Reservation, pool_of
-from fairlead_placer.nodes.ahead import Ahead
+from fairlead_placer.nodes.ahead import Ahead, returns_ns
 from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import NEVER_NS, Opening, opening
@@ -55,7 +55,7 @@ def earliest(state: State, request: Request, job: str, now_ns: int) -> Start | N
         if picked is None:
             continue
         names = tuple(sorted(each.node.name for each in picked))
-        key = max(each.opening.at_ns for each in picked), _lacks(picked, request), names
+        key = _opens_ns(picked), _lacks(picked, request), names
         if best is None or key < best:
             best, found = key, picked
     if best is None:
@@ -83,7 +83,7 @@ def start_on(state: State, request: Request, job: str, names: Sequence[str], now
 def _start(state: State, job: str, picked: Sequence[_Picked], now_ns: int, *, known: bool = True) -> Start:
     """Of tasks it is not known: an opening is the first one's, the last of a node may come later."""
     names = tuple(sorted(each.node.name for each in picked))
-    at_ns = max(each.opening.at_ns for each in picked)
+    at_ns = _opens_ns(picked)
     ends: dict[str, int] = {}
     for each in picked:
         for end_ns, other in each.opening.waits_for:
@@ -94,6 +94,10 @@ def _start(state: State, job: str, picked: Sequence[_Picked], now_ns: int, *, kn
     guessed = any(each.opening.basis == "evidence" for each in picked)
     start_ns = Ahead(state).clear_ns(job, names, max(at_ns, now_ns + LEAST_NS))
     return Start(names, start_ns, "evidence" if guessed else "limits", waits_for)
+
+
+def _opens_ns(picked: Sequence[_Picked]) -> int:
+    return max(each.opening.at_ns for each in picked)
 
 
 def _domains(state: State, request: Request) -> list[list[Node]]:
@@ -114,16 +118,29 @@ def _domains(state: State, request: Request) -> list[list[Node]]:
 def _pick(
     state: State, request: Request, job: str, nodes: list[Node], kept: Reservation | None, now_ns: int
 ) -> list[_Picked] | None:
-    """Those that open first. Where they do so one after the other, a window may come between: then all are looked at as from
-    the last one's opening."""
-    asks, ahead, since_ns = asks_of(request), Ahead(state), now_ns
+    """Those that open first. Where the start would not be known even so, nodes that a window has are none of them."""
+    asks, ahead = asks_of(request), Ahead(state)
     able = [_able(state, ask, job, nodes, kept, now_ns) for ask in asks]
+    picked = _clear(asks, able, ahead, job, now_ns)
+    away = picked is not None and any(not each.node.serving for each in picked)
+    if picked is None or not away or (not request.tasks and _opens_ns(picked) < NEVER_NS):
+        return picked
+    able = [[each for each in some if each.node.serving] for some in able]
+    return _clear(asks, able, ahead, job, now_ns)
+
+
+def _clear(
+    asks: Sequence[Ask], able: Sequence[list[_Picked]], ahead: Ahead, job: str, now_ns: int
+) -> list[_Picked] | None:
+    """Those that open first when no window is ahead there. Where they do so one after the other, a window may come between: then
+    all are looked at as from the last one's opening."""
+    since_ns = now_ns
     while True:
         clear = [[_cleared(ahead, job, each, since_ns) for each in some] for some in able] if ahead.windows else able
         picked = _first(asks, clear)
         if picked is None or not ahead.windows:
             return picked
-        at_ns = max(each.opening.at_ns for each in picked)
+        at_ns = _opens_ns(picked)
         if at_ns >= NEVER_NS or ahead.clear_ns(job, [each.node.name for each in picked], at_ns) == at_ns:
             return picked
         since_ns = at_ns
@@ -135,7 +152,7 @@ def _able(
     """The nodes that open for a unit at some time."""
     found: list[_Picked] = []
     for node in nodes:
-        if serves(node, ask.request, job):
+        if serves(state, node, ask.request, job):
             at = opening(state, node, ask, now_ns, kept)
             if at is not None:
                 found.append(_Picked(node, ask, at, _units(node, ask) if ask.request.tasks else 1))
@@ -179,9 +196,12 @@ def _lacks(picked: Sequence[_Picked], request: Request) -> list[tuple[int, ...]]
 # ---------------------------------------------------------------------------- one node
 
 
-def serves(node: Node, request: Request, job: str) -> bool:
-    """True when the node, empty, would take a unit of the job, and is kept for nobody else."""
-    if not node.serving or node.keeper not in ("", job) or node.pool != pool_of(request):
+def serves(state: State, node: Node, request: Request, job: str) -> bool:
+    """True when the node, empty, would take a unit of the job, by now or when a window gives it back, and is kept for nobody
+    else."""
+    if node.keeper not in ("", job) or node.pool != pool_of(request):
+        return False
+    if not node.serving and not returns_ns(state, node):
         return False
     ask = asks_of(request)[0]
     return not never(node.left, ask)
