@@ -72,6 +72,15 @@ class Lab:
     def until(self, job: str, wanted: Any, what: str) -> None:
         self.cluster.until(lambda: wanted(self.client.job(job)), f"job {job} {what}", timeout_s=LONG_S)
 
+    def until_measured(self, gpus: dict[str, int]) -> None:
+        """`fairlead top` knows of all GPUs of these jobs, {job: GPUs}, that they do nothing."""
+
+        def known() -> dict[str, tuple[int, float | None]]:
+            return {use.job: (use.measured, use.utilization_pct) for use in self.client.use(list(gpus)).items}
+
+        wanted = {job: (count, 0.0) for job, count in gpus.items()}
+        self.cluster.until(lambda: known() == wanted, f"all are measured: {wanted}", timeout_s=LONG_S)
+
     def said_of(self, job: str) -> list[str]:
         """What telemetry has said of it, in order."""
         told = ("JobIdle", "JobActive", "JobExtended", "ReclaimRequested")
@@ -136,6 +145,7 @@ def test_on_demand_only_the_idle_one_of_three_goes_to_who_waits(lab: Lab) -> Non
         sleeps = lab.start([*AT_A_TERMINAL, left_open.path], gpus=2)
         lab.until(sleeps, lambda found: found.idle is not None, "is warned")
         assert typed.idle_s() < left_open.idle_s()
+        lab.until_measured({types: 3, trains: 3, sleeps: 2})
         lies = lab.client.why(sleeps)["reason"]
         assert lies["code"] == "idle"
         assert "lies idle since" in lies["message"]
