@@ -33,6 +33,7 @@ from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.clustermap import ClusterMap
 from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.jobmetrics import JobMetrics
+from fairlead_schemas.jobuse import JobUses
 from fairlead_schemas.lifecycle import END_STATES
 from fairlead_schemas.poolpacking import PoolPacking
 from fairlead_schemas.sqlwords import SqlFormat
@@ -102,6 +103,12 @@ class Client(Wire):
         """A job's GPUs over time, of the whole newest attempt unless said otherwise. Times are RFC 3339. Raises NotFound."""
         query = {"from": start, "to": end, "step": step, "attempt": attempt or None}
         return decode(self._get(f"/v1/jobs/{job_id}/metrics", query).content, JobMetrics)
+
+    def use(self, job_ids: Sequence[str]) -> JobUses:
+        """What the GPUs of these jobs do now, of those that run and that one may see. Raises Unreachable without telemetry."""
+        if not job_ids:
+            return JobUses(sequence=0, items=[])
+        return decode(self._get("/v1/use", {"jobs": ",".join(job_ids)}).content, JobUses)
 
     def cancel(self, job_id: str, *, save: bool = False) -> dict[str, Any]:
         """Ask for a job's end; with `save` it has its notice first."""

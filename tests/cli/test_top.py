@@ -1,9 +1,11 @@
-"""`fairlead top`, one look: nodes with their GPUs, and open jobs in the order that is wanted."""
+"""`fairlead top`, one look: nodes with their GPUs, open jobs in the order that is wanted, and what those that run make of theirs."""
+
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, job_document, page
+from tests.cli.gateway_stub import GatewayStub, job_document, page, problem
 
 JOBS = (
     job_document("9", user="cleo", queue="b", state="queued", nodes=[], gpus={}, started_at=None),
@@ -24,3 +26,74 @@ def test_jobs_in_order(gateway: GatewayStub, run: Run, sort: str, ids: str) -> N
     shown = [line.split()[0] for line in ran.out.splitlines() if line[:1].isdigit()][1:]
     assert "".join(shown) == ids
     assert run("top", "--once", "--sort", "colour").code == 2
+
+
+def use(job: str, **changes: Any) -> dict[str, Any]:
+    """Two GPUs at work, as the API tells it."""
+    document: dict[str, Any] = {
+        "job": job, "attempt": 1, "gpus": 2, "measured": 2, "utilization_pct": 87.5, "memory_used_mib": 98_304, "power_mw": 612_000,
+        "at_ns": 10**18, "simulated": False,
+    }  # fmt: skip
+    return {**document, **changes}
+
+
+def shown(run: Run, gateway: GatewayStub, *jobs: dict[str, Any]) -> tuple[dict[str, list[str]], str]:
+    """{job: its GPU%, GPU-MEM and POWER}, and what is printed below."""
+    gateway.on("GET", "/v1/nodes", page())
+    gateway.on("GET", "/v1/jobs", page(*jobs))
+    lines = run("top", "--once").out.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("ID"))
+    assert lines[at].split()[6:9] == ["GPU%", "GPU-MEM", "POWER"]
+    rows = [line.split() for line in lines[at + 1 : at + 1 + len(jobs)]]
+    return {row[0]: row[6:9] for row in rows}, "\n".join(lines[at + 1 + len(jobs) :]).strip()
+
+
+def test_what_was_measured_stands_beside_each_job(gateway: GatewayStub, run: Run) -> None:
+    """In units that people read; "-" for what nobody knows, and for what waits: it is not even asked about."""
+    gateway.on("GET", "/v1/use", {"sequence": 40, "items": [
+        use("8"), use("7", memory_used_mib=700, power_mw=2_400_000, utilization_pct=None),
+    ]})  # fmt: skip
+    rows, below = shown(run, gateway, *JOBS, job_document("6"))
+    assert rows == {
+        "9": ["-", "-", "-"],
+        "8": ["88", "96Gi", "612W"],
+        "7": ["-", "700Mi", "2.4kW"],
+        "6": ["-", "-", "-"],
+    }
+    assert below == ""
+    assert gateway.requests[-1].url.params["jobs"] == "8,7,6"
+
+
+def test_what_is_not_whole_says_so(gateway: GatewayStub, run: Run) -> None:
+    """Of some of the GPUs; of none; of played ones."""
+    gateway.on("GET", "/v1/use", {"sequence": 40, "items": [
+        use("8", measured=1, simulated=True), use("7", measured=0, utilization_pct=None, memory_used_mib=None, power_mw=None),
+    ]})  # fmt: skip
+    rows, below = shown(run, gateway, *JOBS)
+    assert (rows["8"], rows["7"]) == (["88*", "96Gi*", "612W*"], ["-", "-", "-"])
+    assert below.splitlines() == [
+        "* of job 8 only 1 of 2 GPUs were heard of lately",
+        "GPU%, GPU-MEM and POWER of simulated GPUs are played",
+    ]
+
+
+def test_without_telemetry_all_else_is_shown(gateway: GatewayStub, run: Run) -> None:
+    """And a line says why the rest is not; where nothing runs nobody is asked."""
+    status, told = problem(503, "the telemetry service does not answer")
+    gateway.on("GET", "/v1/use", told, status)
+    rows, below = shown(run, gateway, *JOBS)
+    assert rows == {job: ["-", "-", "-"] for job in "987"}
+    assert below == "GPU%, GPU-MEM and POWER are not known: the telemetry service does not answer"
+    assert shown(run, gateway, JOBS[0])[1] == ""
+
+
+def test_who_lies_idle_says_so(gateway: GatewayStub, run: Run) -> None:
+    """Since when, and what becomes of it."""
+    idle = {
+        "rule": "utilization", "scope": "global", "action": "stop", "mode": "on_demand", "since": "2026-01-01T00:00:00.000Z",
+        "reclaim_at": "2026-01-01T00:10:00.000Z", "asked": True, "words": "GPU at most 0 % of 5 %", "evidence": [],
+    }  # fmt: skip
+    gateway.on("GET", "/v1/use", {"sequence": 40, "items": []})
+    gateway.on("GET", "/v1/nodes", page())
+    gateway.on("GET", "/v1/jobs", page(job_document("8", idle=idle)))
+    assert "reclaimed as soon as somebody waits for it" in run("top", "--once").out

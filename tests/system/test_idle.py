@@ -1,30 +1,56 @@
-"""A real stack takes back what lies idle, and leaves alone what is alive: its policies see real CPU time, and played GPUs."""
+"""A real stack takes back what lies idle, and leaves alone what is alive: its policies see real CPU time, real terminals, real network
+interfaces, and played GPUs."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead_schemas.api import Job
+from tests.hosts import Hosts
 from tests.system.cluster import Cluster
+from tests.system.people import Terminal
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
+#: For half a minute's idleness to be seen, on a machine that has much else to do.
+LONG_S = 240.0
 #: Each GPU does nothing, says the program (they are played); then it goes on as it is told.
 _NO_GPU = (
     'for gpu in $(echo "$FAIRLEAD_GPUS" | tr , " "); do echo "$gpu 4000 0%"; done > "$FAIRLEAD_SIMULATED_GPUS/$$"; '
 )
+_SENDER = """
+import socket, time
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    out.sendto(bytes(30_000), ("10.77.0.1", 9))
+    time.sleep(0.05)
+"""
 ASLEEP = ["sh", "-c", _NO_GPU + "exec sleep 3600"]
 #: Low on the GPU, and at work all the same.
 AT_WORK = ["sh", "-c", _NO_GPU + "while :; do :; done"]
+#: Behind these comes the path of the terminal that is theirs; the second never looks at it.
+AT_A_TERMINAL = ["sh", "-c", _NO_GPU + 'exec cat < "$0" > /dev/null']
+COMPUTES = ["sh", "-c", _NO_GPU + 'exec < "$0"; while :; do :; done']
+#: About 600 KiB/s to the first of the hosts.
+SENDS = ["sh", "-c", _NO_GPU + f"exec {sys.executable} -c '{_SENDER}'"]
 UTILIZATION: dict[str, Any] = {
     "rule": "utilization", "below": {"gpu": "5%", "cpu": "50m"}, "after": "4s", "notice": "2s", "action": "stop",
     "mode": "always", "maySoften": True, "extend": "1h", "extensions": 1,
 }  # fmt: skip
-#: Somebody may be at the terminal: nodes do not say so yet, and what nobody can say counts as life.
+#: Who has no terminal is alive by it: what nobody can say counts as life.
 AT_THE_TERMINAL = {**UTILIZATION, "below": {**UTILIZATION["below"], "terminal": "1s"}}
 #: Time enough to extend it on any machine.
 WITH_NOTICE = {**UTILIZATION, "notice": "10m"}
+#: Of sessions with terminals. Somebody who types all the time may seem to be away for the kernel's 8 s and the 15 s for which a
+#: sample counts; who computes need do so in one of 20 samples only.
+ON_DEMAND: dict[str, Any] = {
+    "rule": "utilization", "kinds": ["session"], "below": {"gpu": "5%", "cpu": "20m", "terminal": "30s"}, "after": "20s",
+    "notice": "2s", "action": "stop", "mode": "on_demand",
+}  # fmt: skip
+BY_ITS_NETWORK = {**UTILIZATION, "below": {"gpu": "5%", "network": "20KiB/s"}, "after": "20s"}
 
 
 class Lab:
@@ -33,21 +59,39 @@ class Lab:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.client = cluster, cluster.client
 
-    def start(self, command: list[str], **more: Any) -> str:
+    def start(self, command: list[str], *, gpus: int = 1, **more: Any) -> str:
         """A session that runs."""
-        resources = {"nvidia.com/gpu": 1, "cpu": "100m", "memory": "16Mi"}
-        file = {"command": command, "kind": "session", "resources": resources, "time": {"grace": "1s"}, **more}
-        job = self.client.submit(file).id
+        job = self.submit(command, gpus=gpus, kind="session", **more)
         self.until(job, lambda found: found.state == "running", "runs")
         return job
 
+    def submit(self, command: list[str], *, gpus: int, **more: Any) -> str:
+        resources = {"nvidia.com/gpu": gpus, "cpu": "100m", "memory": "16Mi"}
+        return self.client.submit({"command": command, "resources": resources, "time": {"grace": "1s"}, **more}).id
+
     def until(self, job: str, wanted: Any, what: str) -> None:
-        self.cluster.until(lambda: wanted(self.client.job(job)), f"job {job} {what}")
+        self.cluster.until(lambda: wanted(self.client.job(job)), f"job {job} {what}", timeout_s=LONG_S)
+
+    def until_measured(self, gpus: dict[str, int]) -> None:
+        """`fairlead top` knows of all GPUs of these jobs, {job: GPUs}, that they do nothing."""
+
+        def known() -> dict[str, tuple[int, float | None]]:
+            return {use.job: (use.measured, use.utilization_pct) for use in self.client.use(list(gpus)).items}
+
+        wanted = {job: (count, 0.0) for job, count in gpus.items()}
+        self.cluster.until(lambda: known() == wanted, f"all are measured: {wanted}", timeout_s=LONG_S)
 
     def said_of(self, job: str) -> list[str]:
         """What telemetry has said of it, in order."""
         told = ("JobIdle", "JobActive", "JobExtended", "ReclaimRequested")
         return [each.data["type"] for each in self.client.events(job=job) if each.data["type"] in told]
+
+    def untouched(self, *jobs: str) -> None:
+        """They run, no policy ever said anything of them, and that is what they are told."""
+        for job in jobs:
+            found: Job = self.client.job(job)
+            assert (found.state, found.idle, self.said_of(job)) == ("running", None, [])
+            assert self.client.why(job)["reason"]["code"] == "running"
 
     def end(self, *jobs: str) -> None:
         for job in jobs:
@@ -55,31 +99,79 @@ class Lab:
         self.client.wait(jobs, timeout_s=60)
 
 
-def test_what_sleeps_is_taken_back_and_what_is_alive_is_not(tmp_path: Path) -> None:
-    """Two that began before the sleeper are there when it is gone, and nothing was ever said of them; one that was extended
-    goes on."""
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """One node of 8 GPUs."""
     cluster = Cluster(tmp_path, nodes=1)
     try:
         cluster.start()
-        lab = Lab(cluster)
-        lab.client.set_idle_policies("global", [UTILIZATION])
-        lab.client.set_idle_policies("project:typing", [AT_THE_TERMINAL])
-        lab.client.set_idle_policies("project:kept", [WITH_NOTICE])
-        trains, types = lab.start(AT_WORK), lab.start(ASLEEP, project="typing")
-        kept = lab.start(ASLEEP, project="kept")
-        lab.until(kept, lambda found: found.idle is not None, "is told that it lies idle")
-        lab.client.extend(kept)
-        sleeps = lab.start(ASLEEP)
-        lab.until(sleeps, lambda found: found.state == "failed", "is taken back")
-        assert lab.said_of(sleeps) == ["JobIdle", "ReclaimRequested"]
-        told = lab.client.why(sleeps)["reason"]["message"]
-        assert "it lay idle by the utilization policy of global (GPU at most 0 % of 5 %" in told
-        assert "; CPU at most 0" in told
-        alive: list[Job] = [lab.client.job(job) for job in (trains, types, kept)]
-        assert [(job.state, job.idle) for job in alive] == [("running", None)] * 3
-        assert (lab.said_of(trains), lab.said_of(types)) == ([], [])
-        assert "JobExtended" in lab.said_of(kept)
-        assert alive[2].extended_until is not None
-        lab.end(trains, types, kept)
+        yield Lab(cluster)
     finally:
         cluster.stop()
+
+
+def test_what_sleeps_is_taken_back_and_what_is_alive_is_not(lab: Lab) -> None:
+    """Two that began before the sleeper are there when it is gone, and nothing was ever said of them; one that was extended
+    goes on."""
+    lab.client.set_idle_policies("global", [UTILIZATION])
+    lab.client.set_idle_policies("project:typing", [AT_THE_TERMINAL])
+    lab.client.set_idle_policies("project:kept", [WITH_NOTICE])
+    trains, types = lab.start(AT_WORK), lab.start(ASLEEP, project="typing")
+    kept = lab.start(ASLEEP, project="kept")
+    lab.until(kept, lambda found: found.idle is not None, "is told that it lies idle")
+    lab.client.extend(kept)
+    sleeps = lab.start(ASLEEP)
+    lab.until(sleeps, lambda found: found.state == "failed", "is taken back")
+    assert lab.said_of(sleeps) == ["JobIdle", "ReclaimRequested"]
+    told = lab.client.why(sleeps)["reason"]["message"]
+    assert "it lay idle by the utilization policy of global (GPU at most 0 % of 5 %" in told
+    assert "; CPU at most 0" in told
+    lab.untouched(trains, types)
+    extended = lab.client.job(kept)
+    assert (extended.state, extended.idle) == ("running", None)
+    assert "JobExtended" in lab.said_of(kept)
+    assert extended.extended_until is not None
+    lab.end(trains, types, kept)
+
+
+def test_on_demand_only_the_idle_one_of_three_goes_to_who_waits(lab: Lab) -> None:
+    """All GPUs are held by three sessions that do nothing on them: somebody types in one, one computes, one lies idle. That one is
+    warned, and given to a job that waits; each is told why."""
+    lab.client.set_idle_policies("global", [ON_DEMAND])
+    with Terminal() as typed, Terminal() as left_open, Terminal() as looked_at:
+        types = lab.start([*AT_A_TERMINAL, typed.path], gpus=3)
+        typed.type()
+        trains = lab.start([*COMPUTES, looked_at.path], gpus=3)
+        sleeps = lab.start([*AT_A_TERMINAL, left_open.path], gpus=2)
+        lab.until(sleeps, lambda found: found.idle is not None, "is warned")
+        assert typed.idle_s() < left_open.idle_s()
+        lab.until_measured({types: 3, trains: 3, sleeps: 2})
+        lies = lab.client.why(sleeps)["reason"]
+        assert lies["code"] == "idle"
+        assert "lies idle since" in lies["message"]
+        assert "it is given to whoever waits for what it holds: then it is stopped and its job ends" in lies["message"]
+        waits = lab.submit(["sleep", "600"], gpus=2)
+        lab.until(sleeps, lambda found: found.state == "failed", "is taken back")
+        lab.until(waits, lambda found: found.state == "running", "has what it waited for")
+        lab.untouched(types, trains)
+        assert lab.said_of(sleeps)[-2:] == ["JobIdle", "ReclaimRequested"]
+        lay_idle = "it lay idle by the utilization policy of global (GPU at most 0 % of 5 %"
+        for told in (lab.client.why(sleeps)["reason"]["message"], lab.client.why(waits)["reason"]["message"]):
+            assert lay_idle in told
+            assert "; CPU at most 0" in told
+            assert "; nobody at the terminal for" in told
+        assert f"it has what job {sleeps} gave back" in lab.client.why(waits)["reason"]["message"]
+        lab.end(types, trains, waits)
+
+
+@pytest.mark.hosts
+def test_what_only_sends_is_alive(lab: Lab) -> None:
+    """In networks of their own, the only ones that say whose traffic it is: one sends, one does not."""
+    lab.client.set_idle_policies("global", [BY_ITS_NETWORK])
+    with Hosts("sink", "busy", "quiet") as hosts:
+        sends = lab.start(["ip", "netns", "exec", hosts["busy"].name, *SENDS])
+        sleeps = lab.start(["ip", "netns", "exec", hosts["quiet"].name, *ASLEEP])
+        lab.until(sleeps, lambda found: found.state == "failed", "is taken back")
+        lab.untouched(sends)
+        assert "; network at most" in lab.client.why(sleeps)["reason"]["message"]
+        lab.end(sends)

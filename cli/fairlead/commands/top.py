@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead import columns, render
+from fairlead import render, use_words
 from fairlead.client import Client
 from fairlead.commands.options import OPEN_STATES, Output, connect
+from fairlead.errors import FairleadError
 from fairlead.render import Format
 from fairlead_schemas.api import Job, Node
+from fairlead_schemas.jobuse import JobUse
 
 JOBS_SHOWN = 30
 
@@ -47,7 +49,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="One look, as when piped.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Watch nodes and jobs.
+    """Watch nodes and jobs, and what running ones make of their GPUs: the mean of their utilisation, memory and power of all of them.
 
     fairlead top
 
@@ -78,7 +80,7 @@ def _live(client: Client, interval: float, sort: Sort) -> None:
 
 
 def look(client: Client, sort: Sort = Sort.new) -> str:
-    """One picture: a line per node with its GPUs, then the open jobs."""
+    """One picture: a line per node with its GPUs, then the open jobs with what those that run make of theirs."""
     nodes = client.nodes()
     page = client.jobs(state=OPEN_STATES)
     gpus, free = sum(n.gpus for n in nodes.items), sum(n.gpus_free for n in nodes.items if n.state == "ready")
@@ -86,12 +88,20 @@ def look(client: Client, sort: Sort = Sort.new) -> str:
     head = f"{len(nodes.items)} nodes  {gpus} GPUs  {free} free  {len(running)} running  {len(page.items) - len(running)} waiting  as of sequence {nodes.sequence}\n"
     bars = "".join(f"{node_bar(node)}\n" for node in nodes.items)
     shown: list[Job] = sorted(page.items, key=_KEYS[sort])[:JOBS_SHOWN]
-    table = render.table(
-        [[c.text(job) for c in render.shown(columns.JOBS, Format.table)] for job in shown],
-        render.shown(columns.JOBS, Format.table),
-    )
+    uses, remarks = _measured(client, [job for job in shown if _gpus(job)])
+    shape = use_words.table_columns(uses)
+    table = render.table([[c.text(job) for c in shape] for job in shown], shape)
     more = f"… and {len(page.items) - JOBS_SHOWN} more\n" if len(page.items) > JOBS_SHOWN else ""
-    return f"{head}\n{bars}\n{table if shown else 'no open jobs'}\n{more}"
+    return f"{head}\n{bars}\n{table if shown else 'no open jobs'}\n{more}{''.join(f'{said}\n' for said in remarks)}"
+
+
+def _measured(client: Client, jobs: list[Job]) -> tuple[dict[str, JobUse], list[str]]:
+    """{job: what its GPUs do}, and what is to be said of that. Nobody is kept from looking by telemetry that is away."""
+    try:
+        uses = {use.job: use for use in client.use([job.id for job in jobs]).items}
+    except FairleadError as error:
+        return {}, [f"GPU%, GPU-MEM and POWER are not known: {error}"]
+    return uses, use_words.remarks(jobs, uses)
 
 
 def node_bar(node: Node) -> str:

@@ -19,6 +19,7 @@ from fairlead_schemas import (
     idlefile,
     jobmetrics,
     jobspec,
+    jobuse,
     poolpacking,
     queuefile,
     queuesettings,
@@ -38,7 +39,7 @@ _PUBLISHED = {
     "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
     "SqlWish": SqlWish, "ExtendWish": ExtendWish, "Idle": api.Idle, "IdleScopeWords": idlefile.IdleScopeWords, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
     "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking, "UsageStatement": usage.UsageStatement,
-    "JobMetrics": jobmetrics.JobMetrics,
+    "JobMetrics": jobmetrics.JobMetrics, "JobUses": jobuse.JobUses,
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from fairlead_gateway import (
     reading,
     sqlroute,
     usageroute,
+    useroute,
     verbs,
     watching,
     whyroute,
@@ -107,6 +108,7 @@ class Gateway:
             usageroute.routes(bus),
             sqlroute.routes(sqlroute.SqlRoute(bus, identities)),
             metricsroute.routes(bus, identities),
+            useroute.routes(bus, identities),
             reading.routes(views, bus, past),
         ]
         hot = {

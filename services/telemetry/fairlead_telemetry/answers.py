@@ -7,6 +7,7 @@
     warehouse -                  -> {"sequence", "events", "samples_lost", "samples_refused", "sample_delay_ms", "damage"}: how far it is
     usage     {"month"?, "by"?}  -> a month's statement of GPU time (usage/asked.py)
     metrics   JobMetricsRequest  -> a job's GPUs over time (pictures.py)
+    use       JobUseRequest      -> what running jobs' GPUs do now (using.py)
 
 `state` is answered by the service shell, as every writer's is (fairlead_bus/service.py).
 
@@ -23,10 +24,12 @@ from fairlead_schemas import subjects
 from fairlead_telemetry import schema
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.lookup import find_job
+from fairlead_telemetry.newest import Newest
 from fairlead_telemetry.pictures import Pictures
 from fairlead_telemetry.sql.desk import Desk
 from fairlead_telemetry.usage import relations
 from fairlead_telemetry.usage.asked import UsageDesk
+from fairlead_telemetry.using import Using
 from fairlead_telemetry.warehouse import Warehouse
 
 #: Under a bus message's 1 MiB.
@@ -44,12 +47,13 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
 class Answers:
     """Serves the verbs while the parts are open."""
 
-    def __init__(self, warehouse: Warehouse, ingest: Ingest, sql: Desk, usage: UsageDesk) -> None:
+    def __init__(self, warehouse: Warehouse, ingest: Ingest, sql: Desk, usage: UsageDesk, newest: Newest) -> None:
         self._warehouse = warehouse
         self._ingest = ingest
         self._sql = sql
         self._usage = usage
         self._pictures = Pictures(warehouse, ingest)
+        self._using = Using(warehouse, ingest, newest)
 
     async def serve(self, bus: Bus) -> list[Subscription]:
         """Answer on `fairlead.rpc.telemetry.<verb>` until the subscriptions are closed."""
@@ -61,6 +65,7 @@ class Answers:
             "warehouse": self._stored,
             "usage": self._usage.ask,
             "metrics": self._pictures.ask,
+            "use": self._using.ask,
         }
         return [await bus.serve(subjects.rpc("telemetry", verb), _guarded(answer)) for verb, answer in verbs.items()]
 

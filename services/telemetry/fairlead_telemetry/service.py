@@ -19,11 +19,13 @@ from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.service import EXIT_DAMAGED, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
 from fairlead_bus.source import CommandSource
+from fairlead_schemas.sample_columns import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
 from fairlead_telemetry.measured import damage
+from fairlead_telemetry.newest import Newest
 from fairlead_telemetry.sql.desk import DEADLINE_S, Desk
 from fairlead_telemetry.usage.asked import UsageDesk, price_file
 from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
@@ -60,15 +62,20 @@ class Telemetry:
             return EXIT_REFUSED
         if warehouse.damage:
             log.error("warehouse_made_anew", reason=warehouse.damage, files_missing=warehouse.files_missing)
-        activity = ActivitySource(self._clock)
-        ingest = Ingest(self._bus, warehouse, kept=self._kept, clock=self._clock, on_batch=activity.feed)
+        activity, newest = ActivitySource(self._clock), Newest()
+
+        def heard(batch: SampleColumns) -> None:
+            activity.feed(batch)
+            newest.feed(batch)
+
+        ingest = Ingest(self._bus, warehouse, kept=self._kept, clock=self._clock, on_batch=heard)
 
         async def copy_to(target: Path) -> None:
             await ingest.on_thread(warehouse.copy_to, target)
 
         sql = Desk(self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s)
         usage = UsageDesk(warehouse, ingest, self._prices)
-        served = await Answers(warehouse, ingest, sql, usage).serve(self._bus)
+        served = await Answers(warehouse, ingest, sql, usage, newest).serve(self._bus)
         usage.start()
         log.info("telemetry_started", sequence=ingest.cursor.sequence, events=ingest.cursor.events)
         try:

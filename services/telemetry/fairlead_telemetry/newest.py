@@ -1,0 +1,105 @@
+"""The newest batch of each node, and what it says of the runs there: from memory, since nobody who looks every second should ask the
+warehouse for it. Pure. Start at `Newest`.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead_schemas.jobuse import JobUse
+from fairlead_schemas.sample_columns import SampleColumns, rows_of
+from fairlead_schemas.samples import GpuSample, RunUse, SampleBatch
+from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
+
+_WHOLE_MILLI = 1000
+
+
+class Held(NamedTuple):
+    """What a run has on one node; `gpu_milli` of all of these GPUs together."""
+
+    job: str
+    attempt: int
+    node: str
+    gpus: tuple[str, ...]
+    gpu_milli: int
+
+
+class Seen(NamedTuple):
+    """What was measured of one GPU for one run."""
+
+    at_ns: int
+    utilization_pct: int | None
+    memory_used_mib: int | None
+    power_mw: int | None
+
+
+class Newest:
+    """Of each node the batch of the latest time. Its memory is a batch for each node that has been heard of lately."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, SampleColumns] = {}
+
+    def feed(self, batch: SampleColumns) -> None:
+        """A batch that came just now; after a restart older ones come, too."""
+        before = self._batches.get(batch.node)
+        if before is None or before.at_ns <= batch.at_ns:
+            self._batches[batch.node] = batch
+
+    def uses(self, held: Sequence[Held], now_ns: int) -> list[JobUse]:
+        """What these runs do now, one for each run, in the order of their first parts."""
+        self._batches = {node: batch for node, batch in self._batches.items() if _is_new(batch, now_ns)}
+        batches = {node: rows_of(self._batches[node]) for node in {part.node for part in held} if node in self._batches}
+        runs: dict[tuple[str, int], list[Held]] = {}
+        for part in held:
+            runs.setdefault((part.job, part.attempt), []).append(part)
+        return [_use(job, attempt, parts, batches) for (job, attempt), parts in runs.items()]
+
+
+def _is_new(batch: SampleColumns, now_ns: int) -> bool:
+    """As new as the idle policies want it."""
+    return now_ns - UNSEEN_NS <= batch.at_ns <= now_ns + FUTURE_NS
+
+
+def _use(job: str, attempt: int, parts: Sequence[Held], batches: dict[str, SampleBatch]) -> JobUse:
+    there = [batches[part.node] for part in parts if part.node in batches]
+    seen = [one for part in parts if part.node in batches for one in _of_part(part, batches[part.node])]
+    busy = _known([one.utilization_pct for one in seen])
+    memory, power = _known([one.memory_used_mib for one in seen]), _known([one.power_mw for one in seen])
+    return JobUse(
+        job=job, attempt=attempt, gpus=sum(len(part.gpus) for part in parts), measured=len(seen),
+        utilization_pct=round(sum(busy) / len(busy), 1) if busy else None,
+        memory_used_mib=sum(memory) if memory else None, power_mw=sum(power) if power else None,
+        at_ns=min((one.at_ns for one in seen), default=None), simulated=any(batch.simulated for batch in there),
+    )  # fmt: skip
+
+
+def _of_part(part: Held, batch: SampleBatch) -> list[Seen]:
+    """Of each of its GPUs and instances that was measured."""
+    run = f"{part.job}.{part.attempt}"
+    cut = {sample.parent for sample in batch.gpus}
+    own = [sample for sample in batch.gpus if sample.parent in part.gpus and sample.run == run]
+    whole = [sample for sample in batch.gpus if sample.uuid in part.gpus and sample.uuid not in cut]
+    if part.gpu_milli >= _WHOLE_MILLI * len(part.gpus):
+        return [_whole(batch.at_ns, sample) for sample in (*own, *whole)]
+    uses = {use.uuid: use for use in batch.uses if use.run == run}
+    # 0 is also what a driver says that does not know; where it knows of one process, it knows of all on that GPU.
+    told = {use.uuid for use in batch.uses if use.utilization_pct}
+    shares = [_share(batch.at_ns, uses.get(sample.uuid), sample.uuid in told) for sample in whole]
+    return [*(_whole(batch.at_ns, sample) for sample in own), *shares]
+
+
+def _whole(at_ns: int, sample: GpuSample) -> Seen:
+    """All that the GPU or instance does is this run's doing."""
+    return Seen(at_ns, sample.utilization_pct, sample.memory_used_mib, sample.power_mw)
+
+
+def _share(at_ns: int, use: RunUse | None, is_told: bool) -> Seen:
+    """Of a shared GPU only what the driver says of the run's own processes; what the GPU draws is nobody's alone."""
+    if use is None:
+        return Seen(at_ns, None, None, None)
+    return Seen(at_ns, use.utilization_pct if is_told else None, use.memory_mib, None)
+
+
+def _known(values: Sequence[int | None]) -> list[int]:
+    """All of them; none where any is not known: a sum over some of them would be another's."""
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else []
