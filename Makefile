@@ -2,6 +2,8 @@
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
+# Images often forbid it. Here hundreds of processes start, and each would compile all of our sources again: a quarter of its start.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -17,7 +19,7 @@ TORCH_VENV := .venv-torch
 TORCH_STAMP := $(TORCH_VENV)/.set-up
 TORCH := torch==2.13.0
 
-.PHONY: help setup demo up down test test-quick test-gpu test-torch check partitions bench fmt docs clean
+.PHONY: help setup demo up down test test-quick test-gpu torch test-torch check partitions bench fmt docs clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,7 +63,7 @@ test-quick: $(STAMP) ## the same without the slow ones
 test-gpu: $(STAMP) ## the tests that need an NVIDIA GPU
 	@$(PYTHON) -m pytest -q -rA -m gpu tests/agent $(ARGS)
 
-test-torch: $(STAMP) ## torch.distributed over two played hosts; sets torch up in .venv-torch, or says why it cannot
+torch: $(STAMP) ## torch beside, in .venv-torch: its tests are then among those of `make test`; or says why it cannot be set up
 	@set -euo pipefail; \
 	if [ ! -e $(TORCH_STAMP) ]; then \
 	  found=; pyenv=$${PYENV_ROOT:-$$HOME/.pyenv}/versions; \
@@ -72,9 +74,11 @@ test-torch: $(STAMP) ## torch.distributed over two played hosts; sets torch up i
 	    if $(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) 2>$(TORCH_VENV)/why; then found=$$candidate; break; fi; \
 	    tail -n 1 $(TORCH_VENV)/why; \
 	  done; \
-	  if [ -z "$$found" ]; then rm -rf $(TORCH_VENV); echo "test-torch: no Python here for which $(TORCH) can be installed; name one in FAIRLEAD_TORCH_PYTHON" >&2; exit 1; fi; \
+	  if [ -z "$$found" ]; then rm -rf $(TORCH_VENV); echo "torch: no Python here for which $(TORCH) can be installed; name one in FAIRLEAD_TORCH_PYTHON" >&2; exit 1; fi; \
 	  touch $(TORCH_STAMP); \
-	fi; \
+	fi
+
+test-torch: torch ## torch.distributed over two played hosts
 	$(PYTHON) -m pytest -q -m torch tests/system $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import rules, generated documents

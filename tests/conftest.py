@@ -23,6 +23,7 @@ from tests.nats_server import NatsServer, find_program
 SYSTEM = Path(__file__).parent / "system"
 #: Torch has wheels for fewer Pythons than we run on, and is larger than all else together: it stands beside.
 TORCH_PYTHON = Path(__file__).parents[1] / ".venv-torch/bin/python"
+_TORCH_IS_SET_UP = Path(__file__).parents[1] / ".venv-torch/.set-up"
 
 # No example is too slow: machines are busy. A person's run looks at new examples each time; CI's says the same twice.
 hypothesis.settings.register_profile("fairlead", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -152,7 +153,7 @@ def no_mpi() -> str:
 @cache
 def no_torch() -> str:
     """Why tests with torch cannot run; "" if they can."""
-    return "" if TORCH_PYTHON.exists() else "torch: not set up (make test-torch sets it up, and runs them)"
+    return "" if _TORCH_IS_SET_UP.exists() else "torch: not set up (make torch does it)"
 
 
 NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (

@@ -18,9 +18,10 @@ from fairlead.stack import nats_server
 from fairlead.stack.local import GROUP_NATS, GROUP_NODES, Options, plan
 from fairlead.stack.processes import Spec, Supervisor
 from fairlead_bus.nats_bus import NatsBus, connect
+from tests.system import leftovers
 from tests.until import until
 
-READY_S = 60.0
+READY_S = 120.0
 
 
 class Cluster:
@@ -71,9 +72,11 @@ class Cluster:
         self.supervisor.add(spec)
 
     def stop(self) -> None:
-        """End everything in order."""
+        """End everything in order, jobs' processes last. Fails when something of the cluster still runs then."""
         self.client.close()
-        self.supervisor.stop(timeout_s=5)
+        self.supervisor.stop()
+        left = leftovers.end(self.data)
+        assert not left, f"left behind by the cluster in {self.data}: {left}"
 
     def kill(self, name: str) -> None:
         """kill -9; the supervisor starts it again."""
@@ -81,9 +84,12 @@ class Cluster:
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
 
-    def until(self, condition: Callable[[], bool], what: str, timeout_s: float = READY_S) -> None:
-        """Wait for a condition or fail, saying what did not come true."""
-        until(condition, what, within_s=timeout_s, not_yet=(FairleadError, httpx.HTTPError), logs=self.logs)
+    def until(
+        self, condition: Callable[[], bool], what: str, timeout_s: float = READY_S, *, look_s: float = 0.1
+    ) -> None:
+        """Wait for a condition, looked at this often, or fail, saying what did not come true."""
+        not_yet = (FairleadError, httpx.HTTPError)
+        until(condition, what, within_s=timeout_s, not_yet=not_yet, look_s=look_s, logs=self.logs)
 
     def logs(self, chars: int = 800) -> str:
         """The end of every process's output."""

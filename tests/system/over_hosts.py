@@ -16,7 +16,7 @@ from tests.until import until
 NODES = ("a", "b")
 #: Ports of the control host, where nobody else listens.
 NATS_PORT, MONITOR_PORT, HTTP_PORT = 4222, 8222, 8080
-READY_S = 90.0
+READY_S = 180.0
 
 
 class OverHosts:
