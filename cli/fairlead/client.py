@@ -343,15 +343,17 @@ class Client(Wire):
                     yield decode(message.data, CloudEventOut)
 
     def sql(self, query: str, *, limit: int | None = None, timeout_s: float | None = None) -> dict[str, Any]:
-        """Rows of one SELECT over the warehouse: `{columns, rows, …}`, `truncated` and `cut` where they are not all."""
+        """Rows of one SELECT over the warehouse: `{columns, rows, …}`, `truncated` and `cut` where they are not all, `left_out` where the
+        tables lack some that are the caller's."""
         return decode(self._sql(query, "json", limit, timeout_s).content, dict[str, Any])
 
     def sql_bytes(
         self, query: str, form: SqlFormat, *, limit: int | None = None, timeout_s: float | None = None
-    ) -> tuple[bytes, str]:
-        """The same as CSV, or as Arrow's IPC stream; and what it was cut at ("": it is whole)."""
+    ) -> tuple[bytes, dict[str, str]]:
+        """The same as CSV, or as Arrow's IPC stream; and `cut` and `left_out` ("": it is whole)."""
         answer = self._sql(query, form, limit, timeout_s)
-        return answer.content, answer.headers.get("X-Fairlead-Truncated", "")
+        heads = {"cut": "X-Fairlead-Truncated", "left_out": "X-Fairlead-Left-Out"}
+        return answer.content, {word: answer.headers.get(head, "") for word, head in heads.items()}
 
     def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> httpx.Response:
         wish = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}

@@ -91,7 +91,7 @@ def apply(
     {scopes: {global: [{rule: utilization, below: {gpu: 5%, network: 10KiB/s}, after: 20m, notice: 5m, action: stop, mode: on_demand, extend: 2h, extensions: 2}]}}
 
     Scopes are global, project:NAME and user:NAME; a scope gets exactly the policies that stand there, an empty list takes its say away.
-    Rules: utilization (below its thresholds), interaction (nobody at a terminal or the proxy), lifetime. Actions: note, warn, stop,
+    Rules: utilization (below its thresholds), interaction (nobody types in its terminals), lifetime. Actions: note, warn, stop,
     requeue, shrink. Modes: dry_run (the default: see fairlead idle report), on_demand (only for somebody who waits for those GPUs), always.
     """
     scopes = read(read_script(file, FILE_BYTES_MAX), file.name)
