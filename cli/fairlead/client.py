@@ -18,6 +18,7 @@ from fairlead_schemas.api import (
     Breaker,
     DryRun,
     Idle,
+    IdleApplied,
     IdleScope,
     Job,
     Maintenance,
@@ -139,6 +140,12 @@ class Client(Wire):
         later."""
         answer = self._send("PUT", f"/v1/idle/{quote(scope, safe=':')}", json={"policies": policies})
         return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleScope)
+
+    def apply_idle_policies(self, scopes: dict[str, list[Any]]) -> IdleApplied | SubmitResult:
+        """Set all policies of these scopes, in the words of a policy file, all or none; a `SubmitResult` names the command where it is
+        decided later. Raises Refused with each problem."""
+        answer = self._post("/v1/idle:apply", {"scopes": scopes})
+        return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleApplied)
 
     def logs(
         self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None, tail: int = 0
