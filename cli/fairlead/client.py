@@ -18,6 +18,7 @@ from fairlead_schemas.api import (
     Breaker,
     DryRun,
     Idle,
+    IdleApplied,
     IdleScope,
     Job,
     Maintenance,
@@ -139,6 +140,12 @@ class Client(Wire):
         later."""
         answer = self._send("PUT", f"/v1/idle/{quote(scope, safe=':')}", json={"policies": policies})
         return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleScope)
+
+    def apply_idle_policies(self, scopes: dict[str, list[Any]]) -> IdleApplied | SubmitResult:
+        """Set all policies of these scopes, in the words of a policy file, all or none; a `SubmitResult` names the command where it is
+        decided later. Raises Refused with each problem."""
+        answer = self._post("/v1/idle:apply", {"scopes": scopes})
+        return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleApplied)
 
     def logs(
         self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None, tail: int = 0
@@ -343,15 +350,17 @@ class Client(Wire):
                     yield decode(message.data, CloudEventOut)
 
     def sql(self, query: str, *, limit: int | None = None, timeout_s: float | None = None) -> dict[str, Any]:
-        """Rows of one SELECT over the warehouse: `{columns, rows, …}`, `truncated` and `cut` where they are not all."""
+        """Rows of one SELECT over the warehouse: `{columns, rows, …}`, `truncated` and `cut` where they are not all, `left_out` where the
+        tables lack some that are the caller's."""
         return decode(self._sql(query, "json", limit, timeout_s).content, dict[str, Any])
 
     def sql_bytes(
         self, query: str, form: SqlFormat, *, limit: int | None = None, timeout_s: float | None = None
-    ) -> tuple[bytes, str]:
-        """The same as CSV, or as Arrow's IPC stream; and what it was cut at ("": it is whole)."""
+    ) -> tuple[bytes, dict[str, str]]:
+        """The same as CSV, or as Arrow's IPC stream; and `cut` and `left_out` ("": it is whole)."""
         answer = self._sql(query, form, limit, timeout_s)
-        return answer.content, answer.headers.get("X-Fairlead-Truncated", "")
+        heads = {"cut": "X-Fairlead-Truncated", "left_out": "X-Fairlead-Left-Out"}
+        return answer.content, {word: answer.headers.get(head, "") for word, head in heads.items()}
 
     def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> httpx.Response:
         wish = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}

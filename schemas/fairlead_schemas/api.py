@@ -252,6 +252,13 @@ class IdleScope(msgspec.Struct, kw_only=True):
     sequence: int
 
 
+class IdleApplied(msgspec.Struct, kw_only=True):
+    """What became of a policy file: the scopes that it names, as they are now."""
+
+    items: list[IdleScope]
+    sequence: int
+
+
 class IdleRun(msgspec.Struct, kw_only=True):
     """One run that lies idle."""
 

@@ -239,6 +239,12 @@ class SetIdlePolicies(CommandBase, tag=True, frozen=True, kw_only=True):
     policies: tuple[IdlePolicy, ...]
 
 
+class ApplyIdlePolicies(CommandBase, tag=True, frozen=True, kw_only=True):
+    """The same for several scopes at once, {scope: all of its policies}: all of them or none."""
+
+    scopes: dict[str, tuple[IdlePolicy, ...]]
+
+
 class ExtendJob(CommandBase, tag=True, frozen=True, kw_only=True):
     """Let no policy act on what runs of the job for `for_ns` from now (0: for as long as its policy allows)."""
 
@@ -252,7 +258,7 @@ PlacerCommand = (
     | ResetBreaker | ScheduleMaintenance | CancelMaintenance | StartRollout | PauseRollout | ResumeRollout
     | CancelRollout | FinishRolloutNode | DeclareNodeDead
 )  # fmt: skip
-TelemetryCommand = SetIdlePolicies | ExtendJob
+TelemetryCommand = SetIdlePolicies | ApplyIdlePolicies | ExtendJob
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {

@@ -11,7 +11,7 @@ import msgspec
 #: When a run counts as idle.
 IdleRule = Literal[
     "utilization",  # every signal that is asked about stayed below its threshold
-    "interaction",  # nobody typed in a terminal of it, nor reached it by the proxy
+    "interaction",  # nobody typed in a terminal of it
     "lifetime",  # it has run for so long, whatever it does
 ]
 #: What is done once the notice is over.

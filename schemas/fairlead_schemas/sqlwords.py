@@ -52,3 +52,5 @@ class SqlHead(msgspec.Struct, kw_only=True, omit_defaults=True):
     elapsed_ms: float
     #: Of a truncated answer: what it was cut at.
     cut: str = ""
+    #: Rows of the caller's own that the tables which were asked do not have.
+    left_out: str = ""

@@ -118,17 +118,16 @@ def test_policies_are_printed_as_a_file_that_changes_nothing(gateway: GatewayStu
     file = tmp_path / "idle.yaml"
     file.write_text(run("idle", "policies", "-o", "yaml").out)
     assert yaml.safe_load(file.read_text()) == {"scopes": {"global": [POLICY], "project:llm": [LIFETIME]}}
-    gateway.on("PUT", "/v1/idle/global", idle_document()["policies"][0])
-    gateway.on("PUT", "/v1/idle/project:llm", idle_document()["policies"][1])
+    gateway.on("POST", "/v1/idle:apply", {"items": idle_document()["policies"], "sequence": 40})
     ran = run("idle", "apply", "-f", str(file))
     assert (ran.code, ran.out, ran.err) == (0, "", "global: 1 policy\nproject:llm: 1 policy\n")
-    assert gateway.bodies()[-2:] == [{"policies": [POLICY]}, {"policies": [LIFETIME]}]
+    assert gateway.bodies() == [{"scopes": {"global": [POLICY], "project:llm": [LIFETIME]}}]
     gateway.on("GET", "/v1/idle", idle_document(policies=[]))
     assert run("idle", "policies").out.startswith("no policies: nothing ever counts as idle")
 
 
 def test_a_file_that_is_wrong_sends_nothing(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
-    """Every mistake, with its path; later scopes are not sent where an earlier one is refused."""
+    """Every mistake, with its path; what is refused names each problem, and nothing is set."""
     file = tmp_path / "idle.yaml"
     file.write_text("scopes: {global: [{rule: utilization, after: soon, action: kill}], everybody: []}")
     ran = run("idle", "apply", "-f", str(file))
@@ -136,16 +135,18 @@ def test_a_file_that_is_wrong_sends_nothing(gateway: GatewayStub, run: Run, tmp_
     assert "scopes.global[0].action: expected one of note, warn, stop, requeue, shrink" in ran.err
     assert "scopes.everybody: expected" in ran.err
     file.write_text("scopes: {global: [], 'user:ada': []}")
-    gateway.answers[("PUT", "/v1/idle/global")] = problem(422, "policies[0].after_ns: beyond the bound")
-    assert run("idle", "apply", "-f", str(file)).code == 2
-    assert len(gateway.requests) == 1
-    gateway.on("PUT", "/v1/idle/global", {"command": "k1", "sequence": 40}, 202)
-    gateway.on(
-        "PUT", "/v1/idle/user:ada", {"scope": "user:ada", "policies": [], "by": "", "set_at": None, "sequence": 40}
-    )
+    errors = [{"field": f"scopes.{scope}[0].mode", "message": "beyond"} for scope in ("global", "user:ada")]
+    gateway.answers[("POST", "/v1/idle:apply")] = problem(422, "2 problems; nothing was changed", errors=errors)
+    ran = run("idle", "apply", "-f", str(file))
+    assert ran.code == 2
+    assert "scopes.global[0].mode: beyond" in ran.err and "scopes.user:ada[0].mode: beyond" in ran.err
+    gateway.on("POST", "/v1/idle:apply", {"command": "k1", "sequence": 40}, 202)
     assert run("idle", "apply", "-f", str(file)).err == (
-        "global: kept as command k1: telemetry does not answer now and decides later\nuser:ada: no policies any more\n"
+        "kept as command k1: telemetry does not answer now and decides later\n"
     )
+    scope = {"scope": "user:ada", "policies": [], "by": "", "set_at": None, "sequence": 40}
+    gateway.on("POST", "/v1/idle:apply", {"items": [scope], "sequence": 40})
+    assert run("idle", "apply", "-f", str(file)).err == "user:ada: no policies any more\n"
 
 
 def test_the_savings_of_dry_runs(gateway: GatewayStub, run: Run) -> None:

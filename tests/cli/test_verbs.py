@@ -367,10 +367,14 @@ def test_sql_in_the_form_that_is_wanted(gateway: GatewayStub, run: Run) -> None:
     gateway.on(
         "POST",
         "/v1/sql",
-        httpx.Response(200, content=b"x\n1\n", headers={"x-fairlead-truncated": "the first 1 rows of more"}),
+        httpx.Response(
+            200,
+            content=b"x\n1\n",
+            headers={"x-fairlead-truncated": "the first 1 rows of more", "x-fairlead-left-out": "uses"},
+        ),
     )
     ran = run("sql", "-o", "csv", "-n", "1", "--timeout", "2s", "FROM t")
-    assert (ran.code, ran.out, ran.err) == (0, "x\n1\n", "not all rows: the first 1 rows of more\n")
+    assert (ran.code, ran.out, ran.err) == (0, "x\n1\n", "not all rows: the first 1 rows of more\nleft out: uses\n")
     sent = gateway.requests[-1]
     assert msgspec.json.decode(sent.content) == {"query": "FROM t", "limit": 1, "timeout_s": 2.0}
     assert sent.url.params["format"] == "csv"
@@ -380,8 +384,9 @@ def test_sql_in_the_form_that_is_wanted(gateway: GatewayStub, run: Run) -> None:
         "sequence": 7,
         "truncated": True,
         "cut": "no room",
+        "left_out": "samples before noon",
     }
     gateway.on("POST", "/v1/sql", rows)
     ran = run("sql", "FROM t")
-    assert (ran.out, ran.err) == ("x\n-\na\n", "not all rows: no room\n")
+    assert (ran.out, ran.err) == ("x\n-\na\n", "not all rows: no room\nleft out: samples before noon\n")
     assert msgspec.json.decode(run("sql", "-o", "json", "FROM t").out) == rows

@@ -308,8 +308,20 @@ class PlayedTelemetry:
 
     def decide(self, inputs: Any, now_ns: int) -> Decision:
         """Each command has its answer."""
-        events = [self._answer(command, now_ns) for each in inputs for command in each.body]
+        events = [event for each in inputs for command in each.body for event in self._answers(command, now_ns)]
         return Decision(events, {each.source: each.position for each in inputs}) if inputs else NOTHING
+
+    def _answers(self, command: Any, now_ns: int) -> list[Any]:
+        if not isinstance(command, cmd.ApplyIdlePolicies):
+            return [self._answer(command, now_ns)]
+        cause = f"cmd:{command.id}"
+        if "user:eve" in command.scopes:
+            message = "scopes.user:eve[0].mode: dry_run is beyond the bound\nscopes.global[0].after_ns: too long"
+            return [ev.TelemetryCommandRejected(cause=cause, command=command.id, code="beyond_bounds", message=message)]
+        return [
+            ev.IdlePoliciesSet(cause=cause, scope=scope, policies=of, by=command.user)
+            for scope, of in command.scopes.items()
+        ]
 
     def _answer(self, command: Any, now_ns: int) -> Any:
         cause = f"cmd:{command.id}"
@@ -372,6 +384,25 @@ async def test_policies_are_set_by_scope_and_read_back_in_the_same_words() -> No
         assert [scope["scope"] for scope in (await ask(world, "GET", "/v1/idle"))["policies"]] == ["project:llm"]
         assert (await ask(world, "PUT", "/v1/idle/project:llm", {"policies": []}))["policies"] == []
         assert (await ask(world, "GET", "/v1/idle"))["policies"] == []
+
+
+async def test_several_scopes_are_set_at_once_or_every_problem_is_named() -> None:
+    """The answer has each scope as it is now; of a refusal nothing has changed."""
+    policy = {"rule": "lifetime", "action": "warn", "mode": "always", "after": "7d", "notice": "5m"}
+    async with World() as world:
+        spawn_telemetry(world)
+        answer = await ask(world, "POST", "/v1/idle:apply", {"scopes": {"user:ada": [policy], "global": [policy]}})
+        assert [(scope["scope"], scope["policies"], scope["by"]) for scope in answer["items"]] == [
+            ("user:ada", [policy], "ops"), ("global", [policy], "ops"),
+        ]  # fmt: skip
+        refused = await ask(world, "POST", "/v1/idle:apply", {"scopes": {"user:eve": [policy], "global": []}}, 422)
+        assert (refused["detail"], [error["field"] for error in refused["errors"]]) == (
+            "2 problems; nothing was changed", ["scopes.user:eve[0].mode", "scopes.global[0].after_ns"],
+        )  # fmt: skip
+        assert [scope["scope"] for scope in (await ask(world, "GET", "/v1/idle"))["policies"]] == ["global", "user:ada"]
+        wrong = {"scopes": {"everybody": [], "global": [policy | {"after": "soon"}]}}
+        fields = [error["field"] for error in (await ask(world, "POST", "/v1/idle:apply", wrong, 422))["errors"]]
+        assert fields == ["scopes.everybody", "scopes.global[0].after"]
 
 
 async def test_a_job_is_extended_or_the_refusal_says_why_not() -> None:

@@ -17,7 +17,7 @@ from fairlead_schemas import subjects
 from tests.gateway.gatehouse import Gatehouse, until
 
 ROWS = b'{"columns":["x"],"rows":[[1]],"sequence":7}'
-HEAD = b'{"columns":[{"name":"x","type":"INTEGER"}],"sequence":7,"truncated":true,"elapsed_ms":1.0,"cut":"the first 1 rows of more"}'
+HEAD = b'{"columns":[{"name":"x","type":"INTEGER"}],"sequence":7,"truncated":true,"elapsed_ms":1.0,"cut":"the first 1 rows of more","left_out":"uses"}'
 TOKEN = "a-token"
 IDENTITY = {"user": "ada", "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(), "projects": ["vision"]}
 
@@ -87,6 +87,7 @@ async def test_forms(accept: str, parameter: str, form: str) -> None:
         assert got.headers["content-type"] == types[form]
         assert got.content == {"json": ROWS, "csv": b"x\n1\n", "arrow": b"\xff\xff"}[form]
         assert got.headers.get("x-fairlead-truncated", "") == ("" if form == "json" else "the first 1 rows of more")
+        assert got.headers.get("x-fairlead-left-out", "") == ("" if form == "json" else "uses")
 
 
 async def test_what_there_is_no_form_for_is_refused() -> None:

@@ -468,6 +468,7 @@ COMMANDS: list[commands.CommandBase] = [
     commands.CancelRollout(id="c20", user="ada", name="driver-580"),
     commands.FinishRolloutNode(id="c21", user="ada", name="driver-580", node="sim-1"),
     commands.SetIdlePolicies(id="c30", user="ada", scope="project:llm", policies=(POLICY,)),
+    commands.ApplyIdlePolicies(id="c32", user="ada", scopes={"project:llm": (POLICY,), "user:bob": ()}),
     commands.ExtendJob(id="c31", user="ada", job="812", for_ns=3600 * 10**9),
 ]
 

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from fairlead import idle_words, jobfile, render
-from fairlead.client import Client
 from fairlead.commands.jobs import each
 from fairlead.commands.options import Ids, Output, connect
 from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Format
-from fairlead_schemas.api import IdleScope, Page, SubmitResult
+from fairlead_schemas.api import Page, SubmitResult
 from fairlead_schemas.idlefile import InvalidPolicies, read_policy_file
 from fairlead_schemas.quantities import parse_duration
 
@@ -82,7 +81,7 @@ def apply(
     file: Annotated[Path, typer.Option("--file", "-f", help='Policy file: YAML or JSON; "-" is stdin.', show_default=False)],
     output: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Set the idle policies of the scopes that a file names, one scope after the other; others stay as they are.
+    """Set the idle policies of the scopes that a file names, all or none; others stay as they are.
 
     fairlead idle apply -f idle.yaml
 
@@ -91,25 +90,22 @@ def apply(
     {scopes: {global: [{rule: utilization, below: {gpu: 5%, network: 10KiB/s}, after: 20m, notice: 5m, action: stop, mode: on_demand, extend: 2h, extensions: 2}]}}
 
     Scopes are global, project:NAME and user:NAME; a scope gets exactly the policies that stand there, an empty list takes its say away.
-    Rules: utilization (below its thresholds), interaction (nobody at a terminal or the proxy), lifetime. Actions: note, warn, stop,
+    Rules: utilization (below its thresholds), interaction (nobody types in its terminals), lifetime. Actions: note, warn, stop,
     requeue, shrink. Modes: dry_run (the default: see fairlead idle report), on_demand (only for somebody who waits for those GPUs), always.
     """
     scopes = read(read_script(file, FILE_BYTES_MAX), file.name)
     with connect() as client:
-        answers = [_set(client, scope, words) for scope, words in scopes.items()]
-    if output in (Format.json, Format.yaml):
-        render.write(render.document(answers[0] if len(answers) == 1 else answers, output))
-
-
-def _set(client: Client, scope: str, words: list[Any]) -> IdleScope | SubmitResult:
-    answer = client.set_idle_policies(scope, words)
+        answer = client.apply_idle_policies(scopes)
     if isinstance(answer, SubmitResult):
-        told = f"kept as command {answer.command}: telemetry does not answer now and decides later"
+        render.note(f"kept as command {answer.command}: telemetry does not answer now and decides later")
     else:
-        count = len(answer.policies)
-        told = f"{count} polic{'y' if count == 1 else 'ies'}" if count else "no policies any more"
-    render.note(f"{scope}: {told}")
-    return answer
+        for scope in answer.items:
+            count = len(scope.policies)
+            render.note(
+                f"{scope.scope}: {f'{count} polic{"y" if count == 1 else "ies"}' if count else 'no policies any more'}"
+            )
+    if output in (Format.json, Format.yaml):
+        render.write(render.document(answer, output))
 
 
 def read(text: str, name: str) -> dict[str, list[Any]]:

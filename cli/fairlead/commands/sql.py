@@ -65,27 +65,29 @@ def sql(
         raise Refused("Arrow is no text for a terminal", hint='fairlead sql -o arrow "FROM jobs" > jobs.arrows')
     timeout_s = quantities.parse_duration(timeout) / quantities.SECOND_NS if timeout else None
     with connect() as client:
-        cut = _print(client, query, output, limit, timeout_s)
-    if cut:
+        said = _print(client, query, output, limit, timeout_s)
+    if cut := said.get("cut"):
         render.note(f"not all rows: {cut}")
+    if missing := said.get("left_out"):
+        render.note(f"left out: {missing}")
 
 
-def _print(client: Client, query: str, output: SqlOutput, limit: int | None, timeout_s: float | None) -> str:
-    """Ask and print; what the answer was cut at."""
+def _print(client: Client, query: str, output: SqlOutput, limit: int | None, timeout_s: float | None) -> dict[str, Any]:
+    """Ask and print; what the answer says beside its rows."""
     match output:
         case SqlOutput.csv | SqlOutput.arrow:
             form = "csv" if output is SqlOutput.csv else "arrow"
-            body, cut = client.sql_bytes(query, form, limit=limit, timeout_s=timeout_s)
+            body, said = client.sql_bytes(query, form, limit=limit, timeout_s=timeout_s)
             sys.stdout.buffer.write(body)
             sys.stdout.buffer.flush()
-            return cut
+            return said
         case SqlOutput.json | SqlOutput.yaml:
             answer = client.sql(query, limit=limit, timeout_s=timeout_s)
             render.write(render.document(answer, Format(output.value)))
         case SqlOutput.table:
             answer = client.sql(query, limit=limit, timeout_s=timeout_s)
             render.write(_table(answer))
-    return str(answer.get("cut", ""))
+    return answer
 
 
 def _table(answer: dict[str, Any]) -> str:

@@ -47,11 +47,11 @@ class Cell:
         self.core.evolve(self._sequence, decode_commit(payload))
 
     def ask(self, *commands: TelemetryCommand) -> list[ev.TelemetryEvent]:
-        """Commands in one message; their answers, one each."""
+        """Commands in one message; the events that answer them."""
         self._commands += 1
         before = len(self.said)
         self._decide([Input("CMD", self._commands, list(commands))])
-        return [event for _, event in self.said[before : before + len(commands)]]
+        return [event for _, event in self.said[before:] if event.cause.startswith("cmd:")]
 
     def feed(self, batch: SampleBatch) -> None:
         """A node's samples arrive."""

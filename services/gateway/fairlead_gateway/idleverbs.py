@@ -1,5 +1,8 @@
 """What people ask about idle runs: extend one, read who lies idle, set the policies of a scope. Commands go to telemetry."""
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 from fastapi import APIRouter, Request, Response
 
@@ -13,10 +16,10 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idledocs import idle_document, scope_document
 from fairlead_gateway.views.rows import Outcome
 from fairlead_schemas import commands as cmd
-from fairlead_schemas.api import SubmitResult
+from fairlead_schemas.api import IdleApplied, SubmitResult
 from fairlead_schemas.collecting import decode_object
 from fairlead_schemas.fielderrors import FieldError, field_error
-from fairlead_schemas.idlefile import InvalidPolicies, is_scope, read_policies
+from fairlead_schemas.idlefile import InvalidPolicies, is_scope, read_policies, read_policy_file
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.quantities import QuantityError, parse_duration
 
@@ -34,8 +37,18 @@ def refusal_of(outcome: Outcome) -> Refused:
     if outcome.code == "denied":
         return Refused(403, outcome.code, outcome.message)
     if outcome.code in ("invalid", "beyond_bounds"):
-        return Refused(422, outcome.code, outcome.message, hint=HINT)
+        return _each_named(outcome)
     return rejected(outcome.code, outcome.message, submit=False)
+
+
+def _each_named(outcome: Outcome) -> Refused:
+    """A line of the refusal is a problem: of several each is named by its field."""
+    lines = outcome.message.splitlines()
+    if len(lines) == 1:
+        return Refused(422, outcome.code, outcome.message, hint=HINT)
+    parts = [line.partition(": ") for line in lines]
+    errors = [FieldError(field=field if said else "", message=said or field) for field, _, said in parts]
+    return Refused(422, outcome.code, f"{len(lines)} problems; nothing was changed", errors=errors, hint=HINT)
 
 
 class IdleVerbs:
@@ -75,18 +88,35 @@ class IdleVerbs:
             told = f'expected "global", "project:<name>" or "user:<name>", found "{scope[:80]}"'
             raise invalid([FieldError(field="scope", message=told)])
         body = await read_json(request)
-        try:
-            policies = read_policies(decode_object(body))
-        except msgspec.MsgspecError as error:
-            raise invalid([FieldError(field="", message=field_error(error).message)]) from None
-        except InvalidPolicies as error:
-            detail = "" if len(error.errors) == 1 else f"{len(error.errors)} mistakes; nothing was changed"
-            raise invalid(error.errors, detail=detail, hint=HINT) from None
+        policies = _read(body, read_policies)
         command_id = self._asking.command_id(self._telemetry, head, "idle", scope, body.decode("latin-1"))
         command = cmd.SetIdlePolicies(id=command_id, user=head.user, scope=scope, policies=policies)
         if await self._asking.outcome(self._telemetry, command, refusal=refusal_of) is None:
             return self._asking.undecided(command)
         return Json(scope_document(self._views, scope))
+
+    async def apply(self, request: Request) -> Response:
+        """Set all policies of several scopes, or of none."""
+        head = read_head(request.scope["headers"])
+        body = await read_json(request)
+        scopes = _read(body, read_policy_file)
+        command_id = self._asking.command_id(self._telemetry, head, "idle-apply", body.decode("latin-1"))
+        command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, scopes=scopes)
+        if await self._asking.outcome(self._telemetry, command, refusal=refusal_of) is None:
+            return self._asking.undecided(command)
+        items = [scope_document(self._views, scope) for scope in scopes]
+        return Json(IdleApplied(items=items, sequence=self._views.sequence))
+
+
+def _read[T](body: bytes, read: Callable[[Any], T]) -> T:
+    """What is sent, as policies. Raises Refused with every mistake."""
+    try:
+        return read(decode_object(body))
+    except msgspec.MsgspecError as error:
+        raise invalid([FieldError(field="", message=field_error(error).message)]) from None
+    except InvalidPolicies as error:
+        detail = "" if len(error.errors) == 1 else f"{len(error.errors)} mistakes; nothing was changed"
+        raise invalid(error.errors, detail=detail, hint=HINT) from None
 
 
 def routes(verbs: IdleVerbs, views: Views) -> APIRouter:
@@ -107,6 +137,13 @@ def routes(verbs: IdleVerbs, views: Views) -> APIRouter:
     )
     async def get_idle() -> Response:
         return Json(idle_document(views))
+
+    @router.post(
+        "/v1/idle:apply", summary="Set the idle policies of several scopes, all or none", openapi_extra=body_schema("IdleFileWords"),
+        responses=answers_with("IdleApplied"),
+    )  # fmt: skip
+    async def apply_idle(request: Request) -> Response:
+        return await verbs.apply(request)
 
     @router.put(
         "/v1/idle/{scope}", summary="Set the idle policies of a scope", openapi_extra=body_schema("IdleScopeWords")

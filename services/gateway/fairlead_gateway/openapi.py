@@ -37,14 +37,14 @@ _PUBLISHED = {
     "RolloutPage": api.Page[api.Rollout], "Rollout": api.Rollout, "MaintenancePage": api.Page[api.Maintenance],
     "Breaker": api.Breaker, "TaintWish": wishes.TaintWish, "ReasonWish": wishes.ReasonWish, "GpuWish": wishes.GpuWish,
     "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
-    "SqlWish": SqlWish, "ExtendWish": ExtendWish, "Idle": api.Idle, "IdleScopeWords": idlefile.IdleScopeWords, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
+    "SqlWish": SqlWish, "ExtendWish": ExtendWish, "Idle": api.Idle, "IdleScopeWords": idlefile.IdleScopeWords, "IdleFileWords": idlefile.IdleFileWords, "IdleApplied": api.IdleApplied, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
     "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking, "UsageStatement": usage.UsageStatement,
     "JobMetrics": jobmetrics.JobMetrics, "JobUses": jobuse.JobUses,
 }  # fmt: skip
 
 
 #: POST paths that send a command, besides those on one thing.
-_VERBS = ("/v1/queues:apply", "/v1/rollouts", "/v1/maintenance", "/v1/breaker:reset")
+_VERBS = ("/v1/queues:apply", "/v1/idle:apply", "/v1/rollouts", "/v1/maintenance", "/v1/breaker:reset")
 #: Paths whose PUT or DELETE sends none.
 _NO_COMMANDS = ("/v1/sql/{name}",)
 _TEXT = {"type": "string", "minLength": 1}

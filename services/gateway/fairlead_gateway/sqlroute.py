@@ -128,6 +128,8 @@ def _response(answer: bytes, form: SqlFormat) -> Response:
     headers = {"x-fairlead-sequence": str(told.get("sequence", ""))}
     if told.get("truncated"):
         headers["x-fairlead-truncated"] = str(told.get("cut", ""))
+    if told.get("left_out"):
+        headers["x-fairlead-left-out"] = str(told["left_out"])
     return Response(body, media_type=MEDIA_TYPES[form], headers=headers)
 
 
@@ -156,7 +158,7 @@ def routes(sql: SqlRoute) -> APIRouter:
     @router.post(
         "/v1/sql", summary="Query the warehouse: one statement that reads, over what the caller may see",
         openapi_extra=body_schema("SqlWish"),
-        responses={200: {"description": "Rows, as Accept or ?format= asks; a header X-Fairlead-Truncated where they were cut", "content": contents}},
+        responses={200: {"description": "Rows, as Accept or ?format= asks; a header X-Fairlead-Truncated where they were cut, X-Fairlead-Left-Out where the tables lack some of the caller's", "content": contents}},
     )  # fmt: skip
     async def ask(request: Request, format: str = "") -> Response:
         return await sql.ask(request, format)

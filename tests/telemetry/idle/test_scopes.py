@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_schemas import events as ev
-from fairlead_schemas.commands import ExtendJob, Undecodable
+from fairlead_schemas.commands import ApplyIdlePolicies, ExtendJob, Undecodable
 from fairlead_schemas.idle import IdlePolicy
 from fairlead_telemetry.idle.problems import refusal
 from fairlead_telemetry.idle.scopes import in_force
@@ -85,8 +85,64 @@ def test_stricter_is_always_allowed() -> None:
     assert names([Scene(policy(mode="dry_run", action="warn")).set("project:llm", strict)]) == ["IdlePoliciesSet"]
 
 
+def test_a_policy_of_a_user_is_held_against_those_of_the_own_projects() -> None:
+    """Of those in which the user has jobs now, of which the first bound that is broken is named; of others nothing is known."""
+    scene = Scene(SOFT)
+    scene.set("project:llm", policy(after_max_ns=20 * MINUTE, after_ns=10 * MINUTE))
+    long = policy(after_ns=30 * MINUTE)
+    assert names([scene.set("user:ada", long)]) == ["IdlePoliciesSet"], "no job of ada's is in the project"
+    scene.run("1", project="llm")
+    refused = scene.set("user:ada", long)
+    assert isinstance(refused, ev.TelemetryCommandRejected)
+    assert (refused.code, refused.message) == (
+        "beyond_bounds", "policies[0].after_ns: 30m is beyond the bound of scope project:llm, 20m; stay within it",
+    )  # fmt: skip
+    assert names([scene.set("user:ada", policy(after_ns=20 * MINUTE))]) == ["IdlePoliciesSet"]
+    assert names([scene.set("user:bob", long)]) == ["IdlePoliciesSet"]
+
+
+def apply(scene: Scene, **scopes: tuple[IdlePolicy, ...]) -> list[ev.TelemetryEvent]:
+    """Policies of several scopes at once, `project_llm=…`; the answer."""
+    named = {name.replace("_", ":"): policies for name, policies in scopes.items()}
+    return scene.cell.ask(ApplyIdlePolicies(id="a", user="ops", scopes=named))
+
+
+def test_several_scopes_are_set_together() -> None:
+    """One event for each, held against each other as they will be, whatever their order; none of its own takes a say away."""
+    scene = Scene(policy(), scope="user:bob")
+    hour = policy(after_ns=60 * MINUTE)
+    events = apply(scene, user_ada=(hour,), project_llm=(hour,), **{"global": (SOFT,)}, user_bob=())
+    assert names(events) == ["IdlePoliciesSet"] * 4
+    assert scene.cell.core.state.policies == {"user:ada": (hour,), "project:llm": (hour,), "global": (SOFT,)}
+
+
+def test_of_several_scopes_none_is_set_where_one_is_refused() -> None:
+    """Every problem is named, in its scope; those of the file's own project and global one, too."""
+    scene = Scene(SOFT)
+    scene.run("1", project="llm")
+    before = scene.cell.core.snapshot()
+    [refused] = apply(
+        scene,
+        user_ada=(policy(after_ns=40 * MINUTE, notice_ns=9 * MINUTE),),
+        project_llm=(policy(),),
+        project_hep=(policy(after_ns=90 * MINUTE),),
+    )
+    assert isinstance(refused, ev.TelemetryCommandRejected)
+    assert (refused.code, refused.message.splitlines()) == ("beyond_bounds", [
+        "scopes.user:ada[0].after_ns: 40m is beyond the bound of scope project:llm, 10m; stay within it",
+        "scopes.project:hep[0].after_ns: 1h 30m is beyond the bound of scope global, 1h; stay within it",
+    ])  # fmt: skip
+    [refused] = apply(scene, user_ada=(policy(after_ns=0),), project_llm=(policy(notice_ns=-1),), nobody=())
+    assert isinstance(refused, ev.TelemetryCommandRejected)
+    assert [line.partition(": ")[0] for line in refused.message.splitlines()] == [
+        "scopes.user:ada[0].after_ns", "scopes.project:llm[0].notice_ns", "scope",
+    ]  # fmt: skip
+    assert names(apply(scene)) == ["TelemetryCommandRejected"]
+    assert scene.cell.core.snapshot() == before
+
+
 def test_a_project_bounds_its_users_by_having_the_say() -> None:
-    """Which project a user's runs are of is not known when a user's policy is set; where it goes beyond, the project's counts."""
+    """Whose job is the user's may change after a policy was set; where it goes beyond, the project's counts."""
     policies = {"project:llm": (policy(),), "user:ada": (policy(after_ns=30 * MINUTE),)}
     assert counts(policies) == {"utilization": "project:llm"}
     assert counts(policies, project="hep") == {"utilization": "user:ada"}
@@ -112,7 +168,7 @@ def test_a_project_bounds_its_users_by_having_the_say() -> None:
 )
 def test_what_makes_no_sense_is_refused_by_its_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
     """Expected, found, where."""
-    code, message = refusal({}, scope, wanted)
+    code, message = refusal({scope: wanted}, {scope: wanted}, {}, "policies")
     assert code == "invalid"
     assert what in message
 

@@ -12,7 +12,8 @@ from fairlead_schemas import events as ev
 from fairlead_schemas.callers import Caller
 from fairlead_schemas.resources import Request
 from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
+from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.usage.store import Usage
 from fairlead_telemetry.warehouse import Warehouse
@@ -64,16 +65,19 @@ def marks_of(project: int) -> re.Pattern[str]:
 
 
 def warehouse_of(directory: Path, plans: list[Plan], salts: Salts) -> Path:
-    """A copy of the warehouse of such a world."""
+    """A copy of the warehouse of such a world: a day of samples in files, and some of the next day's."""
     warehouse = Warehouse(directory / "w")
     story, ids = story_of(plans, salts)
     store(warehouse, story)
     book = SampleBook({})
-    for second in range(1, SAMPLES + 1):
-        batch = _batch(plans, ids, salts, second)
-        book.add(columns_of(batch))
-    warehouse.store([], warehouse.cursor.heads, "a log", book.take())
-    warehouse.roll_up(START_NS + 10**14)
+    for day in (0, 1):
+        for n in range(1, SAMPLES + 1):
+            second = n + day * DAY_NS // 10**9
+            book.add(columns_of(_batch(plans, ids, salts, n + day * SAMPLES, second)))
+        warehouse.store([], warehouse.cursor.heads, "a log", book.take())
+        warehouse.roll_up(START_NS + day * DAY_NS + 10**14)
+        if not day and any(plan.fate != "waits" for plan in plans):
+            assert warehouse.file_samples(START_NS + DAY_NS + SETTLE_NS) == 1
     usage = Usage(warehouse)
     usage.catch_up()
     usage.save()
@@ -83,16 +87,20 @@ def warehouse_of(directory: Path, plans: list[Plan], salts: Salts) -> Path:
     return copy
 
 
-def _batch(plans: list[Plan], ids: list[str], salts: Salts, second: int) -> SampleBatch:
+def _batch(plans: list[Plan], ids: list[str], salts: Salts, n: int, second: int) -> SampleBatch:
     gpus = [
         GpuSample(
-            uuid=f"GPU-n{n}-0", run=f"{job}.1", utilization_pct=10 + 7 * salts[plan.project], power_mw=int(job),
+            uuid=f"GPU-n{place}-0", run=f"{job}.1", utilization_pct=10 + 7 * salts[plan.project], power_mw=int(job),
             memory_used_mib=int(job), temperature_c=40 + salts[plan.project], sm_clock_mhz=1000 + salts[plan.project],
         )
-        for n, (plan, job) in enumerate(zip(plans, ids, strict=True))
+        for place, (plan, job) in enumerate(zip(plans, ids, strict=True))
         if plan.fate != "waits"
     ]  # fmt: skip
-    return SampleBatch(node="n0", incarnation="a", n=second, at_ns=START_NS + second * 10**9, gpus=gpus)
+    uses = [RunUse(uuid=gpu.uuid, run=gpu.run, memory_mib=gpu.memory_used_mib) for gpu in gpus]
+    resources = [RunResources(run=gpu.run, cpu_ms=gpu.memory_used_mib + n) for gpu in gpus]
+    return SampleBatch(
+        node="n0", incarnation="a", n=n, at_ns=START_NS + second * 10**9, gpus=gpus, uses=uses, resources=resources
+    )
 
 
 def story_of(plans: list[Plan], salts: Salts) -> tuple[Story, list[str]]:

@@ -1,4 +1,5 @@
-"""What people ask for, decided one by one: every command leads to exactly one event that names it."""
+"""What people ask for, decided one by one: every command leads to an event that names it; one for several scopes to one for each
+of them."""
 
 from typing import Any
 
@@ -8,8 +9,8 @@ from fairlead_schemas.idle import IdlePolicy
 from fairlead_schemas.quantities import format_duration
 from fairlead_telemetry.idle.judging import SAID_ONLY
 from fairlead_telemetry.idle.limits import REFUSAL_CHARS_MAX
-from fairlead_telemetry.idle.problems import refusal
-from fairlead_telemetry.idle.scopes import InForce, in_force
+from fairlead_telemetry.idle.problems import Wanted, refusal
+from fairlead_telemetry.idle.scopes import USER, InForce, in_force
 from fairlead_telemetry.idle.state import Run, State
 
 #: Characters of a digest that stand for an id where a command has none.
@@ -34,16 +35,22 @@ class Plan:
         self.extended: dict[str, tuple[int, int]] = {}
 
 
-def carry_out(plan: Plan, command: Any) -> ev.TelemetryEvent:
+def carry_out(plan: Plan, command: Any) -> list[ev.TelemetryEvent]:
     """Decide one command (or `Undecodable`)."""
     if isinstance(command, cmd.Undecodable):
         cause = f"cmd:{command.id or command.digest[:DIGEST_CHARS]}"
-        return _rejected(cause, command.id, "undecodable", command.message, command.digest)
+        return [_rejected(cause, command.id, "undecodable", command.message, command.digest)]
     cause = f"cmd:{command.id}"
     try:
-        return _set(plan, command, cause) if isinstance(command, cmd.SetIdlePolicies) else _extend(plan, command, cause)
+        match command:
+            case cmd.SetIdlePolicies():
+                return _set(plan, {command.scope: command.policies}, "policies", command.user, cause)
+            case cmd.ApplyIdlePolicies():
+                return _set(plan, command.scopes, "scopes.{}", command.user, cause)
+            case _:
+                return [_extend(plan, command, cause)]
     except Refused as refused:
-        return _rejected(cause, command.id, refused.code, str(refused))
+        return [_rejected(cause, command.id, refused.code, str(refused))]
 
 
 def _rejected(cause: str, command: str, code: str, message: str, digest: str = "") -> ev.TelemetryCommandRejected:
@@ -52,15 +59,25 @@ def _rejected(cause: str, command: str, code: str, message: str, digest: str = "
     )
 
 
-def _set(plan: Plan, command: cmd.SetIdlePolicies, cause: str) -> ev.IdlePoliciesSet:
-    code, message = refusal(plan.policies, command.scope, command.policies)
+def _set(plan: Plan, wanted: Wanted, root: str, by: str, cause: str) -> list[ev.TelemetryEvent]:
+    """All of these scopes' policies, or none: they are held against each other as they would be."""
+    if not wanted:
+        raise Refused("invalid", "scopes: expected at least one scope, found none")
+    together = {scope: of for scope, of in (plan.policies | dict(wanted)).items() if of}
+    code, message = refusal(together, wanted, _projects(plan.state, wanted), root)
     if message:
         raise Refused(code, message)
-    if command.policies:
-        plan.policies[command.scope] = command.policies
-    else:
-        plan.policies.pop(command.scope, None)
-    return ev.IdlePoliciesSet(cause=cause, scope=command.scope, policies=command.policies, by=command.user)
+    plan.policies = together
+    return [ev.IdlePoliciesSet(cause=cause, scope=scope, policies=of, by=by) for scope, of in wanted.items()]
+
+
+def _projects(state: State, wanted: Wanted) -> dict[str, set[str]]:
+    """{user: projects of which the user has jobs now}, of the users whose policies these are."""
+    found = {scope.removeprefix(USER): set[str]() for scope, of in wanted.items() if of and scope.startswith(USER)}
+    for birth in state.births.values() if found else ():
+        if birth.project and birth.user in found:
+            found[birth.user].add(birth.project)
+    return found
 
 
 def _extend(plan: Plan, command: cmd.ExtendJob, cause: str) -> ev.JobExtended:

@@ -16,9 +16,9 @@ type Resolve = Callable[[Run], Mapping[IdleRule, InForce]]
 
 
 def answer(state: State, commands: Iterable[object], now_ns: int) -> list[ev.TelemetryEvent]:
-    """One event for each command. What it changes for runs is said in the next decision, upon the state as it is then."""
+    """Commands' events, in their order. What it changes for runs is said in the next decision, upon the state as it is then."""
     plan = Plan(state, now_ns)
-    return [carry_out(plan, command) for command in commands]
+    return [event for command in commands for event in carry_out(plan, command)]
 
 
 def review(

@@ -18,5 +18,5 @@ SCOPES_MAX = 10_000
 NAME_CHARS_MAX = 128
 #: Events of one decision besides answers to commands; with evidence about 1 KiB each.
 JUDGED_EVENTS_MAX = 150
-#: Characters of a refusal.
-REFUSAL_CHARS_MAX = 240
+#: Characters of a refusal: a line for each problem of a file of policies.
+REFUSAL_CHARS_MAX = 4000

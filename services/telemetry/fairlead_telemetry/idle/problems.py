@@ -1,6 +1,6 @@
 """What is wrong with policies that somebody wants to set: by themselves, and against the bounds of wider scopes. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from fairlead_schemas.idle import IdlePolicy
 from fairlead_schemas.quantities import format_duration
@@ -14,24 +14,35 @@ from fairlead_telemetry.idle.limits import (
 )
 from fairlead_telemetry.idle.scopes import GLOBAL, PROJECT, USER, Policies, beyond
 
+type Wanted = Mapping[str, tuple[IdlePolicy, ...]]
 
-def refusal(policies: Policies, scope: str, wanted: tuple[IdlePolicy, ...]) -> tuple[str, str]:
-    """(code, message) that says which field, what was expected and what to do; ("", "") where nothing is wrong."""
-    message = _scope(scope) or (
-        f"scope: there are {SCOPES_MAX} scopes with policies already; take one away"
-        if wanted and scope not in policies and len(policies) >= SCOPES_MAX
-        else ""
-    )
+
+def refusal(policies: Policies, wanted: Wanted, projects: Mapping[str, Collection[str]], root: str) -> tuple[str, str]:
+    """(code, message): a line for each problem, which says which field, what was expected and what to do; ("", "") where there is none.
+    `policies`: of all scopes as they would be; `projects`: {user: those of which the user has jobs now}; `root`: the path of a scope's
+    policies in what was sent, with its name for {}."""
+    found = [line for scope, of in wanted.items() for line in _of_scope(policies, scope, of, root.replace("{}", scope))]
+    if found:
+        return "invalid", "\n".join(found)
+    found = [
+        line
+        for scope, of in wanted.items()
+        for at, policy in enumerate(of)
+        for line in _beyond(policies, scope, policy, projects, f"{root.replace('{}', scope)}[{at}]")
+    ]
+    return ("beyond_bounds", "\n".join(found)) if found else ("", "")
+
+
+def _of_scope(policies: Policies, scope: str, wanted: tuple[IdlePolicy, ...], path: str) -> Iterator[str]:
+    """What is wrong with the policies of one scope by themselves."""
+    if message := _scope(scope):
+        yield message
+    if wanted and len(policies) > SCOPES_MAX:
+        yield f"scope: there would be {len(policies)} scopes with policies, at most {SCOPES_MAX} may be; take some away"
     for at, policy in enumerate(wanted):
         if any(other.rule == policy.rule for other in wanted[:at]):
-            message = message or f"policies[{at}].rule: {policy.rule} is there twice; expected one policy for each rule"
-        message = message or next((f"policies[{at}].{what}" for what in _problems(policy)), "")
-    if message:
-        return "invalid", message
-    for at, policy in enumerate(wanted):
-        if message := _beyond(policies, scope, policy, f"policies[{at}]"):
-            return "beyond_bounds", message
-    return "", ""
+            yield f"{path}[{at}].rule: {policy.rule} is there twice; expected one policy for each rule"
+        yield from (f"{path}[{at}].{what}" for what in _problems(policy))
 
 
 def _scope(scope: str) -> str:
@@ -69,17 +80,26 @@ def _problems(policy: IdlePolicy) -> Iterator[str]:
             yield f"below.{signal}: expected 1 to {THRESHOLD_MOST}, found {threshold}"
 
 
-def _beyond(policies: Policies, scope: str, policy: IdlePolicy, path: str) -> str:
-    """A project's policy is held against the global one of its rule, and a user's too. (Which project a user's runs are of is not
-    known here: where it lies beyond that one's bounds, it has no say there.)"""
-    for wider in policies.get(GLOBAL, ()) if scope != GLOBAL else ():
-        same = wider.rule == policy.rule
-        if same and not (wider.kinds and policy.kinds and not set(wider.kinds) & set(policy.kinds)):
-            found = beyond(policy, wider)
+def _beyond(
+    policies: Policies, scope: str, policy: IdlePolicy, projects: Mapping[str, Collection[str]], path: str
+) -> Iterator[str]:
+    """A policy is held against those of its rule at all wider scopes: a project's against the global one, a user's against those of the
+    projects of which the user has jobs now, too. (Of others it is not known that they are the user's: where it lies beyond one's
+    bounds, it has no say there.)"""
+    user = scope.removeprefix(USER) if scope.startswith(USER) else None
+    of_projects = sorted(f"{PROJECT}{project}" for project in projects.get(user, ())) if user is not None else []
+    for wider in [*of_projects, *([GLOBAL] if scope != GLOBAL else [])]:
+        for bounding in policies.get(wider, ()):
+            same = bounding.rule == policy.rule
+            found = beyond(policy, bounding) if same and _meet(policy, bounding) else None
             if found is not None:
                 told = [
                     format_duration(each) if isinstance(each, int) and found.field.endswith("_ns") else each
-                    for each in found[1:]
+                    for each in (found.found, found.bound)
                 ]
-                return f"{path}.{found.field}: {told[0]} is beyond the bound of scope global, {told[1]}; stay within it"
-    return ""
+                yield f"{path}.{found.field}: {told[0]} is beyond the bound of scope {wider}, {told[1]}; stay within it"
+
+
+def _meet(policy: IdlePolicy, wider: IdlePolicy) -> bool:
+    """Whether there are jobs that both speak of."""
+    return not (wider.kinds and policy.kinds and not set(wider.kinds) & set(policy.kinds))

@@ -5,6 +5,7 @@ name in a catalogue can tell of them. DuckDB promises none of that of a view's c
 Start at `carve`.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from fairlead_schemas.callers import Caller
 from fairlead_telemetry import schema
 from fairlead_telemetry.schema.log import PLACE
 from fairlead_telemetry.schema.measured import measured_view
-from fairlead_telemetry.sql import visible
+from fairlead_telemetry.sql import filed, visible
 
 CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "256MB"}
 
@@ -33,15 +34,17 @@ def scope_of(caller: Caller) -> Scope | None:
     return Scope(caller.user, tuple(sorted({project for project in caller.projects if project})))
 
 
-def carve(whole: Path, target: Path, scope: Scope) -> None:
-    """Write `target`, a new database, from the copy `whole`, which is only read."""
+def carve(whole: Path, target: Path, scope: Scope, kept: Path | None = None) -> None:
+    """Write `target`, a new database, from the copy `whole`, which is only read. `kept`: where the rows that came from files are kept
+    for the next time, this scope's own."""
     config = CONFIG | {"temp_directory": str(target.parent / "spill")}
     with duckdb.connect(":memory:", config=config) as db:
         db.execute(f"ATTACH '{_quoted(whole)}' AS whole (READ_ONLY)")
-        db.execute(f"ATTACH '{_quoted(target)}' AS part")
         db.execute("USE whole")
         parameters = {"user": scope.user, "projects": list(scope.projects)}
         db.execute(f"CREATE TEMP TABLE mine AS {visible.JOBS_OF_A_MEMBER}", parameters)
+        _begin(target, filed.wanted(db), kept, config)
+        db.execute(f"ATTACH '{_quoted(target)}' AS part")
         for space, table in db.execute(_TABLES).fetchall():
             _copy(db, space, table, scope)
         for view in visible.TOTALS:
@@ -56,7 +59,24 @@ def carve(whole: Path, target: Path, scope: Scope) -> None:
                 db.execute(f"CREATE VIEW {view.name} AS {view.select}")
 
 
+def _begin(target: Path, wish: filed.Wanted, kept: Path | None, config: dict[str, Any]) -> None:
+    """Write `target` with what is in files; from what is kept, if that is still what there is."""
+    if kept is None:
+        filed.gather(target, wish, config)
+        return
+    key = kept.with_suffix(".key")
+    if not key.exists() or key.read_text() != wish.key:
+        key.unlink(missing_ok=True)
+        kept.unlink(missing_ok=True)
+        key.write_text(filed.gather(kept, wish, config))
+    shutil.copyfile(kept, target)
+
+
 _TABLES = "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'whole' ORDER BY ALL"
+
+
+#: Tables that rows of files are in already.
+_BEGUN = frozenset(f"measured.{relation.name}" for relation in schema.MEASURED)
 
 
 def _copy(db: duckdb.DuckDBPyConnection, space: str, table: str, scope: Scope) -> None:
@@ -64,8 +84,10 @@ def _copy(db: duckdb.DuckDBPyConnection, space: str, table: str, scope: Scope) -
     replaced = ", ".join(f'{expression} AS "{column}"' for column, expression in rule.replaced)
     columns = f"* REPLACE ({replaced})" if replaced else "*"
     db.execute(f'CREATE SCHEMA IF NOT EXISTS part."{space}"')
+    there = f"{space}.{table}" in _BEGUN
+    into = "INSERT INTO {} BY NAME" if there else "CREATE TABLE {} AS"
     query = (
-        f'CREATE TABLE part."{space}"."{table}" AS SELECT {columns} FROM whole."{space}"."{table}" WHERE {rule.rows}'  # noqa: S608 names of our own tables
+        f'{into.format(f'part."{space}"."{table}"')} SELECT {columns} FROM whole."{space}"."{table}" WHERE {rule.rows}'  # noqa: S608 names of our own tables
     )
     db.execute(query, {"user": scope.user} if "$user" in rule.rows else None)
 

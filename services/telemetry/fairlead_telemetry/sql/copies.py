@@ -42,9 +42,10 @@ class Copies:
 
     def __init__(self, directory: Path, *, copy_to: Make, version: Callable[[], int], fresh_s: float = FRESH_S) -> None:
         """`copy_to` writes a consistent copy of the warehouse; `version` tells whether it changed."""
-        self._directory = directory / "copies"
-        shutil.rmtree(self._directory, ignore_errors=True)
-        self._directory.mkdir(parents=True)
+        self._directory, self._filed = directory / "copies", directory / "filed"
+        for folder in (self._directory, self._filed):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
         self._copy_to = copy_to
         self._version = version
         self.fresh_s = fresh_s
@@ -52,6 +53,8 @@ class Copies:
         self._whole: Copy | None = None
         #: {scope: its copy}, the one that was asked for last behind.
         self._parts: dict[Scope, Copy] = {}
+        #: {scope: by what its rows of files are told apart}
+        self._numbers: dict[Scope, int] = {}
         self._making = asyncio.Lock()
 
     @property
@@ -66,7 +69,8 @@ class Copies:
 
     def close(self) -> None:
         """Remove all copies."""
-        shutil.rmtree(self._directory, ignore_errors=True)
+        for folder in (self._directory, self._filed):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _is_fresh(self, copy: Copy) -> bool:
         age_s = time.monotonic() - copy.made_at
@@ -89,12 +93,21 @@ class Copies:
         whole = await self._fresh_whole()
 
         async def make(target: Path) -> None:
-            await asyncio.to_thread(carve, whole.path, target, scope)
+            await asyncio.to_thread(carve, whole.path, target, scope, self._kept(scope))
 
         made = self._parts[scope] = await self._make(whole.version, make)
         while len(self._parts) > PARTS_MAX:
-            self._remove(self._parts.pop(next(iter(self._parts))))
+            gone = next(iter(self._parts))
+            self._remove(self._parts.pop(gone))
+            for suffix in (".duckdb", ".key"):
+                self._kept(gone).with_suffix(suffix).unlink(missing_ok=True)
+            del self._numbers[gone]
         return made
+
+    def _kept(self, scope: Scope) -> Path:
+        """Where a scope's rows of files stay between two copies."""
+        number = self._numbers.setdefault(scope, self._made)
+        return self._filed / f"{number}.duckdb"
 
     async def _make(self, version: int, make: Make) -> Copy:
         self._made += 1

@@ -82,7 +82,7 @@ _EVENTS = Rule(
 #: {schema.table: its rule}
 TABLES: dict[str, Rule] = {
     "main.events": _EVENTS,
-    # The newest rows. What has left for files is not carved anew for each member: minutes and hours of it are here.
+    # The newest rows; what has left for files is `filed.py`'s.
     "measured.samples": OF_RUNS,
     "measured.uses": OF_RUNS,
     "measured.resources": OF_RUNS,

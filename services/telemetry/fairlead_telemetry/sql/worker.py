@@ -10,6 +10,7 @@ A second thread reads, so that a question can be stopped while it is answered. S
 
 import os
 import queue
+import re
 import resource
 import struct
 import sys
@@ -23,6 +24,7 @@ import msgspec
 
 from fairlead_schemas.sqlwords import SqlHead
 from fairlead_telemetry.measured.reach import open_copy
+from fairlead_telemetry.sql.filed import left_out
 from fairlead_telemetry.sql.forms import NoSuchForm, spell
 from fairlead_telemetry.sql.gate import Refused, check
 from fairlead_telemetry.sql.process import Question, Stop
@@ -56,6 +58,8 @@ class Desk:
         self._path = ""
         self._db: duckdb.DuckDBPyConnection | None = None
         self._sequence = 0
+        #: {table: what of the member's it does not have, in words}
+        self._left_out: dict[str, str] = {}
         self._turn = threading.Lock()
         self._answering = 0
         #: Why the question was interrupted; "": it was not.
@@ -108,17 +112,23 @@ class Desk:
             self._db = open_copy(path, CONFIG)
             row = self._db.execute("SELECT coalesce(max(sequence), 0) FROM cursor").fetchone()
             self._path, self._sequence = path, row[0] if row else 0
+            self._left_out = left_out(self._db)
         return self._db
 
     def _spelled(self, question: Question) -> bytes:
         db, started = self._open(question.path), time.perf_counter()
         columns, body, cut = spell(db, question.query, question.limit, question.format)
         head = SqlHead(
-            columns=columns, sequence=self._sequence, truncated=bool(cut), cut=cut,
+            columns=columns, sequence=self._sequence, truncated=bool(cut), cut=cut, left_out=self._missing(question.query),
             elapsed_ms=round((time.perf_counter() - started) * 1000, 1),
         )  # fmt: skip
         told = msgspec.json.encode(head)
         return b'%b,"rows":[%b]}' % (told[:-1], body) if question.format == "json" else told + b"\n" + body
+
+    def _missing(self, query: str) -> str:
+        """What the tables that a query names do not have."""
+        named = set(re.findall(r"\w+", query.lower()))
+        return "; ".join(words for table, words in self._left_out.items() if table in named)
 
     def _failed(self, error: duckdb.Error, deadline_s: float) -> bytes:
         message = str(error)
