@@ -1,5 +1,6 @@
 """The views and the queue fold the same log, written apart: on logs of whole simulated clusters they must agree."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from fairlead_gateway.views.documents import job_document, used
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import queue_documents
+from fairlead_gateway.views.rows import JobRow
 from fairlead_queue.core import QueueCore
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.order import priority_of
@@ -55,6 +57,12 @@ def seen_by_views(views: Views, job: str) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def every_job_has_a_reason(views: Views, rows: Iterable[JobRow]) -> None:
+    """What a person who asks for the job reads of it."""
+    for row in rows:
+        assert job_document(views, row, views.at_ns, count_ahead=True).reason is not None, (views.sequence, row.id)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("people", [People, Restless])
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
@@ -62,6 +70,7 @@ def test_both_say_the_same_after_every_commit(seed: int, people: type[People]) -
     """State, queue, attempt, priority and time used of every live job, what every queue is charged and uses, and which
     there are; every job has a reason, and a restart changes nothing."""
     core, views = QueueCore(), Views()
+    ended = set[str]()  # what has ended has been looked at then, and is once more when all is over
     for sequence, payload in enumerate(log_of(seed, people), 1):
         commit = decode_commit(payload)
         core.evolve(sequence, commit)
@@ -78,8 +87,9 @@ def test_both_say_the_same_after_every_commit(seed: int, people: type[People]) -
             for at, resource in enumerate(queue.pool.resources[: len(RESOURCES)]):
                 open_ = sum(job.lane.klass.need[at] for job in below)
                 assert used.get(resource, 0) == charged[resource] - open_, (sequence, path, resource)
-        for row in views.jobs.rows.values():
-            assert job_document(views, row, views.at_ns, count_ahead=True).reason is not None
+        every_job_has_a_reason(views, [row for row in views.jobs.rows.values() if row.id not in ended])
+        ended |= views.jobs.rows.keys() - state.jobs.keys()
+    every_job_has_a_reason(views, views.jobs.rows.values())
     restored = Views.restore(views.snapshot())
     assert restored is not None and restored.snapshot() == views.snapshot()
     assert queue_documents(restored, restored.queues.existing()) == queue_documents(views, views.queues.existing())

@@ -6,6 +6,7 @@ checks what single modules may touch. Each failure names its cure.
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ class Module(NamedTuple):
         return self.name.partition(".")[2]
 
 
+@cache
 def modules(package: str) -> list[Module]:
     """All modules of a package."""
     base = ROOT / PACKAGES[package]
@@ -157,16 +159,20 @@ def test_replay_and_command_line_use_services_cores_only(package: str) -> None:
 
 def module_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """As `imports`, without the names that are no modules."""
-    known = {m.name for package in PACKAGES for m in modules(package)}
-    return ((line, name) for line, name in imports(tree) if name in known)
+    return ((line, name) for line, name in imports(tree) if name in all_names())
+
+
+@cache
+def all_names() -> set[str]:
+    """Of every module of every package."""
+    return {module.name for package in PACKAGES for module in modules(package)}
 
 
 def test_everything_listed_exists() -> None:
     """What is gone leaves the lists, so that its name cannot shelter something new."""
-    names = {module.name for package in PACKAGES for module in modules(package)}
     listed = {f"{package}.{name}" for table in (SHELLS, CORES) for package, found in table.items() for name in found}
     listed |= {*SHELL_USERS, *(shell for shells, _ in SHELL_USERS.values() for shell in shells)}
-    assert listed - names == set()
+    assert listed - all_names() == set()
 
 
 def test_subjects_are_spelled_in_one_place() -> None:

@@ -16,7 +16,6 @@ from fairlead_agent.doctor.judging import KERNEL_LEAST
 from fairlead_agent.installing import layout
 from fairlead_agent.settings import Settings, from_environment
 from fairlead_bus import nkey
-from fairlead_bus.main import DEFAULT_NATS, with_bus
 from fairlead_bus.port import Bus, BusError
 from fairlead_bus.settings import BadSetting
 
@@ -27,6 +26,8 @@ _LIMITS = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "pids", "C
 
 def read(root: Path = Path("/")) -> Facts:
     """The facts of the machine under this root, whose settings stand in its agent.env."""
+    from fairlead_bus.main import DEFAULT_NATS  # brings all of NATS along, which the command mostly does without
+
     env_file = root / layout.ENV_FILE.lstrip("/")
     settings, bad, env = _settings(env_file)
     url = env.get("FAIRLEAD_NATS", DEFAULT_NATS)
@@ -70,6 +71,7 @@ def _node(settings: Settings | None, env: Mapping[str, str]) -> Node | None:
 
 def _bus(root: Path, url: str, env: Mapping[str, str]) -> str:
     """Why the bus does not take us; "" when it does."""
+    from fairlead_bus.main import with_bus  # as above
 
     async def nothing(bus: Bus) -> None:
         return None
