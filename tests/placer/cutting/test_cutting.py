@@ -86,14 +86,26 @@ def test_a_gang_gets_instances_on_every_node() -> None:
 
 
 def test_tasks_share_nodes_by_their_instances() -> None:
-    """As many as each node has idle; none are made for them."""
+    """As many as each node has idle; others are made where more are wanted."""
     made = MigWorld()
-    made.join_cut("n1", "1g.5gb@0 1g.5gb@1 1g.5gb@2")
-    made.join_cut("n2", "1g.5gb@0 1g.5gb@1")
+    made.join_cut("n1", "1g.5gb@0 1g.5gb@1 1g.5gb@2", labels={"fairlead/mig": "fixed"})
+    made.join_cut("n2", "1g.5gb@0 1g.5gb@1", labels={"fairlead/mig": "fixed"})
     assert names(made.offer(mig("1g.5gb", nodes=6, tasks=True))) == ["JobUnplaceable"]
     event = made.offer(mig("1g.5gb", nodes=5, tasks=True))[0]
     assert isinstance(event, ev.JobPlaced)
     assert sorted((part.node, part.tasks, len(part.instances)) for part in event.parts) == [("n1", 3, 3), ("n2", 2, 2)]
+
+
+def test_tasks_are_cut_for_where_fewest_instances_are_missing() -> None:
+    """On as few nodes as that takes; in one rack where they must lie in one."""
+    made = MigWorld()
+    made.join_cut("n1", "3g.20gb@4", labels={"fairlead/rack": "r1"})
+    made.join_cut("n2", "", labels={"fairlead/rack": "r2"})
+    made.join_cut("n3", "", labels={"fairlead/rack": "r2"})
+    assert [gpu for gpu, *_ in planned(made.offer(mig("3g.20gb", nodes=3, tasks=True)))] == ["n2-g0"]
+    assert placed(made.carry_out("n2")) == {"1": ["n1", "n2"]}
+    assert [gpu for gpu, *_ in planned(made.offer(mig("3g.20gb", nodes=2, tasks=True, require=("rack",))))] == ["n3-g0"]
+    assert placed(made.carry_out("n3")) == {"2": ["n3"]}
 
 
 def test_under_the_single_strategy_a_gpu_is_an_instance() -> None:
@@ -190,10 +202,10 @@ def test_gpus_are_made_whole_for_gangs_and_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"tasks": True, "nodes": 2}, {"require": ("rack",), "nodes": 2}, {"require": ("numa",)}]
+    "more", [{"require": ("rack",), "nodes": 2}, {"require": ("numa",)}, {"also": (mig("3g.20gb"),)}]
 )
 def test_who_is_not_cut_for_takes_what_is_there(more: dict[str, Any]) -> None:
-    """Plans know nothing of links, of domains, or of who shares a node."""
+    """Plans know nothing of links, nor of several kinds of units; and one node is no rack of two."""
     made = world("", "", labels=AUTO | {"fairlead/rack": "r"})
     assert planned(made.offer(mig("3g.20gb", **more))) == []
 

@@ -1,7 +1,7 @@
 """Who waits for something that cutting GPUs anew could give: open offers that found no place, in their order.
 
-Looked at are jobs with one kind of unit, one to a node, that require no links of their GPUs, and no domain where they have
-several units. A job that a plan is being carried out for waits for that.
+Looked at are jobs with one kind of unit that require no links of their GPUs. A job that a plan is being carried out for waits
+for that.
 """
 
 from collections import Counter
@@ -40,10 +40,8 @@ def may_gain(state: State, request: Request) -> bool:
 
 
 def is_simple(request: Request) -> bool:
-    """True for requests that GPUs are cut for at all: plans know nothing of links, of domains, or of who shares a node."""
-    if not request.gpu_milli or request.also or request.tasks:
-        return False
-    return not request.require or (request.nodes == 1 and not asks_of(request)[0].inside.require)
+    """True for requests that GPUs are cut for at all: plans know nothing of links, nor of several kinds of units."""
+    return request.gpu_milli > 0 and not request.also and not asks_of(request)[0].inside.require
 
 
 def wants(state: State) -> list[Want]:

@@ -27,7 +27,8 @@ def avoided(state: State, job: str) -> frozenset[str]:
 
 def _others_serve(state: State, request: Request, failed: frozenset[str]) -> bool:
     """True when open nodes besides these, empty, would take all of its units, within the domain that it requires."""
-    asks, cuts = asks_of(request), is_simple(request)
+    # Of tasks a node may take several: how many, were it cut for them, nobody says; as it is cut now is what is sure.
+    asks, cuts = asks_of(request), is_simple(request) and not request.tasks
     least = [ask.request.nodes_min or ask.request.nodes for ask in asks]
     domains: dict[str, list[tuple[int, ...]]] = {}
     for node in state.pools.of(request).members.values():
