@@ -5,6 +5,7 @@ import pytest
 
 from fairlead_gateway.views.clustermap import cluster_map
 from fairlead_schemas import events as ev
+from fairlead_schemas.resources import Request
 from tests.gateway.logbook import START_NS, Logbook, ended, joined, offered, placed, submitted, unplaceable
 from tests.gateway.test_why_queue import why
 
@@ -87,10 +88,11 @@ def test_a_window_that_would_come_over_it_is_named() -> None:
 
 def test_who_is_not_cut_for_is_told_so() -> None:
     """That nothing is made for it; to others nothing is said."""
-    for tasks, more in ((True, "; no GPU is cut for jobs with groups, tasks or a required domain"), (False, "")):
+    other = Request(gpu_milli=1000, cpu_milli=1000, memory_mib=64)
+    for also, more in (((other,), "; no GPU is cut for jobs with groups"), ((), "")):
         job = submitted("4")
         wanted = msgspec.structs.replace(
-            job.request, nodes=2, tasks=tasks, profile="1g.5gb", gpu_parts=1, gpu_milli=143
+            job.request, nodes=2, tasks=True, profile="1g.5gb", gpu_parts=1, gpu_milli=143, also=also
         )
         events = [joined(), msgspec.structs.replace(job, request=wanted), offered("4"), unplaceable("4", free_mig=1)]
         told = why(events, "4").message

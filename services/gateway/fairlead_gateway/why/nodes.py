@@ -78,8 +78,6 @@ def _kept_back(reason: str, count: int) -> str:
 
 def not_cut(refusal: Refusal) -> str:
     """That no instances are made for it, where that is what it lacks (docs/mig.md)."""
-    request = refusal.request
-    plain = not request.also and not request.tasks and not (request.require and request.nodes > 1)
-    if plain or not refusal.reasons.get("free_mig"):
+    if not refusal.request.also or not refusal.reasons.get("free_mig"):
         return ""
-    return "; no GPU is cut for jobs with groups, tasks or a required domain: it waits for instances as they are"
+    return "; no GPU is cut for jobs with groups: it waits for instances as they are"
