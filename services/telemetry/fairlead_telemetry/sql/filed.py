@@ -17,7 +17,7 @@ from fairlead_telemetry.measured.manifest import RAW
 from fairlead_telemetry.measured.spans import SETTLE_NS
 from fairlead_telemetry.schema.measured import FILED, MEASURED, from_file, measured_ddl, stored_columns
 
-#: Of each kind: rows of one member, some 60 bytes each on disk; and rows of everybody that are looked through for them.
+#: Of each kind: rows of one member; and rows of everybody that are looked through for them.
 ROWS_MAX = 2_000_000
 LOOKED_THROUGH_MAX = 200_000_000
 MINUTE_MS = 60_000
