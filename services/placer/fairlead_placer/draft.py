@@ -43,8 +43,9 @@ class Draft:
     def emit(self, event: ev.Event, size: int = EVENT_BYTES) -> None:
         """Add an event of about `size` bytes and let the state have it."""
         # As of the next commit: what is kept since an earlier one is told from what comes with this one.
-        apply(self.state, self.state.sequence + 1, len(self.events), self.now_ns, event)
-        self.events.append(event)
+        events, state = self.events, self.state
+        apply(state, state.sequence + 1, len(events), self.now_ns, event)
+        events.append(event)
         self.bytes += size
 
     def has_room(self, size: int, events: int = 1) -> bool:

@@ -324,44 +324,42 @@ class Verdict(NamedTuple):
     blames: int | None = None
 
 
-class Run:
+class Run(msgspec.Struct, eq=False):
     """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
 
-    __slots__ = (
-        "attempt", "began_ns", "ended", "epoch", "gang", "hosts", "idle", "job", "key", "master_address", "master_port", "notice_ns", "noticed_ns",
-        "parts", "placed_ns", "released", "restarted", "saved_ns", "started", "stop", "verdict",
-    )  # fmt: skip
+    job: str
+    attempt: int
+    #: Sequence of the commit that placed it.
+    epoch: int
+    parts: tuple[Part, ...]
+    hosts: tuple[str, ...]
+    key: str = ""
+    master_address: str = ""
+    master_port: int = 0
+    #: When it was placed, and when its first rank was seen running (0: not yet).
+    placed_ns: int = 0
+    began_ns: int = 0
+    started: int = 0
+    ended: int = 0
+    released: int = 0
+    #: Why its orders say stop: cancelled | time_limit | idle | drained | preempted | "".
+    stop: str = ""
+    #: When it was given notice that it will be stopped (0: it was not), and for how long before TERM; 0: TERM at once.
+    noticed_ns: int = 0
+    notice_ns: int = 0
+    #: When it said last that its work is saved; 0: never.
+    saved_ns: int = 0
+    #: The rules by which it lies idle and is given to whoever waits.
+    idle: tuple[IdleRule, ...] = ()
+    #: Why the attempt before this one has ended, "" for the first.
+    restarted: str = ""
+    #: The first rank's end that was no success; it decides the outcome and stops the others, unless `gang` says otherwise.
+    verdict: Verdict | None = None
+    #: As its job has it.
+    gang: GangRule = ""
 
-    def __init__(self, job: str, attempt: int, epoch: int, parts: tuple[Part, ...], hosts: tuple[str, ...]) -> None:
-        self.key = run_key(job, attempt)
-        self.job = job
-        self.attempt = attempt
-        #: Sequence of the commit that placed it.
-        self.epoch = epoch
-        self.parts = parts
-        self.hosts = hosts
-        self.master_address = ""
-        self.master_port = 0
-        #: When it was placed, and when its first rank was seen running (0: not yet).
-        self.placed_ns = 0
-        self.began_ns = 0
-        self.started = 0
-        self.ended = 0
-        self.released = 0
-        #: Why its orders say stop: cancelled | time_limit | idle | drained | preempted | "".
-        self.stop = ""
-        #: When it was given notice that it will be stopped (0: it was not), and for how long before TERM; 0: TERM at once.
-        self.noticed_ns = self.notice_ns = 0
-        #: When it said last that its work is saved; 0: never.
-        self.saved_ns = 0
-        #: The rules by which it lies idle and is given to whoever waits.
-        self.idle: tuple[IdleRule, ...] = ()
-        #: Why the attempt before this one has ended, "" for the first.
-        self.restarted = ""
-        #: The first rank's end that was no success; it decides the outcome and stops the others, unless `gang` says otherwise.
-        self.verdict: Verdict | None = None
-        #: As its job has it.
-        self.gang: GangRule = ""
+    def __post_init__(self) -> None:
+        self.key = run_key(self.job, self.attempt)
 
     @property
     def is_stopping(self) -> bool:

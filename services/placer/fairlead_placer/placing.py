@@ -5,6 +5,7 @@ changes nothing.
 from collections.abc import Collection, Sequence
 
 import msgspec
+import numpy as np
 
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.choosing import NOBODY, Choice, best
@@ -70,21 +71,19 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
 
 def found_on(index: Index, chosen: Sequence[Choice]) -> Found:
     """The choices, recorded."""
-    nodes = [choice.node for choice in chosen]
-    parts = tuple([part_of(each.node.name, each.node.left, each.ask, each.seat, each.tasks) for each in chosen])
-    score = _score(chosen, parts)
-    if len(nodes) > 1:
-        score.update(spanned(index, nodes))
-    return Found(nodes, parts, score)
-
-
-def _score(chosen: Sequence[Choice], parts: Sequence[Part]) -> dict[str, int]:
-    """The parts of the score, of all nodes together; higher costs are worse, more links are better."""
+    nodes: list[Node] = []
+    parts: list[Part] = []
+    # The parts of the score, of all nodes together: higher costs are worse, more links are better.
     unusable = scarce = cpu_left = gpus_left = links = numa_nodes = 0
-    for choice, part in zip(chosen, parts, strict=True):
-        left, place, cost = choice.node.left, choice.seat, choice.cost
-        unusable += cost[0]
-        scarce += cost[1]
+    for choice in chosen:
+        node, place = choice.node, choice.seat
+        left = node.left
+        part = part_of(node.name, left, choice.ask, place, choice.tasks)
+        nodes.append(node)
+        parts.append(part)
+        each_unusable, each_scarce = choice.cost
+        unusable += each_unusable
+        scarce += each_scarce
         cpu_left += left.cpu_milli - part.cpu_milli
         gpus_left += left.free.bit_count() - (0 if place.milli else len(place.gpus))
         if place.link_score:
@@ -95,13 +94,15 @@ def _score(chosen: Sequence[Choice], parts: Sequence[Part]) -> dict[str, int]:
     }  # fmt: skip
     if links:
         score["links"], score["numa_nodes"] = links, numa_nodes
-    return score
+    if len(nodes) > 1:
+        score.update(spanned(index, nodes))
+    return Found(nodes, tuple(parts), score)
 
 
 def spanned(index: Index, nodes: Sequence[Node]) -> dict[str, int]:
     """{level: how many of its domains the nodes lie in}, of the levels that all of them name."""
     found: dict[str, int] = {}
-    slots = [node.slot for node in nodes]
+    slots = np.array([node.slot for node in nodes], np.int64)
     for level in LEVELS:
         if index.domains.known(level):
             domains = set(index.domains.of[level].take(slots).tolist())

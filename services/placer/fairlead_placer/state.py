@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fairlead_placer.capacity.cuts import Cuts
-from fairlead_placer.capacity.left import Left, Mark
+from fairlead_placer.capacity.left import Left, Mark, mark_of
 from fairlead_placer.capacity.pools import Pools
 from fairlead_placer.cutting.plans import LayoutPlan, Spoilt, keep_back
 from fairlead_placer.entities import (
@@ -42,6 +42,8 @@ from fairlead_schemas.resources import Request
 #: Pools whose work is remembered.
 POOLS_MAX = 1024
 NOTHING_YET: Arrivals[Request] = Arrivals()
+#: An offer that waits no more: of which class it was, and in which place there.
+type Closed = tuple[Offer, OfferClass, int]
 
 
 class State:
@@ -230,19 +232,17 @@ class State:
     def place(self, run: Run, nodes: Sequence[Node]) -> None:
         """An attempt that is new gets its parts, on these nodes in the order of its ranks; it waits no more."""
         offer = self.offers.get(run.job)
-        group = None if offer is None else self._close(offer)
+        closed = None if offer is None else self._close(offer)
         if self.journal is None:
             self.touched.update([node.name for node in nodes])
         else:
-            self.journal.append((self._unplace, run, nodes, [node.left.mark for node in nodes], offer, group))
+            self.journal.append((self._unplace, run, nodes, [mark_of(node.left) for node in nodes], closed))
         key = run.key
         self.runs[key] = run
-        for rank, part in enumerate(run.parts):
-            self._take(nodes[rank], key, rank, part)
+        for rank, (node, part) in enumerate(zip(nodes, run.parts, strict=True)):
+            self._take(node, key, rank, part)
 
-    def _unplace(
-        self, run: Run, nodes: Sequence[Node], marks: Sequence[Mark], offer: Offer | None, group: OfferClass | None
-    ) -> None:
+    def _unplace(self, run: Run, nodes: Sequence[Node], marks: Sequence[Mark], closed: Closed | None) -> None:
         key = run.key
         del self.runs[key]
         for node, part, mark in zip(nodes, run.parts, marks, strict=True):
@@ -252,8 +252,8 @@ class State:
             if node.suspect:
                 self._sort(node)
             self.pools.gained(node)
-        if offer is not None and group is not None:
-            self._reopen(offer, group)
+        if closed is not None:
+            self._reopen(*closed)
 
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
         """Give a part of a node to a run."""
@@ -306,9 +306,9 @@ class State:
         offer = self.offers.get(job)
         if offer is None:
             return None
-        group = self._close(offer)
+        closed = self._close(offer)
         if self.journal is not None:
-            self.journal.append((self._reopen, offer, group))
+            self.journal.append((self._reopen, *closed))
         return offer
 
     def rerank(self, job: str, rank: int) -> None:
@@ -329,23 +329,32 @@ class State:
         group = self.classes.get(offer.request)
         if group is None:
             group = self.classes[offer.request] = OfferClass(offer.request)
-        elif group.picky:
+        insort(group.offers, (offer.rank, offer.job))
+        self._joined(group)
+
+    def _joined(self, group: OfferClass) -> None:
+        """There is one more in the class: what was found out about the others may not hold for it."""
+        if group.picky:
             group.failed_at, group.picky = -1, False
         group.lent_at = -1
-        insort(group.offers, (offer.rank, offer.job))
         self.pools.stir_offers()
 
-    def _close(self, offer: Offer) -> OfferClass:
+    def _close(self, offer: Offer) -> Closed:
         del self.offers[offer.job]
         group = self.classes[offer.request]
-        del group.offers[bisect_left(group.offers, (offer.rank, offer.job))]
-        if not group.offers:
+        waiting, own = group.offers, (offer.rank, offer.job)
+        at = 0 if waiting[0] == own else bisect_left(waiting, own)  # mostly it is the first one's turn
+        del waiting[at]
+        if not waiting:
             del self.classes[offer.request]
-        return group
+        return offer, group, at
 
-    def _reopen(self, offer: Offer, group: OfferClass) -> None:
+    def _reopen(self, offer: Offer, group: OfferClass, at: int) -> None:
+        """Back to where it was: all that came after is taken back already."""
+        self.offers[offer.job] = offer
         self.classes[offer.request] = group
-        self._open(offer)
+        group.offers.insert(at, (offer.rank, offer.job))
+        self._joined(group)
 
     def reserve(self, kept: Reservation) -> None:
         """Keep these nodes, and no others, for the job."""

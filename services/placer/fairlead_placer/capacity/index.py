@@ -42,7 +42,8 @@ class Index:
     def __init__(self, policy: str = DEFAULT) -> None:
         self.members: dict[str, Node] = {}
         self.aside: dict[str, Node] = {}
-        self._unsettled: dict[str, Node] = {}
+        #: Nodes that were `put` and are not brought to where they belong yet.
+        self.unsettled: dict[str, Node] = {}
         #: GPUs of all members.
         self.gpus = 0
         self.rows = Rows()
@@ -81,7 +82,7 @@ class Index:
 
     def discard(self, node: Node) -> None:
         """The node belongs elsewhere."""
-        self._unsettled.pop(node.name, None)
+        self.unsettled.pop(node.name, None)
         if node.row >= 0:
             self._lift(node)
             node.row = -1
@@ -94,14 +95,14 @@ class Index:
     def put(self, node: Node) -> None:
         """The node is to be brought to where it belongs, before anybody looks (`settled`): a decision that is tried,
         undone and folded moves it once."""
-        self._unsettled[node.name] = node
+        self.unsettled[node.name] = node
 
     def settled(self) -> "Index":
         """The same, with every node where it belongs."""
-        if self._unsettled:
-            for node in self._unsettled.values():
+        if self.unsettled:
+            for node in self.unsettled.values():
                 self._settle(node)
-            self._unsettled.clear()
+            self.unsettled.clear()
         return self
 
     def _settle(self, node: Node) -> None:

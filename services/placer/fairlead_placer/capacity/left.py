@@ -1,5 +1,8 @@
 """What a node has left: amounts, each GPU's rest, CPUs that nobody is pinned to. Parts are taken and given back."""
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from fairlead_placer.capacity.builds import MILLI, Build
 from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.topology.masks import mask_of, members_of
@@ -92,13 +95,8 @@ class Left:
                 left.shared |= 1 << place
         return left
 
-    @property
-    def mark(self) -> Mark:
-        """What there is now, to go `back` to."""
-        return self.cpu_milli, self.memory_mib, self.free, self.cpus
-
     def back(self, mark: Mark, part: Part) -> None:
-        """The part, which was taken last, was not taken: what there is, is what was marked before."""
+        """The part, which was taken last, was not taken: what there is, is what was marked before (`mark_of`)."""
         if part.gpu_milli or part.instances or self.build.cut:
             self.give(part)
         else:
@@ -219,6 +217,9 @@ class Left:
         """What is left of all GPUs, in thousandths of one."""
         return MILLI * self.free.bit_count() + sum(self.milli[at] for at in members_of(self.shared))
 
+
+#: What there is of a `Left` now, to go `back` to.
+mark_of: Callable[[Left], Mark] = attrgetter("cpu_milli", "memory_mib", "free", "cpus")
 
 #: Lists of CPUs, and masks, that are remembered at once.
 CPUS_MAX = 1 << 16

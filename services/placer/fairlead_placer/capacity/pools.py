@@ -32,7 +32,8 @@ class Pools:
 
     def of(self, request: Request) -> Index:
         """The index of the request's pool (an empty one where there is no such pool)."""
-        return self._indices.get(pool_of(request), self._nowhere).settled()
+        index = self._indices.get(pool_of(request), self._nowhere)
+        return index.settled() if index.unsettled else index
 
     def each(self) -> dict[str, Index]:
         """{pool: its index}."""
@@ -73,12 +74,12 @@ class Pools:
 
     def put(self, node: Node) -> None:
         """Bring the node to where it belongs now."""
-        self._indices[node.pool].put(node)
+        self._indices[node.pool].unsettled[node.name] = node  # as Index.put: this is done for every unit
 
     def gained(self, node: Node) -> None:
         """The node has more than before: bring it to where it belongs now."""
         index = self._indices[node.pool]
-        index.put(node)
+        index.unsettled[node.name] = node
         self.version += 1
         if node.keeper:
             index.lent = self.version

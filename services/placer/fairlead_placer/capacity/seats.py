@@ -42,6 +42,9 @@ class Seat(NamedTuple):
     held: int = 0
     #: UUIDs of MIG instances, one for each of `gpus`; a GPU is then named once for each instance on it.
     instances: tuple[str, ...] = ()
+    #: CPUs and network devices as a part says them: a seat is worked out once, and parts are made of it often.
+    cpu_list: str = ""
+    nic_names: tuple[str, ...] = ()
 
 
 def is_faulted(left: Left, ask: Ask) -> bool:
@@ -101,8 +104,7 @@ def seat_several(left: Left, ask: Ask, units: int) -> Seat | str:
             return one
         rest.free, rest.cpus, cpus = rest.free & ~mask_of(one.gpus), rest.cpus & ~one.cpus, cpus | one.cpus
     inside, chosen = left.build.inside, left.free & ~rest.free
-    nics = tuple(each.nic for each in inside.nics(chosen))
-    return Seat(members_of(chosen), 0, cpus, nics, *inside.choices.facts(chosen), held=ask.inside.require)
+    return _seat_on(inside, chosen, cpus, ask.inside.require)
 
 
 def gpus_short(left: Left, ask: Ask) -> str:
@@ -148,9 +150,20 @@ def _sought(inside: Inside, free: int, cpus: int, wanted: InsideAsk) -> Seat | s
     found = choose(inside, free, cpus, wanted)
     if isinstance(found, Shortage):
         return _CAUSES[found.what]
-    gpus = found.gpus
+    return _seat_on(inside, *found)
+
+
+def _seat_on(inside: Inside, gpus: int, cpus: int, held: int) -> Seat:
+    """All of these GPUs, with these CPUs and the network devices nearest to each."""
     nics = tuple([each.nic for each in inside.nics(gpus)])
-    return Seat(members_of(gpus), 0, found.cpus, nics, *inside.choices.facts(gpus), held=found.held)
+    return Seat(
+        members_of(gpus), 0, cpus, nics, *inside.choices.facts(gpus), held=held,
+        cpu_list=cpu_list(cpus), nic_names=_names_of(inside, nics),
+    )  # fmt: skip
+
+
+def _names_of(inside: Inside, nics: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple([inside.description.nics[at] for at in nics])
 
 
 def milli_of(left: Left, ask: Ask) -> int:
@@ -203,10 +216,11 @@ def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:
             return _CAUSES[found.what]
         cpus = found.cpus
     milli = ask.milli if ask.request.profile else milli_of_profile(taken.profile)
-    nics = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where nobody knows how near they are
+    near = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where nobody knows how near they are
+    nics = tuple(near[at] for at in taken.gpus) if near else ()
     return Seat(
-        taken.gpus, milli, cpus, tuple(nics[at] for at in taken.gpus) if nics else (),
-        numa_nodes=inside.choices.facts(chosen)[1], instances=taken.instances,
+        taken.gpus, milli, cpus, nics, numa_nodes=inside.choices.facts(chosen)[1], instances=taken.instances,
+        cpu_list=cpu_list(cpus), nic_names=_names_of(inside, nics),
     )  # fmt: skip
 
 
@@ -217,15 +231,12 @@ def _gpu_cause(left: Left, ask: Ask, suits: int) -> str:
 
 def part_of(name: str, left: Left, ask: Ask, found: Seat, tasks: int = 1) -> Part:
     """The part of the node that the seat is."""
-    request, build = ask.request, left.build
-    share = found.milli and not found.instances
-    cap = min((cap_of(left, ask, at) for at in found.gpus), default=0) if share else 0
-    uuids, nics, gpus = left.uuids, build.inside.description.nics, found.gpus
-    whole = len(gpus) == len(uuids) and not found.instances
+    wants = left.build if ask.request.exclusive else ask.request
+    gpus, milli, cpus, instances, uuids = found.gpus, found.milli, found.cpu_list, found.instances, left.uuids
+    cap = min([cap_of(left, ask, at) for at in gpus]) if milli and not instances else 0
+    whole = len(gpus) == len(uuids) and not instances
     return Part(
-        node=name, gpus=uuids if whole else tuple([uuids[at] for at in gpus]),
-        cpu_milli=build.cpu_milli if request.exclusive else request.cpu_milli,
-        memory_mib=build.memory_mib if request.exclusive else request.memory_mib,
-        gpu_milli=found.milli, gpu_memory_mib=cap, cpus=cpu_list(found.cpus) if found.cpus else "",
-        instances=found.instances, nics=tuple([nics[at] for at in found.nics]) if found.nics else (), tasks=tasks,
+        node=name, gpus=uuids if whole else tuple([uuids[at] for at in gpus]), cpu_milli=wants.cpu_milli,
+        memory_mib=wants.memory_mib, gpu_milli=milli, gpu_memory_mib=cap, cpus=cpus, instances=instances,
+        nics=found.nic_names, tasks=tasks,
     )  # fmt: skip
