@@ -15,8 +15,8 @@ import duckdb
 import msgspec
 
 from fairlead_bus.log import Head
-from fairlead_telemetry import schema
-from fairlead_telemetry.eventrows import CommitBytes, EventRows
+from fairlead_telemetry import eventrows, schema
+from fairlead_telemetry.eventrows import CommitBytes
 from fairlead_telemetry.fold.folding import Folding
 from fairlead_telemetry.measured import accounts, damage
 from fairlead_telemetry.measured.keeping import Filing, Measured
@@ -71,7 +71,6 @@ class Warehouse:
         """Open or create `directory`/warehouse.duckdb. Raises WarehouseBusy while another process has it, else WarehouseRefused."""
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE
-        self._events = EventRows(directory / "scratch.ndjson")
         config: dict[str, Any] = {
             "threads": THREADS,
             "wal_autocheckpoint": WAL_BYTES,
@@ -164,12 +163,12 @@ class Warehouse:
             max(old.at_ns, commits[-1].at_ns) if commits else old.at_ns,
             created,
             dict(heads) if commits else old.heads,
-            old.events + sum(commit.events for commit in commits),
+            old.events + sum(len(commit.bodies) for commit in commits),
             old.samples_lost + sum(gap.lost for gap in samples.gaps),
         )
         try:
             with self._transaction():
-                inserted = self._events.insert(self._db, commits)
+                inserted = eventrows.insert(self._db, commits)
                 if inserted != new.events - old.events:
                     raise AssertionError(f"{inserted} rows for {new.events - old.events} events up to {sequence}")
                 self.measured.insert(samples.batches)
@@ -287,4 +286,3 @@ class Warehouse:
     def close(self) -> None:
         """Close the file; everything stored is on disk already."""
         self._db.close()
-        self._events.close()

@@ -21,11 +21,10 @@ WITH {FRESH}
 SELECT list(place ORDER BY place) FILTER (type = 'JobMoved'), list(place ORDER BY place) FILTER (type = 'QueueRemoved')
 FROM fresh WHERE type IN ('JobMoved', 'QueueRemoved')"""
 
-#: Which types of events there are, so that statements which have nothing to do are left out.
-_TYPES = f"""
-WITH {FRESH}
-SELECT list(DISTINCT type),
-  EXISTS (FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[')) FROM fresh"""
+#: Which types of events there are, so that statements which have nothing to do are left out; bodies are looked at of births alone.
+_TYPES = f"WITH {FRESH} SELECT DISTINCT type FROM fresh"
+_DEPENDENT = f"""
+WITH {FRESH} SELECT 1 FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[') LIMIT 1"""
 
 _STEPS = (*jobs.STEPS, *runs.STEPS, *jobs.LAST_STEPS, *cluster.STEPS, *idle.STEPS)
 
@@ -89,8 +88,9 @@ class Folding:
         return cuts(span["low"], span["high"], moved or [], removed or [])
 
     def _fold(self, span: Span) -> None:
-        types, dependent = self._row(_TYPES, span)
-        seen = [*(types or ()), *([jobs.DEPENDENT] if dependent else ())]
+        seen: list[str] = [kind for (kind,) in self._db.execute(_TYPES, dict(span)).fetchall()]
+        if "JobSubmitted" in seen and self._db.execute(_DEPENDENT, dict(span)).fetchone():
+            seen.append(jobs.DEPENDENT)
         for step in _STEPS:
             if any(kind.startswith(step.needs) for kind in seen):
                 self._db.execute(step.statement, dict(span) if step.reads_events else None)
