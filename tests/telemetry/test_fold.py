@@ -13,6 +13,7 @@ import pytest
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
 from fairlead_schemas.commit import decode_commit, decode_envelope
+from fairlead_telemetry.database import Means
 from fairlead_telemetry.fold import folding, moves, tables
 from fairlead_telemetry.fold.folding import Cut, cuts
 from fairlead_telemetry.samples import SampleIntake
@@ -86,7 +87,7 @@ def test_all_is_folded_anew_and_is_equal(tmp_path: Path, monkeypatch: pytest.Mon
     again._folding.drop()
     again._folding.advance(10)  # a rebuild that got no further
     again.close()
-    resumed = Warehouse(tmp_path)
+    resumed = Warehouse(tmp_path, Means(2, "512MB", 3))  # in larger steps, on two threads
     assert folded(resumed) == before
     resumed.close()
 

@@ -217,6 +217,8 @@ class Ingest:
             bytes=pending_bytes,
             ms=round((time.perf_counter() - started) * 1000, 1),
         )
+        if self._bytes < FLUSH_BYTES:  # else it is behind, and larger pieces cost less
+            await self.on_thread(self._warehouse.settle)
 
     async def _drop_old_samples(self) -> None:
         while True:
@@ -225,6 +227,7 @@ class Ingest:
             await self.on_thread(self._warehouse.drop_samples, before, now_ns=now_ns)
             self._book.forget(before.samples_ns)
             await self._file_samples(now_ns)
+            await self.on_thread(self._warehouse.tidy)
             await asyncio.sleep(RETENTION_CHECK_S)
 
     async def _file_samples(self, now_ns: int) -> None:

@@ -76,10 +76,10 @@ class Folding:
         self._db.execute("UPDATE fold.state SET sequence = ?", [to])
         self.sequence = to
 
-    def next_step(self, end: int) -> int:
-        """The sequence up to which about EVENTS_PER_STEP events reach, at most `end`."""
+    def next_step(self, end: int, stride: int = 1) -> int:
+        """The sequence up to which about `stride` times EVENTS_PER_STEP events reach, at most `end`."""
         query = "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?)"
-        row = self._db.execute(query, [self.sequence, EVENTS_PER_STEP]).fetchone()
+        row = self._db.execute(query, [self.sequence, stride * EVENTS_PER_STEP]).fetchone()
         return min(end, row[0]) if row and row[0] is not None else end
 
     def _cuts(self, span: Span) -> list[Cut]:
