@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench import warehouse as storing
 from bench.table import Row, percentile
+from fairlead_telemetry.database import whole_machine
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.warehouse import Warehouse
 
@@ -30,6 +31,8 @@ def rows(jobs: int = MILLION) -> list[Row]:
         found = [_ingested(min(MILLION, events))]
         storing.fill(warehouse, itertools.islice(made, events // EVENTS_PER_COMMIT))
         found += _asked(warehouse, jobs)
+        warehouse.close()
+        warehouse = Warehouse(Path(directory) / "w", whole_machine())
         found.append(_folded_anew(warehouse))
         warehouse.close()
     return found
@@ -82,8 +85,8 @@ def _folded_anew(warehouse: Warehouse) -> Row:
     seconds, cpu = (
         (end - begin) * MILLION / events for begin, end in ((began, time.perf_counter()), (cpu, time.process_time()))
     )
-    what = f"warehouse: folded tables dropped and folded anew from {events:,} stored events, per 1,000,000"
-    return Row(what, f"{seconds:.1f} s", "≤ 12 s", seconds <= 12, f"CPU that it took: {cpu:.1f} s")
+    what = f"warehouse: folded tables dropped and folded anew from {events:,} stored events, as the command rebuild does it, per 1,000,000"
+    return Row(what, f"{seconds:.1f} s", "≤ 12 s", seconds <= 12, f"CPU that it took, over all threads: {cpu:.1f} s")
 
 
 def _ms(ask: Callable[[], object]) -> float:

@@ -17,7 +17,7 @@ import msgspec
 
 from bench.table import Row, percentile
 from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, Commit, commit_hash, encode_commit
+from fairlead_schemas.commit import GENESIS, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.resources import Request
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.sql.carve import Scope, carve
@@ -98,7 +98,7 @@ def _commits(nodes: int, seconds: int) -> Iterator[CommitBytes]:
             Commit(v=1, writer="queue", n=n, basis=n - 1, at_ns=at_ns, cursors={}, prev=prev, events=body)
         )
         prev = commit_hash(payload)
-        yield CommitBytes(n, at_ns, len(body), payload)
+        yield CommitBytes.of(n, decode_envelope(payload))
 
 
 def _life(job: str, node: str, user: str) -> Iterator[ev.Event]:

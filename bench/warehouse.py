@@ -105,7 +105,7 @@ def fill(warehouse: Warehouse, payloads: Iterable[bytes]) -> None:
             for sequence, payload in batch:
                 envelope = decode_envelope(payload)
                 chain.extend(Stored(sequence, subjects.log("queue"), payload), envelope)
-                read.append(CommitBytes(sequence, envelope.at_ns, len(envelope.events), payload))
+                read.append(CommitBytes.of(sequence, envelope))
             if storing is not None:
                 storing.result()
             storing = thread.submit(warehouse.store, read, dict(chain.heads), "bench", SampleIntake([], [], {}))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bench.telemetry import disk
+from bench.telemetry import disk, stalls
 from bench.telemetry.load import GPUS, Node
 from bench.telemetry.model import METRICS, SECONDS, gpu_day
 from fairlead_schemas.sample_columns import decode_samples
@@ -36,3 +36,10 @@ def test_a_day_on_disk_is_counted() -> None:
     assert found.samples == SECONDS
     assert 1 < found.parquet_bytes < found.raw_bytes
     assert abs(sum(found.by_column.values()) - found.parquet_bytes) < 0.5
+
+
+def test_stalls_are_measured_both_ways() -> None:
+    """Of the same batches; the longest is no shorter than the mean."""
+    found = stalls.measure(nodes=3, seconds=4)
+    assert set(found) == {"settled", "by_itself"}
+    assert all(0 < held.mean_ms <= held.longest_ms for held in found.values())

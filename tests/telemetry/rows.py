@@ -40,5 +40,5 @@ def store(warehouse: Warehouse, story: Story, first: int = 0, count: int | None 
     commits: list[CommitBytes] = []
     for sequence, (subject, commit, payload) in list(enumerate(story.commits, 1))[first:][:count]:
         chain.extend(Stored(sequence, subject, payload), commit)
-        commits.append(CommitBytes(sequence, commit.at_ns, len(commit.events), payload))
+        commits.append(CommitBytes.of(sequence, decode_envelope(payload)))
     return warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))

@@ -7,11 +7,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
-from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.commit import decode_commit, decode_envelope
+from fairlead_telemetry.database import Means
 from fairlead_telemetry.fold import folding, moves, tables
 from fairlead_telemetry.fold.folding import Cut, cuts
 from fairlead_telemetry.samples import SampleIntake
@@ -34,7 +36,7 @@ def feed(warehouse: Warehouse, log: Sequence[Stored], sizes: Sequence[int]) -> N
         for stored in log[begin : begin + sizes[turn % len(sizes)]]:
             commit = decode_commit(stored.payload)
             chain.extend(stored, commit)
-            commits.append(CommitBytes(stored.sequence, commit.at_ns, len(commit.events), stored.payload))
+            commits.append(CommitBytes.of(stored.sequence, decode_envelope(stored.payload)))
         warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))
         turn += 1
 
@@ -85,7 +87,7 @@ def test_all_is_folded_anew_and_is_equal(tmp_path: Path, monkeypatch: pytest.Mon
     again._folding.drop()
     again._folding.advance(10)  # a rebuild that got no further
     again.close()
-    resumed = Warehouse(tmp_path)
+    resumed = Warehouse(tmp_path, Means(2, "512MB", 3))  # in larger steps, on two threads
     assert folded(resumed) == before
     resumed.close()
 
@@ -96,9 +98,9 @@ def test_what_failed_was_not_folded(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     feed(warehouse, log[:5], [5])
     before, reached = folded(warehouse), warehouse._folding.sequence
-    lying = [CommitBytes(6, 1, 99, log[5].payload)]
-    with pytest.raises(AssertionError, match="rows for 99 events"):
-        warehouse.store(lying, warehouse.cursor.heads, "a log", SampleIntake([], [], {}))
+    broken = [CommitBytes(6, "queue", 1, [b"no JSON"])]
+    with pytest.raises(duckdb.InvalidInputException, match="Malformed JSON"):
+        warehouse.store(broken, warehouse.cursor.heads, "a log", SampleIntake([], [], {}))
     assert (folded(warehouse), warehouse._folding.sequence) == (before, reached)
     feed(warehouse, log, [4])
     assert folded(warehouse) == anew(tmp_path / "other", log, [len(log)])

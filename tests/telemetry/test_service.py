@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from fairlead_bus.memory import MemoryHub
@@ -17,6 +18,7 @@ from fairlead_bus.port import Bus
 from fairlead_schemas import subjects
 from fairlead_schemas.sample_columns import encode_samples
 from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_telemetry import eventrows
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.warehouse import Kept, Warehouse
 from tests.telemetry.rows import actual, expected
@@ -186,14 +188,16 @@ async def test_damaged_log_stops_the_service(tmp_path: Path) -> None:
         assert await asyncio.wait_for(task, SOON_S) == 70
 
 
-async def test_a_disk_that_fails_costs_nothing(tmp_path: Path) -> None:
+async def test_a_disk_that_fails_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the disk cannot be written the service ends with 1; once mended, the next start has every row."""
     hub, _ = await world(morning())
-    Warehouse(tmp_path).close()
-    blocked = tmp_path / "scratch.ndjson"
-    blocked.mkdir()
-    assert await asyncio.wait_for(Telemetry(hub.connect(), tmp_path).run(), SOON_S) == 1
-    blocked.rmdir()
+
+    def fails(*_: object) -> int:
+        raise duckdb.IOException("Could not write to file: No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(eventrows, "insert", fails)
+        assert await asyncio.wait_for(Telemetry(hub.connect(), tmp_path).run(), SOON_S) == 1
     async with running(hub.connect(), tmp_path):
         await reaches(hub.connect(), 33)
     warehouse = Warehouse(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_bus.log import Chain
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.commit import decode_commit, decode_envelope
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.warehouse import CommitBytes, Warehouse
@@ -26,7 +26,7 @@ def test_all_say_the_same_of_every_job(seed: int, tmp_path: Path) -> None:
             commit = decode_commit(stored.payload)
             views.fold(stored.sequence, commit)
             chain.extend(stored, commit)
-            commits.append(CommitBytes(stored.sequence, commit.at_ns, len(commit.events), stored.payload))
+            commits.append(CommitBytes.of(stored.sequence, decode_envelope(stored.payload)))
         warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))
         told = {row[0]: row[1:] for row in warehouse.rows("SELECT id, state, queue, attempt FROM jobs")}
         for job, row in views.jobs.rows.items():

@@ -6,8 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from fairlead_schemas.commit import decode_envelope
 from fairlead_schemas.sample_columns import columns_of
 from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry.samples import SampleBook, SampleGap, SampleHead
@@ -44,29 +46,32 @@ def test_cursor_survives_reopening(tmp_path: Path) -> None:
 
 
 def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
-    """When rows and the commit's own count differ, neither rows nor cursor move."""
+    """Where one event cannot be read, or a commit is missing, neither rows nor cursor move."""
     warehouse, story = Warehouse(tmp_path), morning()
     store(warehouse, story, count=3)
     before, rows = warehouse.cursor, actual(warehouse)
-    lying = CommitBytes(4, 1, 99, story.commits[3][2])
-    with pytest.raises(AssertionError, match="rows for 99 events"):
-        warehouse.store([lying], before.heads, "a log", SampleBook({}).take())
+    sound = CommitBytes.of(4, decode_envelope(story.commits[3][2]))
+    broken = sound._replace(bodies=[*sound.bodies, b'{"type": "JobQ'])
+    with pytest.raises(duckdb.InvalidInputException, match="Malformed JSON"):
+        warehouse.store([broken], before.heads, "a log", SampleBook({}).take())
     with pytest.raises(AssertionError, match="cursor 3"):
-        warehouse.store([lying._replace(sequence=5)], before.heads, "a log", SampleBook({}).take())
+        warehouse.store([sound._replace(sequence=5)], before.heads, "a log", SampleBook({}).take())
     assert (warehouse.cursor, actual(warehouse)) == (before, rows)
     store(warehouse, story, first=3)
     assert actual(warehouse) == expected([payload for *_, payload in story.commits])
     warehouse.close()
 
 
-def test_white_space_in_a_spec_does_not_split_a_commit(tmp_path: Path) -> None:
-    """A job file carried undecoded may hold line breaks between its tokens; it stays one row."""
+def test_white_space_in_a_spec_stays(tmp_path: Path) -> None:
+    """A job file carried undecoded may hold line breaks between its tokens; its event stays one row, byte for byte."""
     warehouse = Warehouse(tmp_path)
-    _, commit, payload = morning().commits[2]
-    broken = payload.replace(b'{"name"', b'{\n\r\n"name"', 1)
-    assert broken != payload
-    warehouse.store([CommitBytes(1, commit.at_ns, len(commit.events), broken)], {}, "a log", SampleBook({}).take())
-    assert warehouse.rows("SELECT count(*), any_value(body->>'$.spec.name') FROM events") == [(2, "job-1")]
+    *_, payload = morning().commits[2]
+    spaced = payload.replace(b'{"name"', b'{\n\r\n"name"', 1)
+    assert spaced != payload
+    commit = CommitBytes.of(1, decode_envelope(spaced))
+    warehouse.store([commit], {}, "a log", SampleBook({}).take())
+    assert warehouse.rows("SELECT body FROM events ORDER BY idx") == [(bytes(body).decode(),) for body in commit.bodies]
+    assert warehouse.rows("SELECT body->>'$.spec.name' FROM events WHERE contains(body, chr(10))") == [("job-1",)]
     warehouse.close()
 
 

@@ -21,9 +21,10 @@ from fairlead_schemas import subjects
 from fairlead_schemas.commit import commit_hash
 from fairlead_schemas.sample_columns import SampleColumns, decode_columns
 from fairlead_telemetry.delays import Delays
+from fairlead_telemetry.eventrows import CommitBytes
 from fairlead_telemetry.measured.damage import is_damage
 from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import CommitBytes, Cursor, Kept, Warehouse, WarehouseRefused
+from fairlead_telemetry.warehouse import Cursor, Kept, Warehouse, WarehouseRefused
 
 #: Least time between the starts of two transactions, unless FLUSH_BYTES wait.
 INTERVAL_S = 1.0
@@ -132,8 +133,7 @@ class Ingest:
     async def _read_log(self) -> None:
         while True:
             for commit in await self._reader.next_checked():
-                envelope = commit.envelope
-                self._commits.append(CommitBytes(commit.seq, envelope.at_ns, len(envelope.events), commit.payload))
+                self._commits.append(CommitBytes.of(commit.seq, commit.envelope))
                 self._bytes += len(commit.payload)
             await self._take_up()
 
@@ -211,12 +211,14 @@ class Ingest:
             "stored",
             sequence=cursor.sequence,
             commits=len(commits),
-            events=sum(commit.events for commit in commits),
+            events=sum(len(commit.bodies) for commit in commits),
             sample_batches=len(samples.batches),
             samples_lost=cursor.samples_lost,
             bytes=pending_bytes,
             ms=round((time.perf_counter() - started) * 1000, 1),
         )
+        if self._bytes < FLUSH_BYTES:  # else it is behind, and larger pieces cost less
+            await self.on_thread(self._warehouse.settle)
 
     async def _drop_old_samples(self) -> None:
         while True:
@@ -225,6 +227,7 @@ class Ingest:
             await self.on_thread(self._warehouse.drop_samples, before, now_ns=now_ns)
             self._book.forget(before.samples_ns)
             await self._file_samples(now_ns)
+            await self.on_thread(self._warehouse.tidy)
             await asyncio.sleep(RETENTION_CHECK_S)
 
     async def _file_samples(self, now_ns: int) -> None:

@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+from fairlead_telemetry.database import FILE, whole_machine
 from fairlead_telemetry.service import EXIT_STEPPED_DOWN
 from fairlead_telemetry.usage.store import refold
-from fairlead_telemetry.warehouse import FILE, Warehouse, WarehouseBusy, WarehouseRefused
+from fairlead_telemetry.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
 
 
 def main() -> int:
@@ -25,7 +26,7 @@ def main() -> int:
         return 1
     began = time.monotonic()
     try:
-        warehouse = Warehouse(directory)
+        warehouse = Warehouse(directory, whole_machine())
         events = warehouse.rebuild()
         stays = refold(warehouse)
     except WarehouseBusy as busy:

@@ -2,21 +2,21 @@
 
 Owns the file and everything that writes to it. Knows nothing about the bus, tasks or people's
 SQL. One thread uses a `Warehouse`; the service gives it one. Start at `store`. What is done with rows of
-each kind stands elsewhere: `eventrows.py`, `fold/`, `measured/`, `rollup.py`.
+each kind stands elsewhere: `eventrows.py`, `fold/`, `measured/`, `rollup.py`; the file as such is `database.py`.
 """
 
 import contextlib
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
-import msgspec
 
 from fairlead_bus.log import Head
-from fairlead_telemetry import schema
-from fairlead_telemetry.eventrows import CommitBytes, EventRows
+from fairlead_telemetry import eventrows, schema
+from fairlead_telemetry.cursor import NOWHERE, Cursor, read_cursor, write_cursor
+from fairlead_telemetry.database import FILE, SHARED, Database, Means
+from fairlead_telemetry.eventrows import CommitBytes
 from fairlead_telemetry.fold.folding import Folding
 from fairlead_telemetry.measured import accounts, damage
 from fairlead_telemetry.measured.keeping import Filing, Measured
@@ -26,11 +26,6 @@ from fairlead_telemetry.measured.writing import write
 from fairlead_telemetry.rollup import GRACE_NS, MINUTE_NS, Rollup
 from fairlead_telemetry.samples import SampleHead, SampleIntake
 
-FILE = "warehouse.duckdb"
-THREADS = 1  # the machine is shared with the services that decide
-MEMORY_LIMIT = "256MB"
-#: A checkpoint writes every touched part of the folded tables anew; at DuckDB's 16 MB that was a quarter of all the work.
-WAL_BYTES = "128MB"
 #: Samples kept at most, whatever their age.
 SAMPLE_ROWS_MAX = 2_000_000_000
 #: Files that count no longer stay so long: a question that was asked before may still read them.
@@ -45,17 +40,6 @@ class WarehouseBusy(WarehouseRefused):
     """Another process has the warehouse open; only one may."""
 
 
-class Cursor(NamedTuple):
-    """How far the warehouse has read."""
-
-    sequence: int
-    at_ns: int
-    created: str
-    heads: dict[str, Head]
-    events: int
-    samples_lost: int
-
-
 class Kept(NamedTuple):
     """Of samples and of their sums per minute and hour: how long they are kept, or from which Unix time on."""
 
@@ -67,17 +51,11 @@ class Kept(NamedTuple):
 class Warehouse:
     """The one writer of the DuckDB file."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, means: Means = SHARED) -> None:
         """Open or create `directory`/warehouse.duckdb. Raises WarehouseBusy while another process has it, else WarehouseRefused."""
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / FILE
-        self._events = EventRows(directory / "scratch.ndjson")
-        config: dict[str, Any] = {
-            "threads": THREADS,
-            "wal_autocheckpoint": WAL_BYTES,
-            "memory_limit": MEMORY_LIMIT,
-            "temp_directory": str(directory / "spill"),
-        }
+        self._means = means
         #: Why the database that was there before was set aside; "" if it was not.
         self.damage = ""
         #: Files of days that its manifest names and that were not there when it was made anew.
@@ -85,25 +63,26 @@ class Warehouse:
         if told := damage.marked(directory):
             self._set_aside(told)
         try:
-            self._start(directory, config)
+            self._start(directory)
         except duckdb.Error as error:
             told = str(error).splitlines()[0]
             if not damage.is_damage(error):
                 kind = WarehouseBusy if "lock" in told else WarehouseRefused
                 raise kind(f"cannot open {self.path}: {told}") from error
             self._set_aside(told)
-            self._start(directory, config)
+            self._start(directory)
         #: Rises with every transaction; tells a copy whether it is still the newest.
         self.version = 0
 
-    def _start(self, directory: Path, config: dict[str, Any]) -> None:
-        self._db = duckdb.connect(str(self.path), config=config)
+    def _start(self, directory: Path) -> None:
+        self._file = Database(self.path, self._means)
+        self._db = self._file.connection
         try:
             self._create(directory)
-            self.cursor = self._read_cursor()
+            self.cursor = read_cursor(self._db)
             self._fold_rest()
         except duckdb.Error:
-            self._db.close()
+            self._file.close()
             raise
 
     def _set_aside(self, why: str) -> None:
@@ -111,7 +90,7 @@ class Warehouse:
 
     def _create(self, directory: Path) -> None:
         """Everything that is missing; in a new warehouse also what files of days hold."""
-        with self._transaction():
+        with self._file.transaction():
             is_new = not self._db.execute(
                 "SELECT 1 FROM information_schema.tables WHERE table_name = 'cursor'"
             ).fetchone()
@@ -134,14 +113,7 @@ class Warehouse:
         except BadManifest as error:
             raise WarehouseRefused(str(error)) from error
         if lost:
-            self._write_cursor(Cursor(0, 0, "", {}, 0, lost))
-
-    def _read_cursor(self) -> Cursor:
-        row = self._db.execute("SELECT * FROM cursor").fetchone()
-        if row is None:
-            return Cursor(0, 0, "", {}, 0, 0)
-        sequence, at_ns, created, heads, events, lost = row
-        return Cursor(sequence, at_ns, created, msgspec.json.decode(heads, type=dict[str, Head]), events, lost)
+            write_cursor(self._db, NOWHERE._replace(samples_lost=lost))
 
     def sample_heads(self) -> dict[tuple[str, str], SampleHead]:
         """{(node, incarnation): newest batch} as stored."""
@@ -164,18 +136,18 @@ class Warehouse:
             max(old.at_ns, commits[-1].at_ns) if commits else old.at_ns,
             created,
             dict(heads) if commits else old.heads,
-            old.events + sum(commit.events for commit in commits),
+            old.events + sum(len(commit.bodies) for commit in commits),
             old.samples_lost + sum(gap.lost for gap in samples.gaps),
         )
         try:
-            with self._transaction():
-                inserted = self._events.insert(self._db, commits)
+            with self._file.transaction():
+                inserted = eventrows.insert(self._db, commits)
                 if inserted != new.events - old.events:
                     raise AssertionError(f"{inserted} rows for {new.events - old.events} events up to {sequence}")
                 self.measured.insert(samples.batches)
                 self._rollup.mark(samples.minutes)
                 accounts.keep(self._db, samples)
-                self._write_cursor(new)
+                write_cursor(self._db, new)
                 if commits:
                     self._folding.advance(new.sequence)
         except BaseException:
@@ -187,10 +159,10 @@ class Warehouse:
 
     def rebuild(self) -> int:
         """Drop what was folded and added up, and make it anew from all stored events and samples; how many events they are."""
-        with self._transaction():
+        with self._file.transaction():
             self._folding.drop()
         self._fold_rest()
-        with self._transaction():
+        with self._file.transaction():
             self._rollup.again(self.measured.whole_from_ns())
         self.version += 1
         return self.cursor.events
@@ -199,20 +171,15 @@ class Warehouse:
         """Fold what is stored and not folded: all of it in a new version, or where a rebuild was cut short."""
         while (reached := self._folding.sequence) < self.cursor.sequence:
             try:
-                with self._transaction():
-                    self._folding.advance(self._folding.next_step(self.cursor.sequence))
+                with self._file.transaction():
+                    self._folding.advance(self._folding.next_step(self.cursor.sequence, self._means.stride))
             except BaseException:
                 self._folding.sequence = reached
                 raise
 
-    def _write_cursor(self, new: Cursor) -> None:
-        heads = msgspec.json.encode(new.heads, order="deterministic").decode()
-        self._db.execute("DELETE FROM cursor")
-        self._db.execute("INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?)", [*new[:3], heads, *new[4:]])
-
     def roll_up(self, now_ns: int) -> None:
         """Add up the samples of minutes and hours that are over."""
-        with self._transaction():
+        with self._file.transaction():
             rolled = self._rollup.roll(now_ns, self.measured.filed_to_ns())
         self.version += rolled
 
@@ -221,7 +188,7 @@ class Warehouse:
         at a time; with them stale heads and gaps. What a file holds stays until all of its span is older."""
         before_ns = max(before.samples_ns, self.measured.oldest_to_spare(rows_max))
         before_ns -= before_ns % MINUTE_NS
-        with self._transaction():
+        with self._file.transaction():
             self._rollup.roll(before_ns + GRACE_NS, self.measured.filed_to_ns())
             self._rollup.drop(before_ns, before.minutes_ns, before.hours_ns)
             self.measured.drop(before_ns, before.minutes_ns, before.hours_ns, now_ns)
@@ -231,7 +198,7 @@ class Warehouse:
 
     def plan_files(self, now_ns: int) -> list[Filing]:
         """Spans of samples that are to leave for files now."""
-        with self._transaction():
+        with self._file.transaction():
             return self.measured.plan(now_ns)
 
     def write_files(self, filing: Filing) -> list[DayFile]:
@@ -241,7 +208,7 @@ class Warehouse:
 
     def attach_files(self, filing: Filing, files: Sequence[DayFile], now_ns: int) -> bool:
         """Let the files stand for the span's rows; False where more rows have come meanwhile, and it is left for another time."""
-        with self._transaction():
+        with self._file.transaction():
             attached = self.measured.attach(filing, files, now_ns)
         self.version += attached
         return attached
@@ -252,7 +219,7 @@ class Warehouse:
 
     def attach_again(self, files: Sequence[DayFile]) -> None:
         """Let files count that were brought back."""
-        with self._transaction():
+        with self._file.transaction():
             self.measured.take_in(files)
         self.version += 1
 
@@ -261,30 +228,22 @@ class Warehouse:
         filings = self.plan_files(now_ns)
         return sum(self.attach_files(filing, self.write_files(filing), now_ns) for filing in filings)
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Answer one of the service's own questions."""
         return self._db.execute(query, list(parameters)).fetchall()
 
-    def copy_to(self, target: Path) -> None:
-        """Write a consistent copy of the file. The caller's thread is the only writer, so nothing moves meanwhile.
+    def settle(self) -> None:
+        """Between transactions, while nothing is behind: bring what they have left in the write-ahead log into the file."""
+        self._file.settle()
 
-        `cp` copies in a process of its own (and shares blocks where the file system can): a copy made here
-        would, on closing its descriptor, drop the POSIX lock that keeps a second telemetry service out.
-        """
-        self._db.execute("CHECKPOINT")
-        subprocess.run(["cp", "--", str(self.path), str(target)], check=True, stdin=subprocess.DEVNULL)
+    def tidy(self) -> None:
+        """Now and then."""
+        self._file.tidy()
+
+    def copy_to(self, target: Path) -> None:
+        """Write a consistent copy of the file."""
+        self._file.copy_to(target)
 
     def close(self) -> None:
         """Close the file; everything stored is on disk already."""
-        self._db.close()
-        self._events.close()
+        self._file.close()

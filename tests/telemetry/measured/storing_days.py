@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from fairlead_schemas.commit import decode_envelope
 from fairlead_schemas.sample_columns import columns_of
 from fairlead_schemas.samples import SampleBatch
 from fairlead_telemetry.measured.spans import SETTLE_NS
@@ -36,8 +37,8 @@ def store_all(directory: Path, story: Story, batches: list[SampleBatch], say: ob
         book = SampleBook(warehouse.sample_heads())
         known = max((head.n for head in warehouse.sample_heads().values()), default=0)
         commits = [
-            CommitBytes(sequence, commit.at_ns, len(commit.events), payload)
-            for sequence, (_, commit, payload) in enumerate(story.commits[done:][:COMMITS_AT_ONCE], done + 1)
+            CommitBytes.of(sequence, decode_envelope(payload))
+            for sequence, (_, _, payload) in enumerate(story.commits[done:][:COMMITS_AT_ONCE], done + 1)
         ]
         fresh = batches[known:][:BATCHES_AT_ONCE]
         if not commits and not fresh:

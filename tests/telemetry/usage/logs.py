@@ -11,7 +11,7 @@ from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
 from fairlead_replay import recount
 from fairlead_replay.export import encode_line
-from fairlead_schemas.commit import GENESIS, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.commit import GENESIS, commit_hash, decode_commit, decode_envelope, encode_commit
 from fairlead_schemas.usage import BYS, UsageStatement
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.usage.prices import read_prices
@@ -27,7 +27,7 @@ def store(warehouse: Warehouse, log: Sequence[Stored]) -> None:
     for stored in log:
         commit = decode_commit(stored.payload)
         chain.extend(stored, commit)
-        commits.append(CommitBytes(stored.sequence, commit.at_ns, len(commit.events), stored.payload))
+        commits.append(CommitBytes.of(stored.sequence, decode_envelope(stored.payload)))
     warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))
 
 

@@ -21,11 +21,10 @@ WITH {FRESH}
 SELECT list(place ORDER BY place) FILTER (type = 'JobMoved'), list(place ORDER BY place) FILTER (type = 'QueueRemoved')
 FROM fresh WHERE type IN ('JobMoved', 'QueueRemoved')"""
 
-#: Which types of events there are, so that statements which have nothing to do are left out.
-_TYPES = f"""
-WITH {FRESH}
-SELECT list(DISTINCT type),
-  EXISTS (FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[')) FROM fresh"""
+#: Which types of events there are, so that statements which have nothing to do are left out; bodies are looked at of births alone.
+_TYPES = f"WITH {FRESH} SELECT DISTINCT type FROM fresh"
+_DEPENDENT = f"""
+WITH {FRESH} SELECT 1 FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[') LIMIT 1"""
 
 _STEPS = (*jobs.STEPS, *runs.STEPS, *jobs.LAST_STEPS, *cluster.STEPS, *idle.STEPS)
 
@@ -77,10 +76,10 @@ class Folding:
         self._db.execute("UPDATE fold.state SET sequence = ?", [to])
         self.sequence = to
 
-    def next_step(self, end: int) -> int:
-        """The sequence up to which about EVENTS_PER_STEP events reach, at most `end`."""
+    def next_step(self, end: int, stride: int = 1) -> int:
+        """The sequence up to which about `stride` times EVENTS_PER_STEP events reach, at most `end`."""
         query = "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?)"
-        row = self._db.execute(query, [self.sequence, EVENTS_PER_STEP]).fetchone()
+        row = self._db.execute(query, [self.sequence, stride * EVENTS_PER_STEP]).fetchone()
         return min(end, row[0]) if row and row[0] is not None else end
 
     def _cuts(self, span: Span) -> list[Cut]:
@@ -89,8 +88,9 @@ class Folding:
         return cuts(span["low"], span["high"], moved or [], removed or [])
 
     def _fold(self, span: Span) -> None:
-        types, dependent = self._row(_TYPES, span)
-        seen = [*(types or ()), *([jobs.DEPENDENT] if dependent else ())]
+        seen: list[str] = [kind for (kind,) in self._db.execute(_TYPES, dict(span)).fetchall()]
+        if "JobSubmitted" in seen and self._db.execute(_DEPENDENT, dict(span)).fetchone():
+            seen.append(jobs.DEPENDENT)
         for step in _STEPS:
             if any(kind.startswith(step.needs) for kind in seen):
                 self._db.execute(step.statement, dict(span) if step.reads_events else None)

@@ -5,21 +5,15 @@ folded from events (`fold/`); views hold no rule that the queue or the placer do
 view: append a `Relation` with a sentence per column to its family; the tests check that both agree.
 """
 
+from fairlead_telemetry.schema.accounts import SAMPLE_FILES, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS
 from fairlead_telemetry.schema.cluster import NODES, QUEUES
 from fairlead_telemetry.schema.held import ALLOCATIONS, PREEMPTIONS, RUNS
 from fairlead_telemetry.schema.idle import IDLE, IDLE_EXTENSIONS, IDLE_SAVINGS
 from fairlead_telemetry.schema.jobs import JOBS, MOVES
 from fairlead_telemetry.schema.log import CURSOR, EVENTS, PLACE
-from fairlead_telemetry.schema.measured import (
-    MEASURED,
-    SAMPLE_FILES,
-    SAMPLE_GAPS,
-    SAMPLE_HEADS,
-    SAMPLE_REFUSALS,
-    SAMPLES_1H,
-    SAMPLES_1M,
-)
+from fairlead_telemetry.schema.measured import MEASURED
 from fairlead_telemetry.schema.relation import Column, Relation
+from fairlead_telemetry.schema.rolled import SAMPLES_1H, SAMPLES_1M
 from fairlead_telemetry.schema.room import FRAGMENTATION
 from fairlead_telemetry.schema.sums import GPU_HOURS, QUEUE_WAIT
 from fairlead_telemetry.schema.use import IDLE_ALLOCATIONS, JOB_EFFICIENCY

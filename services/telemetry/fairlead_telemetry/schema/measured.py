@@ -1,4 +1,4 @@
-"""What nodes measured, and what of it was lost on the way.
+"""What nodes measured. What of it was lost on the way: `accounts.py`; what it adds up to: `rolled.py`.
 
 `samples`, `uses` and `resources` are views: over a table of the newest rows (`measured.<name>`), and over the Parquet files that
 hold the older ones.
@@ -16,7 +16,7 @@ _WHEN = (
     Column("incarnation", "VARCHAR", "journal of the node's agent; numbers restart with it"),
     Column("n", "UBIGINT", "number of the batch within the incarnation"),
 )
-_PLAYED = Column("simulated", "BOOLEAN", "true where the GPU is played, not real")
+PLAYED = Column("simulated", "BOOLEAN", "true where the GPU is played, not real")
 #: Not stored: made from `time`.
 _COMPUTED = {"at_ns": "epoch_ns(time) AS at_ns"}
 
@@ -55,7 +55,7 @@ SAMPLES = Relation(
         Column("fp64_permille", "INTEGER", "thousandths of the time in which FP64 pipes worked"),
         Column("fp32_permille", "INTEGER", "thousandths of the time in which FP32 pipes worked"),
         Column("fp16_permille", "INTEGER", "thousandths of the time in which FP16 pipes worked"),
-        _PLAYED,
+        PLAYED,
     ),
 )
 USES = Relation(
@@ -68,7 +68,7 @@ USES = Relation(
         Column("rank", "INTEGER", "rank of the run"),
         Column("memory_mib", "BIGINT", "device memory of its processes"),
         Column("utilization_pct", "INTEGER", "its part of the GPU's time; 0 also where the driver does not say"),
-        _PLAYED,
+        PLAYED,
     ),
 )
 RESOURCES = Relation(
@@ -161,95 +161,3 @@ def measured_view(relation: Relation, files: Sequence[str]) -> str:
 
 def _quoted(texts: Iterable[str]) -> str:
     return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
-
-
-SAMPLE_GAPS = Relation(
-    "sample_gaps",
-    "Sample batches that never arrived, by the node's own numbers. Loss is allowed and counted.",
-    (
-        Column("node", "VARCHAR", "node"),
-        Column("incarnation", "VARCHAR", "journal of the node's agent"),
-        Column("first_lost", "UBIGINT", "first missing number"),
-        Column("last_lost", "UBIGINT", "last missing number"),
-        Column("lost", "UBIGINT", "how many batches that is"),
-        Column("noticed_at_ns", "BIGINT", "node's time of the next batch that did arrive, Unix nanoseconds"),
-    ),
-)
-SAMPLE_HEADS = Relation(
-    "sample_heads",
-    "Newest sample batch of each node and incarnation: the cursor on samples.",
-    (
-        Column("node", "VARCHAR", "node"),
-        Column("incarnation", "VARCHAR", "journal of the node's agent"),
-        Column("n", "UBIGINT", "number of the newest batch"),
-        Column("at_ns", "BIGINT", "node's time of that batch, Unix nanoseconds"),
-        Column("lost", "UBIGINT", "batches lost so far"),
-    ),
-)
-SAMPLE_REFUSALS = Relation(
-    "sample_refusals",
-    "Sample batches that were refused since the service started: its start reads the stream, and counts, anew.",
-    (
-        Column("node", "VARCHAR", "node on whose subject they came"),
-        Column("reason", "VARCHAR", "garbage, other_node, future or past"),
-        Column("batches", "UBIGINT", "how many"),
-        Column("newest", "VARCHAR", "what was wrong with the newest of them"),
-    ),
-)
-SAMPLE_FILES = Relation(
-    "sample_files",
-    "Parquet files that older samples, uses, resources and their sums are in.",
-    (
-        Column("name", "VARCHAR", "file name in the folder of days"),
-        Column("kind", "VARCHAR", "samples, uses, resources, minutes or hours"),
-        Column("from_ns", "BIGINT", "start of the span that it covers, Unix nanoseconds"),
-        Column("to_ns", "BIGINT", "end of that span"),
-        Column("rows", "BIGINT", "rows"),
-        Column("first_ns", "BIGINT", "time of its oldest row, Unix nanoseconds"),
-        Column("last_ns", "BIGINT", "time of its newest row"),
-        Column("bytes", "BIGINT", "size"),
-        Column("sha256", "VARCHAR", "of its content"),
-    ),
-)
-
-_MEANS = """node, uuid, run, samples, 100 * busy_samples / samples AS busy_pct, utilization_pct_sum / samples AS utilization_pct,
-      utilization_pct_max, memory_used_mib_sum / samples AS memory_used_mib, memory_used_mib_max,
-      power_mw_sum / samples AS power_mw, power_mw_max, temperature_c_max, sm_clock_mhz_sum / samples AS sm_clock_mhz,
-      memory_busy_pct_sum / memory_busy_pct_samples AS memory_busy_pct, sm_permille_sum / sm_permille_samples AS sm_permille,
-      tensor_permille_sum / tensor_permille_samples AS tensor_permille, dram_permille_sum / dram_permille_samples AS dram_permille,
-      pcie_tx_bytes_s_sum / pcie_tx_bytes_s_samples AS pcie_tx_bytes_s,
-      pcie_rx_bytes_s_sum / pcie_rx_bytes_s_samples AS pcie_rx_bytes_s, simulated"""
-_OF_SUMS = (
-    Column("node", "VARCHAR", "node"),
-    Column("uuid", "VARCHAR", "GPU or MIG instance"),
-    Column("run", "VARCHAR", "<job>.<attempt> that held it, empty if none"),
-    Column("samples", "BIGINT", "how many samples these are made of"),
-    Column("busy_pct", "DOUBLE", "share of the samples in which a kernel was running, or nobody knows"),
-    Column("utilization_pct", "DOUBLE", "mean over the samples"),
-    Column("utilization_pct_max", "INTEGER", "greatest of the samples"),
-    Column("memory_used_mib", "DOUBLE", "mean device memory in use"),
-    Column("memory_used_mib_max", "BIGINT", "greatest device memory in use"),
-    Column("power_mw", "DOUBLE", "mean power draw in milliwatts"),
-    Column("power_mw_max", "BIGINT", "greatest power draw in milliwatts"),
-    Column("temperature_c_max", "INTEGER", "greatest core temperature"),
-    Column("sm_clock_mhz", "DOUBLE", "mean clock of the multiprocessors"),
-    Column("memory_busy_pct", "DOUBLE", "mean share of time in which its memory was read or written"),
-    Column("sm_permille", "DOUBLE", "mean thousandths of the multiprocessors' time with work"),
-    Column("tensor_permille", "DOUBLE", "mean thousandths of the time in which tensor pipes worked"),
-    Column("dram_permille", "DOUBLE", "mean thousandths of the time in which the memory's interface worked"),
-    Column("pcie_tx_bytes_s", "DOUBLE", "mean bytes per second over PCIe to the host"),
-    Column("pcie_rx_bytes_s", "DOUBLE", "mean bytes per second over PCIe from the host"),
-    _PLAYED,
-)
-SAMPLES_1M = Relation(
-    "samples_1m",
-    "Samples added up per GPU, run and minute, once the minute is over (default: 90 days).",
-    (Column("time", "TIMESTAMP", "start of the minute, UTC, by the node's clock"), *_OF_SUMS),
-    "SELECT make_timestamp(slot * 60000000) AS time, " + _MEANS + " FROM rolled.minutes",  # noqa: S608 words of ours
-)
-SAMPLES_1H = Relation(
-    "samples_1h",
-    "Samples added up per GPU, run and hour, once the hour is over (default: 3 years).",
-    (Column("time", "TIMESTAMP", "start of the hour, UTC, by the node's clock"), *_OF_SUMS),
-    "SELECT make_timestamp(slot * 3600000000) AS time, " + _MEANS + " FROM rolled.hours",  # noqa: S608 as above
-)
