@@ -25,13 +25,12 @@ from tests.placer.capacity.ground import Ground
 from tests.placer.packing.anew import check, state_of
 from tests.placer.packing.play import SIZES, STEPS, Play, stock
 
-#: New states one by one or at once; choices in order at once, late or never; rows looked through one by one or as columns;
-#: prices seldom or always, moved by a little or by much; lines kept or soon forgotten.
+#: New states one by one or at once; choices in order at once, late or never; prices seldom or always, moved by a little or
+#: by much; lines kept or soon forgotten.
 WAYS = [
     {"FEW": 0, "SOUGHT": 1, "UNORDERED": 0, "PRICED_EVERY": 0, "LINES_MAX": 3},
-    {"FEW": 1000, "SOUGHT": 1, "LISTED_MAX": 0, "UNORDERED": 1000, "PRICED_EVERY": 5, "CELLS_MAX": 100},
-    {"FEW": 1000, "UNORDERED": 1000, "PRICED_EVERY": 5, "CELLS_MAX": 100},
-    {"FEW": 2, "UNORDERED": 2, "PRICED_EVERY": 0}, {"SOUGHT": 2, "LISTED_MAX": 0},
+    {"FEW": 1000, "SOUGHT": 1, "UNORDERED": 1000, "PRICED_EVERY": 5, "CELLS_MAX": 100},
+    {"FEW": 2, "UNORDERED": 2, "PRICED_EVERY": 0}, {"SOUGHT": 2},
 ]  # fmt: skip
 
 

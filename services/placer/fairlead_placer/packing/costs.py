@@ -29,8 +29,6 @@ FEW = 12
 LINES_MAX, CELLS_MAX = 4096, 1 << 22
 #: Groups of rows that are looked for one by one, before all are put in order.
 SOUGHT = 24
-#: So many rows are looked through one by one: a column costs more to ask than they do.
-LISTED_MAX = 128
 #: What has not changed when it was asked for so often is put in order, if there are no more rows than these: the empty ones
 #: among many would have to be passed over each time.
 UNORDERED, ORDERED_MAX = 8, 96
@@ -130,7 +128,7 @@ class Costs:
 
     def _look(self, line: Line, rows: Ints) -> None:
         """Learn what these rows cost, which it has not seen."""
-        line.vacate(rows)
+        line.cost[rows] = VACANT
         numbers: list[int] = rows.tolist()
         line.move.meet(numbers)
         self._price_line(line)
@@ -157,7 +155,7 @@ class Costs:
             line.stamp, line.order, line.asked = stamp, None, 0
         line.asked += 1
         if line.asked <= UNORDERED or self.rows.rows > ORDERED_MAX:
-            return self._listed(line) if len(self.rows.occupied) <= LISTED_MAX else self._sought(line)
+            return self._sought(line)
         if line.order is None:
             every = np.arange(self.rows.rows)
             line.order = self._in_order(line, every, self._seen(line, every))
@@ -177,34 +175,6 @@ class Costs:
                 at += 1
             yield alike
 
-    def _listed(self, line: Line) -> Iterator[list[Ranked]]:
-        """The same of few rows, by plain numbers: mostly nobody asks for more than the cheapest ones."""
-        rows, tight, choice = list(self.rows.occupied), self.rows.tight, line.choice
-        costs = list(map(line.listed.__getitem__, rows))
-        if UNSEEN in costs:
-            self._seen(line, self.rows.live)
-            costs = list(map(line.listed.__getitem__, rows))
-        least = min(costs, default=NEVER)
-        if least >= NEVER:
-            return
-        if costs.count(least) == 1:
-            row = rows[costs.index(least)]
-            yield [(least, tight[row], row, int(choice[row]))]
-        else:
-            same = [row for row, cost in zip(rows, costs, strict=True) if cost == least]
-            yield from self._by_tightness(line, least, same)
-        dearer = [each for each in zip(costs, rows, strict=True) if least < each[0] < NEVER]
-        others = sorted([(cost, tight[row], row) for cost, row in dearer])
-        for _, each in groupby(others, key=itemgetter(0, 1)):
-            yield [(*one, int(choice[one[2]])) for one in each]
-
-    def _by_tightness(self, line: Line, least: int, rows: list[int]) -> Iterator[list[Ranked]]:
-        """Rows that cost the same, the tightest first."""
-        tight, choice = self.rows.tight, line.choice
-        alike = sorted([(tight[row], row) for row in rows])
-        for tightness, each in groupby(alike, key=itemgetter(0)):
-            yield [(least, tightness, row, int(choice[row])) for _, row in each]
-
     def _sought(self, line: Line) -> Iterator[list[Ranked]]:
         rows = self.rows.live
         cost, tight, choice = self._seen(line, rows), self.rows.tight, line.choice
@@ -220,7 +190,9 @@ class Costs:
                 row = int(rows[at])
                 yield [(least, tight[row], row, int(choice[row]))]
             else:
-                yield from self._by_tightness(line, least, rows[same].tolist())
+                numbers: list[int] = rows[same].tolist()
+                alike = sorted((least, tight[row], row, int(choice[row])) for row in numbers)
+                yield from (list(each) for _, each in groupby(alike, key=itemgetter(1)))
             cost[same] = VACANT
         for _, each in groupby(self._in_order(line, rows, cost), key=itemgetter(0, 1)):
             yield list(each)

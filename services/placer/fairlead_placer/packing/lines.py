@@ -35,7 +35,7 @@ class Line:
     """A wish: what it costs where, and what builds cost it besides."""
 
     __slots__ = (
-        "_builds", "_listed", "_room", "asked", "burdens", "choice", "cost", "move", "order", "parts", "priced", "stamp", "version", "wish",
+        "_builds", "_room", "asked", "burdens", "choice", "cost", "move", "order", "parts", "priced", "stamp", "version", "wish",
     )  # fmt: skip
 
     def __init__(self, wish: Wish, move: Move) -> None:
@@ -48,7 +48,6 @@ class Line:
         self._room = 64
         self.cost: Ints = np.full(self._room, UNSEEN, np.int64)
         self.choice: Ints = np.zeros(self._room, np.int64)
-        self._listed: list[int] | None = None
         #: Of the choices of the move, so many stand in these, at the prices of that version.
         self.priced, self.version = 0, -1
         #: {choice: what it costs, as it is recorded}, at these prices.
@@ -64,7 +63,6 @@ class Line:
         if rows.rows > self._room:
             more = 2 * rows.rows - self._room
             self._room += more
-            self._listed = None
             self.cost = np.concatenate([self.cost, np.full(more, UNSEEN, np.int64)])
             self.choice = np.concatenate([self.choice, np.zeros(more, np.int64)])
         if self._builds < len(rows.builds):
@@ -73,35 +71,17 @@ class Line:
             column = np.array([VACANT if each is None else each for each in burdens], np.int64)
             self.burdens = column if column.any() else None
 
-    @property
-    def listed(self) -> list[int]:
-        """The costs as plain numbers, which are faster to look at one by one."""
-        if self._listed is None:
-            self._listed = self.cost.tolist()
-        return self._listed
-
-    def vacate(self, rows: Ints) -> None:
-        """These rows are looked at now: as long as nothing else is noted, it has no choice there."""
-        self._write(rows, np.full(len(rows), VACANT, np.int64))
-
     def note(self, cost: Ints) -> None:
         """These are the costs of the choices that were not priced yet."""
         move, first = self.move, self.priced
         self.priced = move.length
-        if not first:
-            self._listed = None  # all are priced anew
-        rows, choice = move.rows[first:], np.arange(first, self.priced)
         if move.varied:  # a row has several choices: the cheapest is written last
             order = np.lexsort((move.rests[first:], cost))[::-1]
-            rows, cost, choice = rows[order], cost[order], choice[order]
-        self._write(rows, cost)
-        self.choice[rows] = choice
-
-    def _write(self, rows: Ints, cost: Ints) -> None:
-        self.cost[rows] = cost
-        if self._listed is not None:
-            for row, each in zip(rows.tolist(), cost.tolist(), strict=True):
-                self._listed[row] = each
+            rows = move.rows[first:][order]
+            self.cost[rows], self.choice[rows] = cost[order], order + first
+        else:
+            rows = move.rows[first:]
+            self.cost[rows], self.choice[rows] = cost, np.arange(first, self.priced)
 
     def takes(self, rows: Rows, row: int) -> bool:
         """True when a node of the row may take it, as far as the row tells."""

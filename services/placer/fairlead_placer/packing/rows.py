@@ -3,7 +3,6 @@
 Rows that no node is in any more stay until `clear`, so that what others have worked out per row stays true.
 """
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -94,11 +93,6 @@ class Rows:
     def live(self) -> Ints:
         """The same in no order, as it is until a node moves."""
         return self._live[: len(self._live_at)]
-
-    @property
-    def occupied(self) -> Collection[int]:
-        """The same as plain numbers."""
-        return self._live_at.keys()
 
     @property
     def states(self) -> States:
