@@ -54,7 +54,7 @@ class PlacerScript:
         )
         return await self.bus.put(subjects.DESIRED, node, encode_desired(value))
 
-    async def until(self, met: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    async def until(self, met: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait until something holds; looked at whenever a report or beat arrives."""
         async with asyncio.timeout(timeout_s):
             while not met():

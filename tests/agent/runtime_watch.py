@@ -53,7 +53,7 @@ class Watch:
         self.exits[key] = exit
         self._heard.set()
 
-    async def until(self, met: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    async def until(self, met: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait until something holds; looked at whenever the runtime says something, and ten times a second."""
         async with asyncio.timeout(timeout_s):
             while not met():
@@ -67,7 +67,7 @@ class Watch:
         return self.exits[key]
 
 
-async def until_file(path: Path, content: bytes, timeout_s: float = 10.0) -> None:
+async def until_file(path: Path, content: bytes, timeout_s: float = 60.0) -> None:
     """Wait until a file begins with some bytes."""
     async with asyncio.timeout(timeout_s):
         while not (path.exists() and path.read_bytes().startswith(content)):

@@ -208,7 +208,7 @@ async def test_a_journal_that_fails_ends_the_agent(world: World, monkeypatch: py
     monkeypatch.setattr(Journal, "_append", full)
     await world.placer.desire("n1", order("7", "true"))
     _, task = world.agents.pop()
-    assert await asyncio.wait_for(task, 10) == 1
+    assert await asyncio.wait_for(task, 60) == 1
     assert world.placer.of(StartSeen) == []
 
 

@@ -43,7 +43,7 @@ class Drains(World):
     async def left(self) -> int:
         """The exit code of the agent, which ends by itself."""
         _, task = self.agents.pop()
-        return await asyncio.wait_for(task, 10)
+        return await asyncio.wait_for(task, 60)
 
     async def next(self) -> None:
         """The next agent process, as `python -m fairlead_agent` begins it."""

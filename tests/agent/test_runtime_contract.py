@@ -67,7 +67,7 @@ class World:
             import docker
 
             client, mine = docker.APIClient(version="auto"), {"label": f"{LABEL_INCARNATION}={self.incarnation}"}
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await asyncio.to_thread(client.containers, filters=mine):  # noqa: ASYNC110 -- the engine's matter
                     await asyncio.sleep(0.1)
 

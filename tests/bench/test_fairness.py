@@ -34,7 +34,7 @@ def test_jobs_that_fit_no_share_are_left_out() -> None:
 
 def test_rows_of_the_first_days() -> None:
     """On few nodes somebody waits; nobody gets more than all there is; guarantees help who got least."""
-    jobs = traces.philly(12)
+    jobs = traces.philly(8)
     isolated = philly.alone(jobs, 6, "2869ce") | philly.alone(jobs, 6, "0e4a51")
     fifo, guaranteed = [
         philly.row(jobs, variant, isolated) for variant in (Variant(24, "fifo"), Variant(24, "drf", guaranteed=True))

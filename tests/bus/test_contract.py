@@ -24,12 +24,12 @@ QUEUE, PLACER = subjects.log("queue"), subjects.log("placer")
 
 async def soon[T](awaited: Awaitable[T]) -> T:
     """Fail instead of hanging."""
-    return await asyncio.wait_for(awaited, 10)
+    return await asyncio.wait_for(awaited, 60)
 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what others do; fail instead of hanging."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- any condition
             await asyncio.sleep(0.01)
 

@@ -27,7 +27,7 @@ async def read_until_damage(bus: Bus) -> LogDamaged:
     reader = LogReader(bus)
     with pytest.raises(LogDamaged) as caught:  # noqa: PT012 -- at whichever read meets it
         while True:
-            list(await asyncio.wait_for(reader.next(), 10))
+            list(await asyncio.wait_for(reader.next(), 60))
     await reader.close()
     return caught.value
 
@@ -42,7 +42,7 @@ async def test_reader_folds_two_writers_chains(world: World):
     reader = LogReader(bus)
     read: list[int] = []
     while len(read) < 5:
-        read += [folded.seq for folded in await asyncio.wait_for(reader.next(), 10)]
+        read += [folded.seq for folded in await asyncio.wait_for(reader.next(), 60)]
     assert read == [1, 2, 3, 4, 5]
     assert {writer: (head.n, head.sequence) for writer, head in reader.chain.heads.items()} == {
         "queue": (3, 5),
@@ -98,7 +98,7 @@ async def test_log_that_went_backwards_stops_the_reader(world: World):
     await write(bus, chain(3))
     reader = LogReader(bus)
     while reader.chain.last < 3:
-        list(await asyncio.wait_for(reader.next(), 10))
+        list(await asyncio.wait_for(reader.next(), 60))
     await world.lose_log()
     with pytest.raises(LogDamaged) as caught:
         list(await asyncio.wait_for(reader.next(), 20))
@@ -113,7 +113,7 @@ async def test_writer_settles_a_stored_unknown_outcome_by_reading_back(world: Wo
     writer = FencedWriter(bus, "queue")
     assert await writer.append(first, 0) == 1
     assert await bus.append(subjects.LOG, QUEUE, second, expected=1) == 2  # the copy whose answer was lost
-    assert await asyncio.wait_for(writer.append(second, 1), 10) == 2
+    assert await asyncio.wait_for(writer.append(second, 1), 60) == 2
     assert (await bus.state(subjects.LOG)).last == 2
 
 
@@ -179,6 +179,6 @@ async def test_server_restart_amid_appends_loses_and_doubles_nothing(world: Worl
     assert acknowledged == list(range(1, 401))
     reader, read = LogReader(bus), list[bytes]()
     while len(read) < 400:
-        read += [folded.payload for folded in await asyncio.wait_for(reader.next(), 10)]
+        read += [folded.payload for folded in await asyncio.wait_for(reader.next(), 60)]
     assert [decode_commit(payload).n for payload in read] == list(range(1, 401))
     await reader.close()

@@ -14,13 +14,15 @@ from fairlead_gateway.service import Gateway, Settings
 from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas import subjects
 
-WAIT_S = 5.0
+WAIT_S = 60.0
 
 
 class Gatehouse:
     """Hub, gateway and client. Use `async with Gatehouse() as house`."""
 
-    def __init__(self, *, decision_wait_s: float = 2.0, log_bytes_max: int | None = None, identities: str = "") -> None:
+    def __init__(
+        self, *, decision_wait_s: float = 30.0, log_bytes_max: int | None = None, identities: str = ""
+    ) -> None:
         self.hub = MemoryHub(log_bytes_max=log_bytes_max)
         self.settings = Settings(decision_wait_s=decision_wait_s, identities=identities)
         self._tasks: list[asyncio.Task[Any]] = []

@@ -82,7 +82,7 @@ class PlayedQueue:
 class QueueHouse(Gatehouse):
     """The gateway beside a played queue."""
 
-    def __init__(self, answer: Answer = obliging, *, decision_wait_s: float = 2.0) -> None:
+    def __init__(self, answer: Answer = obliging, *, decision_wait_s: float = 30.0) -> None:
         super().__init__(decision_wait_s=decision_wait_s)
         self.answer = answer
         self.asked: list[Any] = []

@@ -41,7 +41,7 @@ async def test_the_plan_is_shown_and_nothing_is_done(monkeypatch: pytest.MonkeyP
         found = await plan_of(world)
         assert (found["pool"], found["on"], found["plans"][0]["why_not"]) == ("default", False, "young")
         monkeypatch.setattr(planning, "AFTER_NS", 0)
-        async with asyncio.timeout(5):  # until the runs have had their slices
+        async with asyncio.timeout(60):  # until the runs have had their slices
             while not (plan := (await plan_of(world))["plans"][0])["moves"]:  # noqa: ASYNC110 -- it is asked, nobody tells
                 await asyncio.sleep(0.1)
         [move] = plan["moves"]

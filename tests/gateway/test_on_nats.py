@@ -62,7 +62,7 @@ async def test_submits_over_a_killed_server_and_a_restarted_gateway(
         await background
     again = await build(bus, Settings())
     background = asyncio.create_task(again.background())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not again.folding.caught_up:  # noqa: ASYNC110 -- any condition
             await asyncio.sleep(0.01)
     assert again.views.snapshot() == before

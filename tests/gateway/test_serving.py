@@ -321,7 +321,7 @@ async def test_a_real_server_serves_streams_and_stops() -> None:
                     if "fairlead.job.submitted.v1" in line:
                         break
                 await gateway.stop()
-                assert await asyncio.wait_for(running, 5) == EXIT_OK
+                assert await asyncio.wait_for(running, 60) == EXIT_OK
 
 
 async def test_a_damaged_log_stops_the_gateway() -> None:
@@ -329,7 +329,7 @@ async def test_a_damaged_log_stops_the_gateway() -> None:
     hub = MemoryHub()
     await hub.connect().append(subjects.LOG, subjects.log("queue"), b'{"v":1,"torn', expected=0)
     gateway = await build(hub.connect(), Settings(port=free_port()))
-    assert await asyncio.wait_for(gateway.run(), 5) == EXIT_DAMAGED
+    assert await asyncio.wait_for(gateway.run(), 60) == EXIT_DAMAGED
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/nodes", "/v1/cluster", "/v1/queues", "/healthz"])

@@ -71,10 +71,10 @@ async def test_a_key_stands_for_one_wish() -> None:
 
 async def test_everybody_who_sends_a_key_at_once_is_answered() -> None:
     """Several wait for one command: each gets its outcome, none waits out its time."""
-    async with World(decision_wait_s=4.0) as world:
+    async with World(decision_wait_s=90.0) as world:
         job = await world.submit()
         key = {"idempotency-key": "stop-it"}
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(60):
             answers = await asyncio.gather(*(world.http.post(f"/v1/jobs/{job}:cancel", headers=key) for _ in range(8)))
         assert [answer.status_code for answer in answers] == [200] * 8
 

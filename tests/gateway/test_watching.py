@@ -18,7 +18,7 @@ from tests.gateway.world import World, until
 async def watched(gateway: Gateway, place: Place, until_id: str, job: str = "") -> list[str]:
     """Ids that a watch behind a place sends, up to one."""
     ids: list[str] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for chunk in gateway.feed.watch(place, job):
             ids += [line[4:] for line in chunk.decode().split("\n") if line.startswith("id: ")]
             if until_id in ids:

@@ -74,7 +74,7 @@ class PlayedNode:
 class World(Gatehouse):
     """The gateway with the real queue and placer. Use `async with World() as world`."""
 
-    def __init__(self, *, queue: bool = True, decision_wait_s: float = 2.0, log_bytes_max: int | None = None) -> None:
+    def __init__(self, *, queue: bool = True, decision_wait_s: float = 30.0, log_bytes_max: int | None = None) -> None:
         super().__init__(decision_wait_s=decision_wait_s, log_bytes_max=log_bytes_max)
         self._with_queue = queue
 

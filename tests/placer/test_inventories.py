@@ -12,8 +12,7 @@ from fairlead_schemas.commit import COMMIT_BYTES_MAX
 from fairlead_schemas.inside import Description, NumaNode
 from fairlead_schemas.reports import InventorySeen, Report, ReportBatch
 from fairlead_schemas.resources import Gpu, Inventory, MigInstance
-from tests.placer.test_bounds import size
-from tests.placer.world import World
+from tests.placer.world import World, commit_bytes
 
 
 def cut(*instances: str, profile: str = "1g.5gb") -> Gpu:
@@ -113,10 +112,10 @@ def test_many_nodes_that_join_at_once_are_spread_over_commits(count: int, found:
     cluster = [Input("report", 1, joins(name, found)) for name in names]
     while len(world.core.state.nodes) < len(names):
         decision = world.decide(*[item for item in cluster if item.body.node not in world.core.state.nodes])
-        assert size(decision.events, decision.cursors) <= COMMIT_BYTES_MAX
+        assert commit_bytes(decision.events, decision.cursors) <= COMMIT_BYTES_MAX
         assert decision.events
         few = len(decision.events) < len(names) - len(world.core.state.nodes)
-        assert not few or size(decision.events) > COMMIT_BYTES_MAX // 2, "not many small ones either"
+        assert not few or commit_bytes(decision.events) > COMMIT_BYTES_MAX // 2, "not many small ones either"
         world.fold("placer", decision.events, decision.cursors)
     assert all(node.inventory == found for node in world.core.state.nodes.values())
 

@@ -35,6 +35,14 @@ def request(gpus: int = 1, *, nodes: int = 1, cpu: int = 1, memory_gib: int = 1,
     return Request(nodes=nodes, gpu_milli=gpus * 1000, cpu_milli=cpu * 1000, memory_mib=memory_gib * 1024, **more)
 
 
+def commit_bytes(events: list[ev.Event], cursors: dict[str, int] | None = None) -> int:
+    """Bytes of a commit of these events."""
+    commit = Commit(
+        v=VERSION, writer="placer", n=1, basis=1, at_ns=1, cursors=cursors or {"CMD": 1}, prev=GENESIS, events=events
+    )  # fmt: skip
+    return len(encode_commit(commit))
+
+
 class World:
     """The core, its log, and the agents' numbers. Every commit is folded from its bytes and checked."""
 
@@ -114,6 +122,20 @@ class World:
         self.incarnations[node] = incarnation or f"{node}-inc{len(self.log)}"
         self.numbers[node] = 0
         return self.report(node, InventorySeen(n=0, boot_id=boot, inventory=inventory(node, gpus, **more)))
+
+    def joined(self, found: dict[str, Inventory]) -> None:
+        """These nodes at once, without the detour over reports: for tests of large clusters."""
+        self.incarnations |= {node: f"{node}-inc" for node in found}
+        self.numbers |= dict.fromkeys(found, 0)
+        self.fold(
+            "placer",
+            [
+                ev.NodeJoined(
+                    cause="clock", node=node, incarnation=f"{node}-inc", boot_id="boot-1", inventory=inventory
+                )
+                for node, inventory in found.items()
+            ],
+        )
 
     def first_batch(self, node: str, gpus: int, *, boot: str = "boot-1", **more: Any) -> ReportBatch:
         """The newest journal's first report, once more."""

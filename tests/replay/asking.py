@@ -19,7 +19,7 @@ from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.commit import commit_hash, encode_commit
 from tests.queue import world as queues
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -138,7 +138,7 @@ async def test_an_engine_that_stands_still_keeps_nothing_from_being_killed(world
     world.runtime.kill(key("922"))
     assert (await world.watch.exit_of(key("922"))).signal == signal.SIGKILL
     world.runtime.release(key("922"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await asyncio.to_thread(lambda: world.engine.client.containers(all=True)):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     assert sorted(world.watch.exits) == [key("921"), key("922")]

@@ -330,7 +330,7 @@ async def test_what_ended_while_the_agent_was_away_holds_nothing(node: Node) -> 
 async def until_gone(path: Path) -> None:
     import asyncio
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while path.exists():
             await asyncio.sleep(0.05)
 

@@ -99,7 +99,7 @@ async def test_what_stands_for_ssh_ends_with_its_run(pair: Pair, tmp_path: Path)
     await pair.placer.until(lambda: any(report.rank == 0 for report in pair.placer.of(ExitSeen)), 30)
     assert (tmp_path / "there").exists()
     prefix = tag_prefix("n1", pair.agents["n1"][0].ledger.incarnation)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while any(process.run == "7.1.0" for process in tagged(prefix)):  # noqa: ASYNC110 -- of processes nobody tells
             await asyncio.sleep(0.1)
 

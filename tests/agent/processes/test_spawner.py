@@ -48,7 +48,7 @@ class Node:
 
     async def spawner(self) -> int:
         """The one spawner, once it has opened its file (agents connect before that)."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (self.spawners() and (self.base / "spawned").exists()):
                 await asyncio.sleep(0.01)
         (pid,) = self.spawners()
@@ -154,7 +154,7 @@ async def test_an_orphan_is_adopted_and_its_leftovers_are_lost(node: Node) -> No
     assert {KEY: Found("running"), left: Found("lost")} == await second.adopt([KEY, left])
     second.kill(KEY)
     assert (await watch.exit_of(KEY)).signal == signal.SIGKILL
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while node.processes(left):  # killed; a busy machine takes a while
             await asyncio.sleep(0.01)
 
