@@ -39,6 +39,7 @@ class Node:
         "lost_ns",
         "mask",
         "name",
+        "open",
         "pool",
         "quarantined",
         "reason",
@@ -97,14 +98,16 @@ class Node:
         #: The job that it is kept for: it takes no other work (derived from the reservations).
         self.keeper = ""
         self.hosts: tuple[str, ...] = (inventory.address,)
+        #: True when it may be given new work now (derived: `takes_work` as of its last change; asked for with every unit).
+        self.open = True
         #: Where its pool's index has it: its number there, its row and the mask there; -1 while it takes no work.
         self.slot = -1
         self.row = -1
         self.mask = 0
 
     @property
-    def open(self) -> bool:
-        """True when it may be given new work now."""
+    def takes_work(self) -> bool:
+        """What `open` is."""
         return not (self.lost or self.quarantined or (self.suspect and self.held)) and self.duty == READY
 
     @property

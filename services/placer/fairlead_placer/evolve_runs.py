@@ -17,13 +17,13 @@ NEWS_INTERVAL_NS = 10 * 1_000_000_000
 def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
     nodes = [state.nodes[part.node] for part in event.parts]
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple([node.hosts[0] for node in nodes])
-    run = Run(event.job, event.attempt, seq, event.parts, hosts)
-    run.master_address, run.master_port = event.master_address, event.master_port
-    run.placed_ns = at_ns
+    job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
+    run = Run(
+        event.job, event.attempt, seq, event.parts, hosts, "", event.master_address, event.master_port, at_ns,
+        gang=job.gang if job is not None else "",
+    )  # fmt: skip
     if state.requeued:
         run.restarted = state.drop(state.requeued, event.job) or ""
-    job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
-    run.gang = job.gang if job is not None else ""
     if state.recalls:
         recall = state.drop(state.recalls, event.job)
         if recall is not None:  # it was placed before the stop was seen: the run is stopped at once

@@ -170,11 +170,13 @@ def _check_index(state: State) -> None:
                     _expect(index.rows.keys[row] == key_of(node.left), f"{name} is not like the others of its row")
         _expect(sorted(names) == sorted(index.members), f"index of {pool} holds {sorted(names)}")
         members += [name for name, node in index.members.items() if _belongs(node, pool)]
-        aside = sorted(name for name, node in index.members.items() if not node.open or node.keeper)
+        aside = sorted(name for name, node in index.members.items() if not node.takes_work or node.keeper)
         _expect(sorted(index.aside) == aside, f"pool {pool}: expected {aside} aside, found {sorted(index.aside)}")
     _expect(sorted(members) == sorted(state.nodes), f"pools hold {sorted(members)}")
-    closed = {name for name, node in state.nodes.items() if not node.open}
+    closed = {name for name, node in state.nodes.items() if not node.takes_work}
     _expect(state.closed == closed, f"expected {sorted(closed)} closed, found {sorted(state.closed)}")
+    wrong = sorted(name for name, node in state.nodes.items() if node.open != node.takes_work)
+    _expect(not wrong, f"it is not known any more whether these take work: {wrong}")
     suspects = {name for name, node in state.nodes.items() if node.suspect}
     _expect(state.suspects == suspects, f"expected {sorted(suspects)} suspect, found {sorted(state.suspects)}")
     ailing = {name for name, node in state.nodes.items() if node.ailing}

@@ -101,6 +101,8 @@ class State:
         self.ailing: set[str] = set()
         #: Inverses of what was tried, newest last; None while folding.
         self.journal: list[tuple[Any, ...]] | None = None
+        #: Nodes that runs have gone from again while a trial is taken back: they have gained, once each, when it is.
+        self._freed: dict[str, Node] = {}
         #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it.
         self.touched: set[str] = set()
         self.advanced: set[str] = set()
@@ -197,7 +199,8 @@ class State:
         self.pools.changed(node)
 
     def _sort(self, node: Node) -> None:
-        """Into the few that need a look."""
+        """Into the few that need a look; whether it takes work may be another now."""
+        node.open = node.takes_work
         (self.closed.discard if node.open else self.closed.add)(node.name)
         (self.suspects.add if node.suspect else self.suspects.discard)(node.name)
         (self.ailing.add if node.ailing else self.ailing.discard)(node.name)
@@ -251,7 +254,7 @@ class State:
             node.left.back(mark, part)
             if node.suspect:
                 self._sort(node)
-            self.pools.gained(node)
+            self._freed[node.name] = node
         if closed is not None:
             self._reopen(*closed)
 
@@ -411,6 +414,10 @@ class State:
         journal, self.journal = self.journal, None
         for entry in reversed(journal or ()):
             entry[0](*entry[1:])
+        for node in self._freed.values():
+            if node.name in self.nodes:
+                self.pools.gained(node)
+        self._freed.clear()
 
     @contextmanager
     def trying(self) -> Generator[None]:
