@@ -46,6 +46,24 @@ async def eventually_typed(runtime: Runtime, contained: bool, after_ns: int) -> 
             await asyncio.sleep(0.1)
 
 
+async def until_controlled(runtime: Runtime) -> RunResources:
+    """What is measured of job 801 once its child has taken up its terminal: a parent may say "ready" before that."""
+    async with asyncio.timeout(SOON_S):
+        while True:
+            found = measured(runtime, contained=False).get("801.1")
+            if found is not None and found.terminal_ns is not None:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def until_known(runtime: Runtime, key: RunKey) -> int:
+    """The process id of a run's first process; its output may be here before the engine has told it."""
+    async with asyncio.timeout(SOON_S):
+        while key not in runtime.programs():  # noqa: ASYNC110 -- the engine says so when it does
+            await asyncio.sleep(0.05)
+    return runtime.programs()[key]
+
+
 async def until_there(folder: Path) -> Path:
     """The first terminal of a container."""
     async with asyncio.timeout(SOON_S):
@@ -77,9 +95,8 @@ async def test_typing_into_a_terminal_of_a_process_run_is_seen(tmp_path: Path) -
         runtime.start(launch("802", "sh", "-c", "echo ready; sleep 600"))
         for job in ("801", "802"):
             await until_file(runtime.output(RunKey(job, 1, 0))[0], b"ready")
-        before = measured(runtime, contained=False)
-        assert before["801.1"].terminal_ns == LONG_AGO_S * 10**9
-        assert before["802.1"].terminal_ns is None
+        assert (await until_controlled(runtime)).terminal_ns == LONG_AGO_S * 10**9
+        assert measured(runtime, contained=False)["802.1"].terminal_ns is None
         typed_ns = time.time_ns()
         go.touch()
         await eventually_typed(runtime, False, typed_ns)
@@ -92,7 +109,7 @@ async def test_a_time_in_the_future_counts_as_now(tmp_path: Path) -> None:
         runtime.start(launch("801", sys.executable, "-c", script, str(tmp_path / "never")))
         runtime.start(launch("802", "sleep", "600"))
         await until_file(runtime.output(RunKey("801", 1, 0))[0], b"ready")
-        told = measured(runtime, contained=False)["801.1"].terminal_ns
+        told = (await until_controlled(runtime)).terminal_ns
         assert told is not None and told <= time.time_ns()
 
 
@@ -105,17 +122,21 @@ async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> 
     from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION
     from tests.agent.containers.image import SOCKET, ensure_image
 
+    def ours(client: docker.APIClient) -> list[str]:
+        of_this = {"label": f"{LABEL_INCARNATION}=inc{os.getpid()}"}
+        return [each["Id"] for each in client.containers(all=True, filters=of_this)]
+
     runtime = DockerRuntime(tmp_path, "n1", f"inc{os.getpid()}", simulated=True, socket=SOCKET)
     await runtime.open(Watch())
-    runtime.start(launch("801", "sh", "-c", "echo ready; sleep 600", image=ensure_image()))
-    key = RunKey("801", 1, 0)
-    await until_file(runtime.output(key)[0], b"ready")
-    client, pid = docker.APIClient(version="auto"), runtime.programs()[key]
-    there = [each["Id"] for each in client.containers(filters={"label": f"{LABEL_INCARNATION}=inc{os.getpid()}"})]
+    client, key = docker.APIClient(version="auto"), RunKey("801", 1, 0)
     try:
+        runtime.start(launch("801", "sh", "-c", "echo ready; sleep 600", image=ensure_image()))
+        await until_file(runtime.output(key)[0], b"ready")
+        pid = await until_known(runtime, key)
         assert measured(runtime, contained=True)["801.1"].terminal_ns is None
         person, terminal = pty.openpty()
-        with subprocess.Popen(["docker", "exec", "-it", there[0], "sh"], stdin=terminal, stdout=terminal) as shell:  # noqa: ASYNC220 -- one start of a test's
+        [there] = ours(client)
+        with subprocess.Popen(["docker", "exec", "-it", there, "sh"], stdin=terminal, stdout=terminal) as shell:  # noqa: ASYNC220 -- one start of a test's
             inside = await until_there(Path(f"/proc/{pid}/root/dev/pts"))
             os.utime(inside, (LONG_AGO_S, LONG_AGO_S))
             typed_ns = time.time_ns()
@@ -126,5 +147,6 @@ async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> 
         os.close(terminal)
     finally:
         await runtime.close()
-        client.remove_container(there[0], force=True)
+        for container in ours(client):
+            client.remove_container(container, force=True)
         client.close()
