@@ -5,7 +5,6 @@ looked at in the nodes of the row, and where none of them does, in the next row.
 """
 
 from collections.abc import Collection
-from itertools import compress
 
 import msgspec
 
@@ -73,13 +72,13 @@ def _first(index: Index, row: int, ask: Ask) -> str:
         return next(iter(masks.values()))[0]
     links = _links(index, row, ask)
     if links is None:
-        return min(masks.values())[0]  # of lists without a common name the least is that with the first one
-    if not masks.keys() <= links.keys():
-        for mask in masks:
-            _link_score(index, row, ask, links, mask)
-    scores = list(map(links.__getitem__, masks))
-    best = max(scores)
-    return min(compress(masks.values(), map(best.__eq__, scores)))[0] if best >= 0 else ""
+        return min([names[0] for names in masks.values()])
+    best, first = -1, ""
+    for mask, names in masks.items():
+        score = links[mask] if mask in links else _learn_links(index, row, ask, links, mask)
+        if score > best or (score == best >= 0 and names[0] < first):
+            best, first = score, names[0]
+    return first
 
 
 def ranked(index: Index, row: int, ask: Ask) -> list[tuple[int, list[str]]]:
@@ -93,7 +92,9 @@ def ranked(index: Index, row: int, ask: Ask) -> list[tuple[int, list[str]]]:
         return sorted(((0, names) for names in masks.values()), key=_by_link)
     found: list[tuple[int, list[str]]] = []
     for mask, names in masks.items():
-        score = _link_score(index, row, ask, links, mask)
+        score = links.get(mask)
+        if score is None:
+            score = _learn_links(index, row, ask, links, mask)
         if score >= 0:
             found.append((-score, names))
     return sorted(found, key=_by_link)
@@ -111,11 +112,8 @@ def _links(index: Index, row: int, ask: Ask) -> dict[int, int] | None:
     return ask.links(build.number) if build.telling and not build.single else None  # instances are not linked
 
 
-def _link_score(index: Index, row: int, ask: Ask, links: dict[int, int], mask: int) -> int:
+def _learn_links(index: Index, row: int, ask: Ask, links: dict[int, int], mask: int) -> int:
     """The score of one mask of free GPUs; -1 where so many are not so connected."""
-    known = links.get(mask)
-    if known is not None:
-        return known
     build = index.builds[index.rows.keys[row].build]
     choices = build.inside.choices
     chosen = choices.choose(mask & ask.verdict(build).suits, ask.gpus, ask.inside.require)
