@@ -101,8 +101,6 @@ class State:
         self.ailing: set[str] = set()
         #: Inverses of what was tried, newest last; None while folding.
         self.journal: list[tuple[Any, ...]] | None = None
-        #: Nodes that runs have gone from again while a trial is taken back: they have gained, once each, when it is.
-        self._freed: dict[str, Node] = {}
         #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it.
         self.touched: set[str] = set()
         self.advanced: set[str] = set()
@@ -254,7 +252,7 @@ class State:
             node.left.back(mark, part)
             if node.suspect:
                 self._sort(node)
-            self._freed[node.name] = node
+            self.pools.gained(node)
         if closed is not None:
             self._reopen(*closed)
 
@@ -414,10 +412,6 @@ class State:
         journal, self.journal = self.journal, None
         for entry in reversed(journal or ()):
             entry[0](*entry[1:])
-        for node in self._freed.values():
-            if node.name in self.nodes:
-                self.pools.gained(node)
-        self._freed.clear()
 
     @contextmanager
     def trying(self) -> Generator[None]:
