@@ -22,6 +22,7 @@ from tests.agent.runtime_watch import Watch, launch, until_file
 
 DEAF = "trap '' TERM; echo ready; while true; do sleep 0.05; done"
 POLITE = "trap 'exit 9' TERM; echo ready; while true; do sleep 0.05; done"
+SLEEP_S = 120
 
 
 class World:
@@ -95,6 +96,11 @@ def running(*words: str) -> list[int]:
             if path.read_bytes() == b"".join(word.encode() + b"\0" for word in words):
                 found.append(int(path.parent.name))
     return found
+
+
+def own(job: str) -> str:
+    """Seconds to sleep that no other process of this machine names, those of tests beside this one neither."""
+    return f"{SLEEP_S}.{os.getpid()}{job}"
 
 
 def key(job: str) -> RunKey:
@@ -182,10 +188,12 @@ async def test_processes_have_owners(world: World) -> None:
     """A run's program and its children are the run's; others of the machine are nobody's; also after a restart."""
     runtime, watch = await world.runtime()
     for job in ("791", "792"):
-        runtime.start(world.sh(job, f"FAIRLEAD_RUN= sleep 30.{job} & echo ready; wait"))
-    for job in ("791", "792"):
-        await until_file(runtime.output(key(job))[0], b"ready")
-    sleepers = {job: running("sleep", f"30.{job}") for job in ("791", "792")}
+        runtime.start(world.sh(job, f"FAIRLEAD_RUN= sleep {own(job)} & wait"))
+    sleepers: dict[str, list[int]] = {}
+    async with asyncio.timeout(SLEEP_S / 2):
+        while len(sleepers) < 2:  # a shell's child is not at once what it is about to be
+            await asyncio.sleep(0.02)
+            sleepers = {job: found for job in ("791", "792") if (found := running("sleep", own(job)))}
     pids = [os.getpid(), 1, 2**22 + 1, *sleepers["791"], *sleepers["792"]]
     expected = {pid: key(job) for job, found in sleepers.items() for pid in found}
     assert (len(expected), expected) == (2, await runtime.owners(pids))

@@ -21,7 +21,7 @@ def hosts(count: int) -> tuple[str, ...]:
 
 
 async def gather(job: str, count: int, *away: int) -> dict[int, Verdict]:
-    """A gang in which some never come."""
+    """A gang in which some never come. Other files' tests run beside this one, at the same addresses: their jobs have other names."""
     came = [rank for rank in range(count) if rank not in away]
     found = await asyncio.gather(*(meet(order(job, "true", rank=rank, hosts=hosts(count)), SHORT) for rank in came))
     return dict(zip(came, found, strict=True))

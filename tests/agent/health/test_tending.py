@@ -212,14 +212,14 @@ async def test_a_large_gang_meets_before_it_starts(world: World) -> None:
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
     hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-    await world.placer.desire("n1", order("7", "true", rank=1, hosts=hosts))
-    report = await world.ended("7")
+    await world.placer.desire("n1", order("107", "true", rank=1, hosts=hosts))
+    report = await world.ended("107")
     assert (report.outcome, report.blames) == ("preflight", None)
     assert "rank 1 (127.0.0.2) failed with 2 of 2 others" in report.message
     assert seen(world) == [("", "meeting", False)]
-    others = [asyncio.ensure_future(meet(order("8", "true", rank=rank, hosts=hosts))) for rank in (1, 2)]
-    await world.placer.desire("n1", order("8", "true", rank=0, hosts=hosts))
-    assert (await world.ended("8")).outcome == "exited"
+    others = [asyncio.ensure_future(meet(order("108", "true", rank=rank, hosts=hosts))) for rank in (1, 2)]
+    await world.placer.desire("n1", order("108", "true", rank=0, hosts=hosts))
+    assert (await world.ended("108")).outcome == "exited"
     assert all(found.clean for found in await asyncio.gather(*others))
     assert seen(world)[1:] == [("", "meeting", True)]
 
@@ -229,9 +229,9 @@ async def test_who_is_well_blames_whom_the_others_cannot_reach(world: World) -> 
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
     hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-    other = asyncio.ensure_future(meet(order("9", "true", rank=1, hosts=hosts)))
-    await world.placer.desire("n1", order("9", "true", rank=0, hosts=hosts))
-    report = await world.ended("9")
+    other = asyncio.ensure_future(meet(order("109", "true", rank=1, hosts=hosts)))
+    await world.placer.desire("n1", order("109", "true", rank=0, hosts=hosts))
+    report = await world.ended("109")
     assert (report.outcome, report.blames) == ("preflight", 2)
     assert (await other).culprits == (2,)
     assert seen(world) == []
