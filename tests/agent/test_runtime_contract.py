@@ -333,6 +333,7 @@ async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -
     )
     out = runtime.output(key("791"))[0]
     await until_file(out, b"ready")
+    await watch.until(lambda: key("791") in watch.starts)
     runtime.signal(key("791"), "SIGUSR1")
     await until_file(out, b"ready\ntold")
     assert watch.exits == {}
@@ -359,6 +360,7 @@ async def test_a_command_runs_beside_the_program(world: World) -> None:
     runtime, watch = await world.runtime()
     runtime.start(world.sh("793", f"cd /tmp; echo 41 > /tmp/fairlead-test-793; {LISTENER}"))
     await until_file(runtime.output(key("793"))[0], b"ready")
+    await watch.until(lambda: key("793") in watch.starts)  # it may speak before the runtime has noted it
     script = 'echo "$FAIRLEAD_JOB $WHY"; cat /tmp/fairlead-test-793; rm /tmp/fairlead-test-793; exit 3'
     done = await runtime.exec(key("793"), ["sh", "-c", script], 20, {"WHY": "preempted"})
     assert (done.code, done.said) == (3, "793 preempted\n41")
@@ -370,6 +372,7 @@ async def test_a_command_that_fails_is_told_as_that(world: World) -> None:
     runtime, watch = await world.runtime()
     runtime.start(world.sh("794", LISTENER))
     await until_file(runtime.output(key("794"))[0], b"ready")
+    await watch.until(lambda: key("794") in watch.starts)  # it may speak before the runtime has noted it
     assert (await runtime.exec(key("794"), ["no-such-program"], 20, {})).code in (None, 126, 127)
     assert (await runtime.exec(key("794"), ["sleep", "60"], 0.5, {})).code is None
     assert (await runtime.exec(key("799"), ["true"], 20, {})).code is None
