@@ -164,7 +164,7 @@ NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line per skipped group; what had to be tried again, with its failure."""
     if again := terminalreporter.stats.get("rerun", []):
-        terminalreporter.section("failed once, and were tried again")
+        terminalreporter.section("failed, and were tried again")
     for report in again:
         terminalreporter.write_line(f"{report.nodeid}\n{report.longreprtext[-4000:]}\n")
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
