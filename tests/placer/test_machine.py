@@ -73,7 +73,7 @@ class PlacerMachine(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**16))
     def begin(self, seed: int) -> None:
-        self.world = World()
+        self.world = World(keeper=PlacerCore())
         self.random = random.Random(seed)
         self.agents: dict[str, Agent] = {}
         self.incarnations = 0

@@ -9,6 +9,7 @@ import pytest
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.nats_bus import connect
 from fairlead_bus.service import Service
+from fairlead_placer import sources
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.service import build
@@ -167,6 +168,68 @@ async def test_beats_are_answered(cluster: Cluster) -> None:
         cluster.confirms.clear()
         await cluster.bus.publish(subjects.beat(node), reports.encode(Beat(node=node, incarnation=incarnation)))
         await cluster.until(lambda answer=answer: answer in untimed(cluster.confirms))
+
+
+@pytest.fixture
+async def on_its_way(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Event]:
+    """A placement is tried and its append hangs, until the event is set."""
+    await cluster.join("n1")
+    arrive, append = asyncio.Event(), cluster.service.fence.append
+
+    async def hangs(payload: bytes, expected: int) -> int:
+        await arrive.wait()
+        return await append(payload, expected)
+
+    monkeypatch.setattr(cluster.service.fence, "append", hangs)
+    await cluster.queue(*cluster.world.submitted(request(2)))
+    await cluster.until(lambda: cluster.service.core.is_tried)
+    cluster.confirms.clear()
+    yield arrive
+    arrive.set()
+    await cluster.until(lambda: cluster.desired("n1").runs)
+    await cluster.until(lambda: 7 in {each.beat for each in cluster.confirms})
+
+
+async def beat(cluster: Cluster) -> None:
+    """One of n1's, and time for whoever hears it."""
+    await cluster.bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1", at=7)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_beats_wait_for_our_own_commit(
+    cluster: Cluster, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To answer them at once would take back what is tried, and let it be done twice."""
+    monkeypatch.setattr(sources, "HELD_S", 3600)
+    await beat(cluster)
+    assert cluster.service.core.is_tried
+    assert cluster.confirms == []
+    on_its_way.set()
+    await cluster.until(lambda: cluster.confirms)
+    assert len(cluster.service.core.state.runs) == 1
+
+
+async def test_beats_do_not_wait_for_a_log_that_is_away(cluster: Cluster, on_its_way: asyncio.Event) -> None:
+    """What nobody knows to be in the log is not spoken of: the answer is as of the last commit."""
+    await beat(cluster)
+    await cluster.until(lambda: cluster.confirms)
+    assert not on_its_way.is_set()
+    assert {(each.beat, each.through) for each in cluster.confirms} == {(7, 1)}
+    assert cluster.service.core.state.runs == {}
+
+
+async def test_no_flood_is_held_back(
+    cluster: Cluster, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is bounded: so many, and they are let in."""
+    monkeypatch.setattr(sources, "HELD_S", 3600)
+    monkeypatch.setattr(sources, "HELD_MAX", 3)
+    for _ in range(3):
+        assert cluster.confirms == []
+        await beat(cluster)
+    await cluster.until(lambda: cluster.confirms)
+    assert not on_its_way.is_set()
 
 
 async def test_resent_reports_are_confirmed_without_a_commit(cluster: Cluster) -> None:

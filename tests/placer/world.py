@@ -44,10 +44,14 @@ def commit_bytes(events: list[ev.Event], cursors: dict[str, int] | None = None) 
 
 
 class World:
-    """The core, its log, and the agents' numbers. Every commit is folded from its bytes and checked."""
+    """The core, its log, and the agents' numbers. Every commit is folded from its bytes and checked.
 
-    def __init__(self) -> None:
-        self.core = PlacerCore()
+    `keeper`: a second core, at whose state nobody looks between a decision and its commit, so that what it tries stays.
+    """
+
+    def __init__(self, keeper: PlacerCore | None = None) -> None:
+        self.core, self.keeper = PlacerCore(), keeper
+        self._kept: tuple[Decision, Decision] | None = None
         self.log: list[Commit] = []
         self.now = 1_000 * SECOND
         self.numbers: dict[str, int] = {}
@@ -66,6 +70,19 @@ class World:
         self.log.append(decode_commit(encode_commit(commit)))
         self.core.evolve(len(self.log), self.log[-1])
         check(self.core.state)
+        if self.keeper is not None:
+            self._keep(self.keeper, events)
+
+    def _keep(self, keeper: PlacerCore, events: list[ev.Event]) -> None:
+        """The other core folds the same, and is what it would be if it had folded the bytes."""
+        commit = self.log[-1]
+        if self._kept is not None and self._kept[0].events is events:
+            commit = msgspec.structs.replace(commit, events=self._kept[1].events)
+        self._kept = None
+        keeper.evolve(len(self.log), commit)
+        check(keeper.state)
+        assert keeper.snapshot() == self.core.snapshot()
+        assert taken_marks(keeper) == taken_marks(self.core)
 
     def decide(self, *inputs: Input) -> Decision:
         """Ask, and prove that asking changed nothing."""
@@ -73,6 +90,10 @@ class World:
         decision = self.core.decide(inputs, self.now)
         assert self.core.snapshot() == before
         check(self.core.state)
+        if self.keeper is not None:
+            same = self.keeper.decide(inputs, self.now)
+            # What a core remembers of work done is not state: after a restart the two may put things in another order.
+            self._kept = (decision, same) if same == decision else None
         return decision
 
     def step(self, *inputs: Input) -> list[ev.Event]:
@@ -180,6 +201,14 @@ class World:
 
     def heard(self, node: str) -> list[ev.Event]:
         return self.step(Input("heard", 0, node))
+
+
+def taken_marks(core: PlacerCore) -> tuple[set[str], set[str]]:
+    """Nodes that somebody has to act upon, who does."""
+    state = core.state
+    marks = state.touched, state.advanced
+    state.touched, state.advanced = set(), set()
+    return marks
 
 
 def cluster(count: int, gpus: int = 8, **more: Any) -> World:

@@ -1,7 +1,11 @@
-"""The placer as a core: one writer of the log, runnable live, in the simulator and in replay."""
+"""The placer as a core: one writer of the log, runnable live, in the simulator and in replay.
+
+What `decide` says, it has tried on its state. Mostly that very commit comes next in the log, and then the try is the fold; where
+anything else comes, or anybody looks at the state meanwhile, it is taken back (docs/adr/0018-a-try-may-stay.md).
+"""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_placer import reports, snapshot
@@ -9,19 +13,32 @@ from fairlead_placer.cutting import planning
 from fairlead_placer.decide import decide
 from fairlead_placer.defragmenting.carrying_out import next_look
 from fairlead_placer.entities import DRAINING
-from fairlead_placer.evolve import fold
+from fairlead_placer.evolve import fold, keep
 from fairlead_placer.nodes import fencing, windows
 from fairlead_placer.state import State
 from fairlead_schemas.commit import Commit
 
 
+class Tried(NamedTuple):
+    """A decision that is tried on the state, and when it was drawn up."""
+
+    decision: Decision
+    at_ns: int
+
+    def is_what(self, commit: Commit) -> bool:
+        """True for the commit of this decision: its very events, at its time, and its inputs consumed."""
+        events, cursors = self.decision
+        return commit.events is events and commit.at_ns == self.at_ns and cursors.items() <= commit.cursors.items()
+
+
 class PlacerCore:
-    """`fairlead_bus.core.Core` for the placer. `state` is for reading."""
+    """`fairlead_bus.core.Core` for the placer."""
 
     writer = "placer"
 
     def __init__(self) -> None:
-        self.state = State()
+        self._state = State()
+        self._tried: Tried | None = None
         self._more = False
         self._crowded = False
         #: Version of the index at which there was nothing to decide: without inputs there still is nothing.
@@ -31,14 +48,33 @@ class PlacerCore:
         #: When runs to move were looked for last. A memory of work done, not state: a fresh look does no harm.
         self._moves_ns = 0
 
+    @property
+    def is_tried(self) -> bool:
+        """True while a decision stands on the state that is not in the log yet: to look at the state now takes it back, which
+        costs as much as trying it did."""
+        return self._tried is not None
+
+    @property
+    def state(self) -> State:
+        """As folded from the log, for reading: what is tried is taken back."""
+        if self._tried is not None:
+            self._tried = None
+            self._state.undo()
+        return self._state
+
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit."""
-        fold(self.state, seq, commit)
+        tried = self._tried
+        if tried is not None and tried.is_what(commit) and seq == self._state.sequence + 1:
+            self._tried = None
+            keep(self._state, seq, commit)
+        else:
+            fold(self.state, seq, commit)
         if commit.writer == self.writer:
-            self.state.pools.tidy()
+            self._state.pools.tidy()
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
-        """What to commit now; the state is as it was."""
+        """What to commit now; to whoever looks at the state, it is as it was."""
         state = self.state
         look_ns = next_look(state, self._moves_ns)
         looks = look_ns is not None and look_ns <= now_ns
@@ -52,6 +88,10 @@ class PlacerCore:
         ):
             return NOTHING
         decision, self._more, self._crowded = decide(state, inputs, now_ns, roomy=self._crowded, defragment=looks)
+        if decision.events or decision.cursors:
+            self._tried = Tried(decision, now_ns)
+        else:
+            state.undo()
         self._looked_ns = now_ns
         if looks and not self._more:
             self._moves_ns = now_ns
@@ -83,7 +123,7 @@ class PlacerCore:
     def restore(cls, data: bytes) -> Self:
         """The core that had this snapshot."""
         core = cls()
-        core.state = snapshot.load(data)
+        core._state = snapshot.load(data)
         return core
 
     def _due(self, now_ns: int) -> bool:

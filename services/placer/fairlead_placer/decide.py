@@ -1,4 +1,5 @@
-"""What to commit next: the order in which the rules are asked. Reads state; what it tries, it takes back.
+"""What to commit next: the order in which the rules are asked. What they say is tried on the state, in its journal, and left
+there: who asked keeps it or takes it back (`core.py`).
 
 Ends come before placements, so that one commit holds a run's end and what takes its place.
 """
@@ -28,7 +29,8 @@ class Drawn(NamedTuple):
 def decide(
     state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = False, defragment: bool = False
 ) -> Drawn:  # fmt: skip
-    """What to commit next. `roomy`: the last draft was crowded; `defragment`: it is time to look for runs to move."""
+    """What to commit next, tried on the state. `roomy`: the last draft was crowded; `defragment`: it is time to look for runs
+    to move. Where it raises, nothing is left tried."""
     draft = Draft(state, now_ns, roomy=roomy)
     state.journal = []
     try:
@@ -47,8 +49,9 @@ def decide(
         if defragment and answered:
             answered = carrying_out.advance(draft)
         more = draft.full or not answered or not looked_after
-    finally:
+    except BaseException:
         state.undo()
+        raise
     return Drawn(Decision(draft.events, draft.cursors), more, draft.crowded)
 
 

@@ -1,7 +1,7 @@
 """How events change the state. No rules, no refusals: on a valid log every event applies.
 
 `fold` takes a commit of the log. `apply` takes one event: the same function folds it and lets `decide` try it,
-so what a decision expects of its own events is what they will do. What each event does stands in evolve_jobs.py,
+so what a decision expects of its own events is what they will do; where they come next in the log, the try is the fold (`keep`). What each event does stands in evolve_jobs.py,
 evolve_nodes.py, evolve_runs.py, evolve_kept.py, evolve_idle.py, evolve_pools.py and in the rooms nodes/ and cutting/.
 """
 
@@ -29,19 +29,25 @@ def fold(state: State, seq: int, commit: Commit) -> None:
         if handler is not None:
             handler(state, seq, index, at_ns, event)
     if commit.writer == "placer":
-        for name, position in commit.cursors.items():
-            _consume(state, name, position)
+        _consume(state, commit.cursors)
     state.sequence = seq
 
 
-def _consume(state: State, name: str, position: int) -> None:
-    if not name.startswith(REPORT_CURSOR):
-        state.cursors[name] = position
-        return
-    node = state.nodes[name[len(REPORT_CURSOR) :]]
-    if node.reported != position:
-        node.reported = position
-        state.advanced.add(node.name)
+def keep(state: State, seq: int, commit: Commit) -> None:
+    """Fold the placer's own commit, all of whose events are tried on the state as those of `seq`, and none besides."""
+    state.keep()
+    _consume(state, commit.cursors)
+    state.sequence = seq
+
+
+def _consume(state: State, cursors: dict[str, int]) -> None:
+    for name, position in cursors.items():
+        if name.startswith(REPORT_CURSOR):
+            node = state.nodes[name[len(REPORT_CURSOR) :]]
+            node.reported = position
+            state.advanced.add(node.name)
+        else:
+            state.cursors[name] = position
 
 
 def apply(state: State, seq: int, index: int, at_ns: int, event: ev.Event) -> None:

@@ -4,8 +4,10 @@ A beat becomes no input: it renews a lease here and is answered at once. Only a 
 end, are the core's business.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -26,6 +28,8 @@ from fairlead_schemas.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, 
 REPORTS_PER_TAKE_MAX = 400
 #: Messages that wait; more are dropped and will be sent again.
 WAITING_MAX = 4096
+#: The longest that messages are held back while our own commit is on its way, and how many.
+HELD_S, HELD_MAX = 0.05, 4096
 #: Refused messages that are recorded per interval; the rest is only counted: garbage must not fill the log.
 REFUSED_PER_INTERVAL_MAX = 20
 REFUSED_INTERVAL_NS = 10 * SECOND_NS
@@ -78,6 +82,9 @@ class ReportSource:
         self._taken_at_ns = 0
         self._measured_ns = 0
         self._subscriptions: list[Subscription] = []
+        #: Messages that wait for our own commit to be folded, and who takes them; when they wait no longer.
+        self._held: list[tuple[Callable[[Message], None], Message]] = []
+        self._let_in_later: asyncio.TimerHandle | None = None
         self.dropped = 0
 
     async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
@@ -87,12 +94,13 @@ class ReportSource:
         self._heard = set(self._core.state.nodes)
         bus.on_reconnect(self._on_reconnect)
         self._subscriptions = [
-            await bus.subscribe(subjects.REPORTS, self._on_report),
-            await bus.subscribe(subjects.BEATS, self._on_beat),
+            await bus.subscribe(subjects.REPORTS, partial(self._hear, self._on_report)),
+            await bus.subscribe(subjects.BEATS, partial(self._hear, self._on_beat)),
         ]
 
     def take(self, now_ns: int) -> list[Input]:
         """What has arrived, up to REPORTS_PER_TAKE_MAX reports, and the leases that are over."""
+        self._let_in()
         self._taken_at_ns = now_ns
         self._measured_ns = measured_ns = self._monotonic_ns() if self._monotonic_ns is not None else now_ns
         # What was taken before is decided by now.
@@ -128,6 +136,8 @@ class ReportSource:
 
     async def close(self) -> None:
         """Listen no more."""
+        if self._let_in_later is not None:
+            self._let_in_later.cancel()
         for subscription in self._subscriptions:
             await subscription.close()
         await self._actor.close()
@@ -137,6 +147,27 @@ class ReportSource:
         return {"waiting": len(self._waiting), "dropped": self.dropped}
 
     # -- arrivals
+
+    def _hear(self, handler: Callable[[Message], None], message: Message) -> None:
+        """Now, or at the next `take` when our own commit is on its way: to look at the core's state would take it back there.
+        No later than HELD_S: an agent's lease must not hang on our next commit."""
+        if not self._held:
+            if not self._core.is_tried:
+                handler(message)
+                return
+            self._let_in_later = asyncio.get_running_loop().call_later(HELD_S, self._let_in)
+        self._held.append((handler, message))
+        if len(self._held) >= HELD_MAX:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """What was held back, in the order in which it came."""
+        if self._let_in_later is not None:
+            self._let_in_later.cancel()
+            self._let_in_later = None
+        held, self._held = self._held, []
+        for handler, message in held:
+            handler(message)
 
     def _on_reconnect(self) -> None:
         self._reconnected = True

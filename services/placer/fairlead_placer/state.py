@@ -1,8 +1,9 @@
 """What the placer knows: nodes, kept jobs, open offers, runs. Folded from the log and from nothing else.
 
 The tables are mutable for speed, but only `evolve` changes them, through the methods of `State`: each one
-notes its inverse in the journal while one is open, so that `decide` can try its own events on the state and
-leave it as it was. Nothing that decides may depend on the order of a dict: an undone removal comes back last.
+notes its inverse in the journal while one is open, so that `decide` can try its own events on the state, and what was tried
+be taken back (`undo`) or, once it is in the log, stay (`keep`). Nothing that decides may depend on the order of a dict: an undone
+removal comes back last.
 """
 
 from bisect import bisect_left, insort
@@ -101,9 +102,11 @@ class State:
         self.ailing: set[str] = set()
         #: Inverses of what was tried, newest last; None while folding.
         self.journal: list[tuple[Any, ...]] | None = None
-        #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it.
+        #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it; and those
+        #: whose desired state is another by what is tried.
         self.touched: set[str] = set()
         self.advanced: set[str] = set()
+        self._to_touch: set[str] = set()
         self._requests: dict[Request, Request] = {}
 
     def request_of(self, job: str) -> Request | None:
@@ -234,14 +237,14 @@ class State:
         """An attempt that is new gets its parts, on these nodes in the order of its ranks; it waits no more."""
         offer = self.offers.get(run.job)
         closed = None if offer is None else self._close(offer)
-        if self.journal is None:
-            self.touched.update([node.name for node in nodes])
-        else:
+        if self.journal is not None:
             self.journal.append((self._unplace, run, nodes, [mark_of(node.left) for node in nodes], closed))
         key = run.key
         self.runs[key] = run
+        touched = self.touched if self.journal is None else self._to_touch
         for rank, (node, part) in enumerate(zip(nodes, run.parts, strict=True)):
             self._take(node, key, rank, part)
+            touched.add(node.name)
 
     def _unplace(self, run: Run, nodes: Sequence[Node], marks: Sequence[Mark], closed: Closed | None) -> None:
         key = run.key
@@ -400,28 +403,35 @@ class State:
                 node.keeper = keeper
                 self.pools.put(node)
 
-    # -- marks for those who act; a decision that is only tried leaves none
-
     def touch(self, name: str) -> None:
-        """The node's desired state is another one."""
-        if self.journal is None:
-            self.touched.add(name)
+        """The node's desired state is another one: a mark for those who act, once it is not only tried."""
+        (self.touched if self.journal is None else self._to_touch).add(name)
+
+    # -- what is tried
 
     def undo(self) -> None:
         """Take back everything in the journal and close it."""
         journal, self.journal = self.journal, None
         for entry in reversed(journal or ()):
             entry[0](*entry[1:])
+        self._to_touch.clear()
+
+    def keep(self) -> None:
+        """What was tried is in the log: it stays, as if it had been folded."""
+        self.journal = None
+        self.touched |= self._to_touch
+        self._to_touch.clear()
 
     @contextmanager
     def trying(self) -> Generator[None]:
         """Whatever is changed meanwhile is taken back at the end, also within a decision."""
-        outer, self.journal = self.journal, []
+        outer, marks = self.journal, self._to_touch
+        self.journal, self._to_touch = [], set()
         try:
             yield
         finally:
             self.undo()
-            self.journal = outer
+            self.journal, self._to_touch = outer, marks
 
     def intern(self, request: Request) -> Request:
         """One object for all equal requests."""

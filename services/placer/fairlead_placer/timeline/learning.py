@@ -25,9 +25,7 @@ def kinds_of(job: Job) -> tuple[str, ...]:
 
 
 def learn(state: State, run: Run, outcome: RunOutcome, at_ns: int) -> None:
-    """The run has ended. Only folded, never tried: nothing in the commit that says so looks at it."""
-    if state.journal is not None:
-        return
+    """The run has ended."""
     job = job_of(state, run)
     if job is None or not run.began_ns or run.stop or outcome != "exited":
         return

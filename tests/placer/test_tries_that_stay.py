@@ -1,0 +1,137 @@
+"""What a decision has tried on the state stays there when its commit comes next, and is taken back before anything else."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from fairlead_bus.core import Decision, Input
+from fairlead_placer import core as placer_core
+from fairlead_placer import parking
+from fairlead_placer.core import PlacerCore
+from fairlead_schemas import events as ev
+from fairlead_schemas.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.reports import ExitSeen, StartSeen
+from tests.placer.world import SECOND, World, request, taken_marks
+
+NOW = 1_000 * SECOND
+
+
+class Pair:
+    """Two cores on one log: one decides, and the other one only folds."""
+
+    def __init__(self) -> None:
+        self.decides, self.folds, self.last = PlacerCore(), PlacerCore(), 0
+        world = World()  # for its builders only
+        world.join("n1", 8)
+        for commit in world.log:
+            self.fold(commit.writer, commit.events, cursors=commit.cursors)
+        self.world = world
+
+    def fold(
+        self, writer: str, events: list[ev.Event], *, at_ns: int = NOW, cursors: dict[str, int] | None = None
+    ) -> None:
+        self.last += 1
+        commit = Commit(
+            v=VERSION, writer=writer, n=self.last, basis=self.last - 1, at_ns=at_ns, cursors=cursors or {}, prev=GENESIS,
+            events=events,
+        )  # fmt: skip
+        self.decides.evolve(self.last, commit)
+        self.folds.evolve(self.last, msgspec.structs.replace(commit, events=list(events)))
+        assert not self.decides.is_tried
+        assert self.decides.snapshot() == self.folds.snapshot()
+        assert taken_marks(self.decides) == taken_marks(self.folds)
+
+    def decided(self, *inputs: Input) -> Decision:
+        decision = self.decides.decide(inputs, NOW)
+        assert decision.events and self.decides.is_tried
+        return decision
+
+
+@pytest.fixture
+def pair() -> Pair:
+    made = Pair()
+    made.fold("queue", [*made.world.submitted(request(2)), *made.world.submitted(request(4))])
+    return made
+
+
+@pytest.fixture
+def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often something was folded event by event, from now on."""
+    found: list[int] = []
+    fold = placer_core.fold
+    monkeypatch.setattr(
+        placer_core, "fold", lambda state, seq, commit: (found.append(seq), fold(state, seq, commit))[1]
+    )
+    return found
+
+
+def test_the_commit_that_comes_next_is_not_folded_again(pair: Pair, folds: list[int]) -> None:
+    """Only the core that did not decide folds it; both are the same then, down to whom somebody has to act upon."""
+    decision = pair.decided()
+    pair.fold("placer", decision.events)
+    assert folds == [pair.last]
+    assert list(pair.decides.state.runs) == ["1.1", "2.1"]
+
+
+def test_reports_that_it_consumes_are_confirmed(pair: Pair, folds: list[int]) -> None:
+    """Ends, what is learned of them, and the numbers of the reports."""
+    pair.fold("placer", pair.decided().events)
+    pair.world.numbers["n1"] = 1
+    decision = pair.decided(
+        pair.world.batch("n1", StartSeen(n=0, job="1", attempt=1, rank=0)),
+        pair.world.batch("n1", ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True)),
+    )
+    assert decision.cursors == {"report.n1": 3}
+    pair.fold("placer", decision.events, cursors=decision.cursors)
+    assert len(folds) == 2
+    assert pair.decides.state.nodes["n1"].reported == 3
+    assert pair.decides.state.spans
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda pair: pair.fold("queue", list(pair.world.submitted(request(1)))),
+        lambda pair: pair.decides.snapshot(),
+        lambda pair: pair.decides.state.nodes["n1"],
+        lambda pair: pair.decides.wake_at(),
+        lambda pair: pair.decides.decide([], NOW),
+    ],
+    ids=["another writer's commit", "a snapshot", "a look", "a question", "another decision"],
+)  # fmt: skip
+def test_what_comes_in_between_finds_nothing_tried(
+    pair: Pair, folds: list[int], between: Callable[[Pair], object]
+) -> None:
+    """It is taken back, and folded when it comes."""
+    decision = pair.decided()
+    between(pair)
+    pair.fold("placer", decision.events)
+    assert folds[-2:] == [pair.last, pair.last]
+
+
+def test_a_commit_of_another_time_is_folded(pair: Pair, folds: list[int]) -> None:
+    """What an event does may depend on when it is said."""
+    pair.fold("placer", pair.decided().events, at_ns=NOW + 1)
+    assert folds == [pair.last, pair.last]
+
+
+def test_equal_events_are_not_the_same_ones(pair: Pair, folds: list[int]) -> None:
+    """Nobody compares them: another process's commit is folded."""
+    pair.fold("placer", list(pair.decided().events))
+    assert folds == [pair.last, pair.last]
+
+
+def test_nothing_is_left_tried_where_deciding_fails(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is as it was, down to the last byte."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("half-way")
+
+    monkeypatch.setattr(parking, "_park", fails)
+    pair.fold("queue", list(pair.world.submitted(request(99))))
+    before = pair.decides.snapshot()
+    with pytest.raises(RuntimeError, match="half-way"):
+        pair.decides.decide([], NOW)
+    assert not pair.decides.is_tried
+    assert pair.decides.snapshot() == before
