@@ -32,7 +32,7 @@ def decide(
     """What to commit next, tried on the state. `roomy`: the last draft was crowded; `defragment`: it is time to look for runs
     to move. Where it raises, nothing is left tried."""
     draft = Draft(state, now_ns, roomy=roomy)
-    state.journal = []
+    state.begin()
     try:
         fencing.fence_lost(draft)
         for item in inputs:

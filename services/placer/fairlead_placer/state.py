@@ -1,15 +1,12 @@
 """What the placer knows: nodes, kept jobs, open offers, runs. Folded from the log and from nothing else.
 
-The tables are mutable for speed, but only `evolve` changes them, through the methods of `State`: each one
-notes its inverse in the journal while one is open, so that `decide` can try its own events on the state, and what was tried
-be taken back (`undo`) or, once it is in the log, stay (`keep`). Nothing that decides may depend on the order of a dict: an undone
-removal comes back last.
+The tables are mutable for speed, but only `evolve` changes them, through the methods of `State`, each of which notes its inverse
+in the journal: so `decide` can try its own events on the state, and what was tried be taken back or, once it is in the log, stay.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.capacity.left import Left, Mark, mark_of
@@ -31,6 +28,7 @@ from fairlead_placer.entities import (
     pool_of,
     pool_of_node,
 )
+from fairlead_placer.journal import Journal
 from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.typical import Arrivals
@@ -47,10 +45,11 @@ NOTHING_YET: Arrivals[Request] = Arrivals()
 type Closed = tuple[Offer, OfferClass, int]
 
 
-class State:
+class State(Journal):
     """Everything folded, the index derived from it, and the journal of a decision that is being tried."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.sequence = 0
         #: Inputs consumed, except reports (each node's number stands in the node).
         self.cursors: dict[str, int] = {}
@@ -100,13 +99,6 @@ class State:
         #: Names of nodes that are suspect, and of those that are not well (derived).
         self.suspects: set[str] = set()
         self.ailing: set[str] = set()
-        #: Inverses of what was tried, newest last; None while folding.
-        self.journal: list[tuple[Any, ...]] | None = None
-        #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it; and those
-        #: whose desired state is another by what is tried.
-        self.touched: set[str] = set()
-        self.advanced: set[str] = set()
-        self._to_touch: set[str] = set()
         self._requests: dict[Request, Request] = {}
 
     def request_of(self, job: str) -> Request | None:
@@ -129,28 +121,6 @@ class State:
         arrivals.observe(request)
 
     # -- one change each, with its inverse
-
-    def set(self, thing: object, name: str, value: object) -> None:
-        """Set a field of a run or node that the index does not look at."""
-        if self.journal is not None:
-            self.journal.append((setattr, thing, name, getattr(thing, name)))
-        setattr(thing, name, value)
-
-    def put[V](self, table: dict[str, V], key: str, value: V) -> None:
-        """Set or replace an entry of a table."""
-        if self.journal is not None:
-            if key in table:
-                self.journal.append((table.__setitem__, key, table[key]))
-            else:
-                self.journal.append((table.pop, key))
-        table[key] = value
-
-    def drop[V](self, table: dict[str, V], key: str) -> V | None:
-        """Remove an entry of a table, if it is there."""
-        value = table.pop(key, None)
-        if value is not None and self.journal is not None:
-            self.journal.append((table.__setitem__, key, value))
-        return value
 
     def change(self, node: Node, **fields: object) -> None:
         """Set fields of a node that the index looks at. Rare: joins, losses, cordons."""
@@ -402,36 +372,6 @@ class State:
             for node, keeper in zip(nodes, keepers, strict=True):
                 node.keeper = keeper
                 self.pools.put(node)
-
-    def touch(self, name: str) -> None:
-        """The node's desired state is another one: a mark for those who act, once it is not only tried."""
-        (self.touched if self.journal is None else self._to_touch).add(name)
-
-    # -- what is tried
-
-    def undo(self) -> None:
-        """Take back everything in the journal and close it."""
-        journal, self.journal = self.journal, None
-        for entry in reversed(journal or ()):
-            entry[0](*entry[1:])
-        self._to_touch.clear()
-
-    def keep(self) -> None:
-        """What was tried is in the log: it stays, as if it had been folded."""
-        self.journal = None
-        self.touched |= self._to_touch
-        self._to_touch.clear()
-
-    @contextmanager
-    def trying(self) -> Generator[None]:
-        """Whatever is changed meanwhile is taken back at the end, also within a decision."""
-        outer, marks = self.journal, self._to_touch
-        self.journal, self._to_touch = [], set()
-        try:
-            yield
-        finally:
-            self.undo()
-            self.journal, self._to_touch = outer, marks
 
     def intern(self, request: Request) -> Request:
         """One object for all equal requests."""
