@@ -31,6 +31,7 @@ class Domains:
         #: What levels are to each other, likewise.
         self._nested: dict[tuple[str, str], bool] = {}
         self._within: dict[str, tuple[str, ...]] = {}
+        self._rising: dict[str, tuple[str, ...]] = {}
 
     def add(self, name: str, labels: dict[str, str]) -> int:
         """A node of these labels; its number."""
@@ -82,6 +83,19 @@ class Domains:
             )
         return found
 
+    def rising(self, required: str) -> tuple[str, ...]:
+        """The levels at which a gang's domain is looked for that must lie in one of this level, smallest first; "" stands for
+        the pool."""
+        found = self._rising.get(required)
+        if found is None:
+            if required:
+                below = LEVELS[: LEVELS.index(required)] if required in LEVELS else ()
+                found = (*(level for level in below if self.nested(level, required)), required)
+            else:
+                found = (*filter(self.known, LEVELS), "")
+            self._rising[required] = found
+        return found
+
     def names_ranked(self) -> Ints:
         """[node's number]: its place in the order of names."""
         found = self._ranks.get("")
@@ -109,6 +123,7 @@ class Domains:
         self._ranks.clear()
         self._nested.clear()
         self._within.clear()
+        self._rising.clear()
 
     def _double(self) -> None:
         blank: Ints = np.full(len(self.rows), -1, np.int64)

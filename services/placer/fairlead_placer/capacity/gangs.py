@@ -48,7 +48,7 @@ class Misfit(NamedTuple):
 
 def _alone(index: Index, kind: Kind) -> list[Choice] | Shortfall | Misfit:
     """Units of one kind, each on a node of its own."""
-    found = nodes_for(index.domains, kind, _levels(index, kind.ask.level, tasks=False))
+    found = nodes_for(index.domains, kind, index.domains.rising(kind.ask.level))
     if isinstance(found, Shortfall):
         return found
     able, level = found
@@ -74,7 +74,8 @@ def _domain(index: Index, kinds: Sequence[Kind]) -> Ints | Shortfall:
     if most < 0:
         return _shortfall(kinds, level, domains)
     beyond = min(most, kinds[0].most - kinds[0].least)  # no other kind is elastic
-    for each in _levels(index, level, request.tasks):
+    alone = ("node",) if request.tasks and level != "node" else ()
+    for each in (*alone, *index.domains.rising(level)):
         domains = _domains(index, each, len(kinds[0].room))
         found = spares(rooms, least, domains)
         able = np.flatnonzero(first_beyond(found) >= beyond)
@@ -82,17 +83,6 @@ def _domain(index: Index, kinds: Sequence[Kind]) -> Ints | Shortfall:
             left = found[-1][1][able]
             return np.flatnonzero(domains == _first(index, each, able[left == left.min()]))
     raise AssertionError("the last level is the one that takes them")
-
-
-def _levels(index: Index, required: str, tasks: bool) -> list[str]:
-    """Levels to try, smallest first; "" stands for the pool."""
-    levels = ["node"] if tasks else []
-    if not required:
-        return [*levels, *(level for level in LEVELS if index.domains.known(level)), ""]
-    if required == "node":
-        return ["node"]
-    below = LEVELS[: LEVELS.index(required)]
-    return [*levels, *(level for level in below if index.domains.nested(level, required)), required]
 
 
 def _domains(index: Index, level: str, nodes: int) -> Ints:

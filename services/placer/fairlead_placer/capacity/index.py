@@ -239,14 +239,15 @@ class Index:
     def line(self, ask: Ask, work: Arrivals[Request]) -> tuple[Costs, Line]:
         """What the ask costs in each row now, by the policy that it wants."""
         costs = self.costs(POLICY_WORDS.get(ask.request.packing, ""), work)
-        return costs, costs.line(self.wanted(ask))
+        return costs, costs.line(self._wanted.get(ask) or self.wanted(ask))
 
     def costs(self, policy: str, work: Arrivals[Request]) -> Costs:
         """Costs by the policy of that name ("": the pool's), with what has been learned by now."""
         costs = self._costs.get(policy)
         if costs is None:
             costs = self._costs[policy] = Costs(POLICIES[policy or self.policy](), self.rows, self._moves)
-        costs.follow(work, self._typical)
+        if work.arrived >= costs.due or costs.generation != self.rows.generation:
+            costs.follow(work, self._typical)
         return costs
 
 

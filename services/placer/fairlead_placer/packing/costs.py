@@ -42,7 +42,8 @@ class Costs:
     def __init__(self, policy: Policy, rows: Rows, moves: Moves) -> None:
         self.policy, self.rows, self._moves = policy, rows, moves
         self.work = TypicalWork()
-        self._generation = -1
+        #: That of the rows which was looked at; and from how many arrivals on there is something to `follow`.
+        self.generation, self.due = -1, 0
         #: Grows whenever a state may cost something else than before.
         self._version = 0
         self._states = Losses()
@@ -53,9 +54,10 @@ class Costs:
     # -- what states cost: their losses, less the room in them for which there is a price
 
     def follow[Kind](self, work: Arrivals[Kind], typical: Callable[[Arrivals[Kind]], TypicalWork]) -> None:
-        """Take up what has arrived since: prices often, learning where the work or what is free has become another."""
+        """Take up what has arrived since: prices often, learning where the work or what is free has become another. Called where
+        arrivals are `due`, or the rows are of another generation."""
         arrived = work.arrived
-        if self._generation != self.rows.generation:
+        if self.generation != self.rows.generation:
             self._lines = {}
             self._learn(work, typical(work))
         elif arrived >= self._looked_at:
@@ -66,11 +68,12 @@ class Costs:
             self._looked_at = arrived + min(LEARNED_EVERY, max(1, arrived))
         if arrived >= self._price_at:
             self._price(arrived)
+        self.due = min(self._looked_at, self._price_at)
 
     def _learn[Kind](self, seen: Arrivals[Kind], work: TypicalWork) -> None:
         """Look at the pool and the work anew: all states are worked out anew."""
         self.work, self._learned, self._learned_free = work, dict(seen.weights), self.rows.free_milli
-        self._generation = self.rows.generation
+        self.generation = self.rows.generation
         self._looked_at = seen.arrived + min(LEARNED_EVERY, max(1, seen.arrived))
         self.policy.learn(self.rows, work)
         self._states.start(self.policy.held(self.rows.lattice.states()))
