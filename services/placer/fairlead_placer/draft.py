@@ -7,7 +7,7 @@ what the last one decided; whoever opened the draft takes it all back with `Stat
 import msgspec
 
 from fairlead_placer.entities import Node
-from fairlead_placer.evolve import REPORT_CURSOR, apply
+from fairlead_placer.evolve import HANDLERS, REPORT_CURSOR
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX
@@ -27,10 +27,12 @@ def encoded_bytes(text: str) -> int:
 class Draft:
     """What one decide is about to answer."""
 
-    __slots__ = ("bytes", "crowded", "cursors", "events", "now_ns", "roomy", "state")
+    __slots__ = ("_seq", "bytes", "crowded", "cursors", "events", "now_ns", "roomy", "state")
 
     def __init__(self, state: State, now_ns: int, *, roomy: bool = False) -> None:
         self.state = state
+        #: As of the next commit: what is kept since an earlier one is told from what comes with this one.
+        self._seq = state.sequence + 1
         self.now_ns = now_ns
         self.events: list[ev.Event] = []
         self.cursors: dict[str, int] = {}
@@ -42,9 +44,9 @@ class Draft:
 
     def emit(self, event: ev.Event, size: int = EVENT_BYTES) -> None:
         """Add an event of about `size` bytes and let the state have it."""
-        # As of the next commit: what is kept since an earlier one is told from what comes with this one.
-        events, state = self.events, self.state
-        apply(state, state.sequence + 1, len(events), self.now_ns, event)
+        events, handler = self.events, HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self.state, self._seq, len(events), self.now_ns, event)
         events.append(event)
         self.bytes += size
 

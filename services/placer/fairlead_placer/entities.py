@@ -362,7 +362,7 @@ class Run(msgspec.Struct, eq=False):
     gang: GangRule = ""
 
     def __post_init__(self) -> None:
-        self.key = run_key(self.job, self.attempt)
+        self.key = f"{self.job}.{self.attempt}"  # as `run_key`: this is done for every placement
 
     @property
     def is_stopping(self) -> bool:

@@ -1,7 +1,7 @@
 """How events change the state. No rules, no refusals: on a valid log every event applies.
 
-`fold` takes a commit of the log. `apply` takes one event: the same function folds it and lets `decide` try it,
-so what a decision expects of its own events is what they will do; where they come next in the log, the try is the fold (`keep`). What each event does stands in evolve_jobs.py,
+`fold` takes a commit of the log. The same `HANDLERS` fold an event and let `decide` try it (`Draft.emit`), so what a decision
+expects of its own events is what they will do; where they come next in the log, the try is the fold (`keep`). What each event does stands in evolve_jobs.py,
 evolve_nodes.py, evolve_runs.py, evolve_kept.py, evolve_idle.py, evolve_pools.py and in the rooms nodes/ and cutting/.
 """
 
@@ -9,12 +9,11 @@ from fairlead_placer import evolve_idle, evolve_jobs, evolve_kept, evolve_nodes,
 from fairlead_placer.cutting import folding as cutfolding
 from fairlead_placer.nodes import folding, planfolding
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
 
 REPORT_CURSOR = "report."
 
-_HANDLERS = {
+HANDLERS = {
     **evolve_jobs.HANDLERS, **evolve_nodes.HANDLERS, **evolve_kept.HANDLERS, **evolve_runs.HANDLERS,
     **folding.HANDLERS, **planfolding.HANDLERS, **cutfolding.HANDLERS, **evolve_pools.HANDLERS,
     **evolve_idle.HANDLERS,
@@ -23,7 +22,7 @@ _HANDLERS = {
 
 def fold(state: State, seq: int, commit: Commit) -> None:
     """Fold one commit, whoever wrote it. Events that do not concern the placer change nothing."""
-    at_ns, handlers = commit.at_ns, _HANDLERS
+    at_ns, handlers = commit.at_ns, HANDLERS
     for index, event in enumerate(commit.events):
         handler = handlers.get(type(event))
         if handler is not None:
@@ -48,10 +47,3 @@ def _consume(state: State, cursors: dict[str, int]) -> None:
             state.advanced.add(node.name)
         else:
             state.cursors[name] = position
-
-
-def apply(state: State, seq: int, index: int, at_ns: int, event: ev.Event) -> None:
-    """Fold one event of the commit at `seq`, or try it (`Draft.emit`)."""
-    handler = _HANDLERS.get(type(event))
-    if handler is not None:
-        handler(state, seq, index, at_ns, event)

@@ -95,7 +95,7 @@ def _place_all(
             if not _placed(draft, offer, found):
                 return False
         if group.offers:
-            rank, job = _head(group, picky)
+            rank, job = _head(group, picky) if picky else group.offers[0]
             heapreplace(heads, (rank, job, _CLASS, group))
         else:
             heappop(heads)
