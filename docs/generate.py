@@ -100,7 +100,7 @@ def filled(page: str, written: str, tables: dict[str, list[str]]) -> str:
 
 def _relations() -> Iterator[str]:
     """Every table and view that people can ask about, with its columns."""
-    for relation in (*schema.VIEWS, *schema.TABLES, *usage_relations.RELATIONS):
+    for relation in (*schema.VIEWS, *schema.MEASURED, *schema.TABLES, *usage_relations.RELATIONS):
         yield f"### {relation.name}\n"
         yield f"{relation.about}\n"
         yield "| column | type | |"

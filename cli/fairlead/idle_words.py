@@ -65,6 +65,7 @@ def _saving(saving: IdleSaving) -> str:
 SAVINGS = (
     Column("SCOPE", lambda s: s.scope), Column("RULE", lambda s: s.rule), Column("ACTION", lambda s: s.action),
     Column("RUNS", lambda s: str(s.runs), right=True), Column("GPU-HOURS", _saving, right=True),
+    Column("CAME ALIVE", lambda s: str(s.came_alive), right=True),
 )  # fmt: skip
 
 

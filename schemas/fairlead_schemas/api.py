@@ -282,6 +282,8 @@ class IdleSaving(msgspec.Struct, kw_only=True):
     action: str
     runs: int
     gpu_hours: float
+    #: Runs among them that were used again later: work that would have been lost.
+    came_alive: int = 0
 
 
 class Idle(msgspec.Struct, kw_only=True):

@@ -71,6 +71,11 @@ class GpuColumns(msgspec.Struct, frozen=True, kw_only=True, array_like=True, for
     fp64_permille: Permilles = None
     fp32_permille: Permilles = None
     fp16_permille: Permilles = None
+    ecc_correctable: Counts = None
+    ecc_uncorrectable: Counts = None
+    slowdowns: Smalls = None
+    xid: Smalls = None
+    xids: Counts = None
 
 
 class UseColumns(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False):

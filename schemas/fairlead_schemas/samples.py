@@ -46,6 +46,14 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     fp64_permille: int | None = None
     fp32_permille: int | None = None
     fp16_permille: int | None = None
+    #: Of the last look at its health. Errors of its memory since the driver was loaded.
+    ecc_correctable: int | None = None
+    ecc_uncorrectable: int | None = None
+    #: What holds its clocks down, in NVML's bits; 0: nothing.
+    slowdowns: int | None = None
+    #: The newest XID since the agent's start, 0 without one; and how many there were.
+    xid: int | None = None
+    xids: int | None = None
 
 
 class RunUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -41,7 +41,7 @@ def idle_document(**changes: Any) -> dict[str, Any]:
         {"scope": scope, "policies": policies, "by": "ops", "set_at": None, "sequence": 40}
         for scope, policies in (("global", [POLICY]), ("project:llm", [LIFETIME]))
     ]
-    saving = {"scope": "global", "rule": "lifetime", "action": "stop", "runs": 3, "gpu_hours": 41.25}
+    saving = {"scope": "global", "rule": "lifetime", "action": "stop", "runs": 3, "gpu_hours": 41.25, "came_alive": 1}
     return {"policies": scopes, "items": [run], "savings": [saving], "sequence": 40} | changes
 
 
@@ -153,8 +153,8 @@ def test_the_savings_of_dry_runs(gateway: GatewayStub, run: Run) -> None:
     """By policy."""
     gateway.on("GET", "/v1/idle", idle_document())
     assert run("idle", "report").out == (
-        "SCOPE   RULE      ACTION  RUNS  GPU-HOURS\n"
-        "global  lifetime  stop       3       41.2\n"
+        "SCOPE   RULE      ACTION  RUNS  GPU-HOURS  CAME ALIVE\n"
+        "global  lifetime  stop       3       41.2           1\n"
     )  # fmt: skip
     gateway.on("GET", "/v1/idle", idle_document(savings=[]))
     assert run("idle", "report").out == "no policy on trial has found anything yet\n"

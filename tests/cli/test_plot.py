@@ -35,9 +35,9 @@ def test_each_gpu_has_a_row() -> None:
         "job 812, attempt 2: 3 GPUs from 2026-01-01 00:00:00 UTC, a sign is 1m; 75 % measured; the GPUs are simulated",
         "",
         "          utilization    min   mean    max",
-        "n1 GPU-a  ▁▂▅█      0     41    100 %",
-        "n1 GPU-b  ·▁·▃      0     13     26 %",
-        "n1 GPU-c  ····  no samples",
+        "n1 GPU-a  ▁▂▅█             0     41    100 %",
+        "n1 GPU-b  ·▁·▃             0     13     26 %",
+        "n1 GPU-c  ····         no samples",
         "",
         "· no samples",
     ]

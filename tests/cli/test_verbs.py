@@ -1,5 +1,6 @@
 """Verbs against a stub gateway: what they ask, what they print, how they end."""
 
+import io
 from pathlib import Path
 
 import httpx
@@ -360,6 +361,16 @@ def test_sql_lists_its_tables_without_a_cluster(gateway: GatewayStub, run: Run) 
     assert (ran.code, gateway.requests) == (0, [])
     assert "jobs: Every job" in ran.out and "exit_code" in ran.out
     assert (2, "fairlead sql --tables" in run("sql").err) == (run("sql").code, True)
+
+
+def test_sql_from_stdin(gateway: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands there; an empty one is refused before anything is sent."""
+    gateway.on("POST", "/v1/sql", {"columns": [], "rows": [], "sequence": 7})
+    for text, code in (("SELECT 1 -- größer\nAS one\n", 0), (" \n", 2)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert run("sql", "-").code == code
+    (sent,) = gateway.requests
+    assert msgspec.json.decode(sent.content)["query"] == "SELECT 1 -- größer\nAS one\n"
 
 
 def test_sql_in_the_form_that_is_wanted(gateway: GatewayStub, run: Run) -> None:

@@ -1,15 +1,22 @@
 """Queues, GPUs and what happened, as Prometheus sees them at the gateway."""
 
+import asyncio
 import re
+from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fairlead_gateway import clustermetrics
+from fairlead_gateway.clustermetrics import NODES_AT_ONCE, ClusterCollector
+from fairlead_gateway.views.clustermap import map_node
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.gpushares import fair_shares
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import VERSION, Commit
 from fairlead_schemas.queues import QueueSettings
 from tests.agent.metrics.promtool import complaints, needs_promtool
+from tests.gateway.logbook import Logbook, joined
 from tests.gateway.world import World, gpus, until
 
 
@@ -56,6 +63,35 @@ async def test_ends_are_counted_by_queue_and_state() -> None:
     assert told["fairlead_ended_total{queue=default,state=succeeded}"] == 1
     same = [name for name in told if name.startswith(("fairlead_queue", "fairlead_gpus", "fairlead_ended"))]
     assert [told[name] for name in same] == [again[name] for name in same] and len(same) > 10
+
+
+async def test_a_large_cluster_is_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever submits meanwhile has a turn after a few nodes; and what is told is of all of them."""
+    book = Logbook()
+    nodes = 5 * NODES_AT_ONCE // 2
+    book.write(*(joined(f"n{at}") for at in range(nodes)))
+    looked = turn = most = 0
+
+    def look(*given: Any) -> Any:
+        nonlocal looked, most
+        looked += 1
+        most = max(most, looked - turn)
+        return map_node(*given)
+
+    async def others() -> None:
+        nonlocal turn
+        while looked < nodes:
+            turn = looked
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(clustermetrics, "map_node", look)
+    collector = ClusterCollector(book.views)
+    await asyncio.gather(others(), collector.look())
+    assert (looked, most) == (nodes, NODES_AT_ONCE)
+    told = {s.name: s.value for family in collector.collect() for s in family.samples if s.value}
+    assert told["fairlead_nodes"] == nodes
+    await collector.look()
+    assert looked == nodes, "nothing has happened since"
 
 
 @needs_promtool

@@ -76,9 +76,9 @@ def foreseen() -> ev.ReclaimForeseen:
     )
 
 
-def active(rule: Any = "utilization") -> ev.JobActive:
+def active(rule: Any = "utilization", reason: Any = "active") -> ev.JobActive:
     """Somebody uses it again."""
-    return ev.JobActive(cause="clock", job="1", attempt=1, rule=rule, reason="active", evidence=EVIDENCE[:1])
+    return ev.JobActive(cause="clock", job="1", attempt=1, rule=rule, reason=reason, evidence=EVIDENCE[:1])
 
 
 def extended(until_s: int = 3600, count: int = 1) -> ev.JobExtended:
@@ -270,6 +270,17 @@ def test_savings_are_what_was_held_from_where_a_dry_run_would_have_acted() -> No
         assert [(saved.runs, saved.gpu_hours) for saved in idle_document(book.views).savings] == [(1, 2.0)]
         assert idle_document(book.views).savings == found
     assert book_of(foreseen(), active("utilization")).views.jobs.rows["1"].foreseen
+
+
+@pytest.mark.parametrize(
+    ("ends", "came_alive"),
+    [([active("lifetime")], 1), ([active("utilization")], 0), ([extended()], 0), ([ended()], 0), ([active("lifetime", "unseen")], 0),
+     ([active("lifetime"), foreseen(), active("lifetime")], 2)],
+)  # fmt: skip
+def test_savings_say_what_came_alive(ends: list[ev.Event], came_alive: int) -> None:
+    """By the rule that would have acted: activity alone, as in SQL's idle_savings."""
+    (saved,) = idle_document(book_of(foreseen(), *ends).views).savings
+    assert saved.came_alive == came_alive
 
 
 def test_an_earlier_attempt_says_nothing_of_this_one() -> None:

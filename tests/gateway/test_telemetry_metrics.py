@@ -2,6 +2,7 @@
 
 from fairlead_bus.port import Message
 from fairlead_schemas import subjects
+from tests.agent.metrics.promtool import complaints, needs_promtool
 from tests.gateway.test_cluster_metrics import page
 from tests.gateway.world import World
 
@@ -28,3 +29,18 @@ async def test_loss_is_told_where_people_look() -> None:
     assert "fairlead_sample_delay_seconds{quantile=0.99}" not in told
     assert told["fairlead_warehouse_made_anew{}"] == 1
     assert not [name for name in without if "samples_lost" in name]
+
+
+@needs_promtool
+async def test_promtool_has_nothing_to_say_of_it() -> None:
+    """Of the whole page, while telemetry answers."""
+    async with World() as world:
+
+        async def answer(_: Message) -> bytes:
+            return STATE
+
+        serving = await world.hub.connect().serve(subjects.rpc("telemetry", "warehouse"), answer)
+        content = (await world.http.get("/metrics")).content
+        await serving.close()
+    assert b"fairlead_sample_delay_seconds" in content
+    assert complaints(content) == []

@@ -49,6 +49,13 @@ def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     assert "extended" in first_violation()
 
 
+def test_setting_a_part_of_what_was_asked_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several scopes' policies are set together or not at all."""
+    carry_out = fairlead_telemetry.idle.decide.carry_out
+    monkeypatch.setattr(fairlead_telemetry.idle.decide, "carry_out", lambda plan, command: carry_out(plan, command)[:1])
+    assert "and was carried out for" in first_violation()
+
+
 def test_taking_the_mean_for_the_highest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that works in turns is idle half of the time, and alive."""
 

@@ -34,9 +34,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServ
             server.until(lambda: bool(server.query("increase(fairlead_ended_total[1m]) >= 0")), "an end is counted")
             server.until(lambda: bool(server.query("fairlead_pending_jobs > 0")), "a job waits")
             server.until(lambda: bool(server.query("rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[1m]) > 0")), "energy")
-            server.until(
-                lambda: bool(server.query("count_over_time(fairlead_gpu_held[1h:15s])")), "a quarter of a minute"
-            )
+            at_quarters = 'count_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1h:15s])'
+            server.until(lambda: bool(server.query(at_quarters)), "a GPU is held at a whole quarter of a minute")
             yield server
     finally:
         cluster.stop()

@@ -123,7 +123,8 @@ def read(text: str, name: str) -> dict[str, list[Any]]:
 
 @app.command()
 def report(output: Output = Format.table) -> None:
-    """Say what policies on trial would have saved: runs that they would have reclaimed, and GPU-hours that these held afterwards.
+    """Say what policies on trial would have saved: runs that they would have reclaimed, GPU-hours that these held afterwards, and
+    how many came alive again, whose work would have been lost.
 
     fairlead idle report
     """

@@ -2,6 +2,7 @@
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -10,9 +11,13 @@ import typer
 from fairlead import render
 from fairlead.client import Client
 from fairlead.commands.options import connect
+from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Column, Format
 from fairlead_schemas import quantities
+
+#: Of stdin: what is longer has more than the 64 Ki characters that the service takes, and is refused there.
+QUERY_BYTES_MAX = 4 * 64 * 1024
 
 
 class SqlOutput(StrEnum):
@@ -26,7 +31,7 @@ class SqlOutput(StrEnum):
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar='"SELECT …"', show_default=False)] = "",
+    query: Annotated[str, typer.Argument(metavar='"SELECT …"', help='"-" is stdin.', show_default=False)] = "",
     tables: Annotated[bool, typer.Option("--tables", help="List tables and columns, and what they mean.")] = False,
     limit: Annotated[
         int | None,
@@ -49,6 +54,8 @@ def sql(
 
     fairlead sql -o csv "FROM gpu_hours_by_user" > hours.csv
 
+    fairlead sql - < query.sql
+
     fairlead sql --tables
     """
     if tables:
@@ -57,7 +64,9 @@ def sql(
 
         render.write(f"{help_text()}\n{usage_help_text()}")
         return
-    if not query:
+    if query == "-":
+        query = read_script(Path(query), QUERY_BYTES_MAX)
+    if not query.strip():
         raise Refused(
             "expected a query, found nothing", hint='fairlead sql "FROM jobs LIMIT 5", or fairlead sql --tables'
         )

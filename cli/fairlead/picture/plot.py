@@ -12,6 +12,8 @@ from fairlead_schemas.quantities import SECOND_NS, format_duration
 
 #: Signs that a line of them has at least, however narrow the terminal.
 SIGNS_MIN = 10
+#: What is drawn.
+SHOWN = "utilization"
 #: "GPU-4ffeb993"
 UUID_SIGNS = 12
 
@@ -52,10 +54,9 @@ def plot(metrics: JobMetrics, width: int, signs: Signs) -> list[str]:
     fold = max(1, -(-metrics.steps // room))
     rows = [_merged(one, fold) for one in metrics.gpus]
     lines = [_head(metrics, fold), ""]
-    lines += [
-        f"{'':<{label}}  {'utilization':<{-(-metrics.steps // fold)}}  {'min':>5}  {'mean':>5}  {'max':>5}".rstrip()
-    ]
-    lines += [_row(name.ljust(label), steps, signs) for name, steps in zip(names, rows, strict=True)]
+    wide = max(len(SHOWN), -(-metrics.steps // fold))
+    lines += [f"{'':<{label}}  {SHOWN:<{wide}}  {'min':>5}  {'mean':>5}  {'max':>5}".rstrip()]
+    lines += [_row(name.ljust(label), steps, wide, signs) for name, steps in zip(names, rows, strict=True)]
     if any(step is None for steps in rows for step in steps):
         lines += ["", f"{signs.unmeasured} no samples"]
     return lines
@@ -91,8 +92,8 @@ def _sum(one: GpuSeries, steps: range) -> Step | None:
     return Step(samples, total / samples, max(one.utilization_pct_max[at] or 0 for at in steps))
 
 
-def _row(name: str, steps: Sequence[Step | None], signs: Signs) -> str:
-    drawn = "".join(signs.unmeasured if step is None else _sign(step.mean, signs) for step in steps)
+def _row(name: str, steps: Sequence[Step | None], wide: int, signs: Signs) -> str:
+    drawn = "".join(signs.unmeasured if step is None else _sign(step.mean, signs) for step in steps).ljust(wide)
     found = [step for step in steps if step is not None]
     if not found:
         return f"{name}  {drawn}  no samples"

@@ -1,6 +1,6 @@
 """What telemetry says of runs, judged by the events alone: what may follow what, and when. Shares no code with the idle core."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fairlead_schemas import events as ev
 from fairlead_schemas.commit import Commit
@@ -8,6 +8,8 @@ from fairlead_schemas.idle import IdlePolicy
 
 #: (job, attempt, since, after): what is wrong with calling it idle, by who knows the truth.
 type Misjudged = Callable[[str, int, int, int], str]
+#: {scope: all of its policies}
+type Policies = Mapping[str, tuple[IdlePolicy, ...]]
 type Key = tuple[str, int]
 
 
@@ -23,8 +25,10 @@ class Open:
 class IdleBooks:
     """Books of runs, policies, and what was said."""
 
-    def __init__(self, misjudged: Misjudged | None = None) -> None:
+    def __init__(self, misjudged: Misjudged | None = None, wanted: Mapping[str, Policies] | None = None) -> None:
+        """`wanted`: {cause of its events: what a command sets}, of every command that sets policies."""
         self.misjudged = misjudged
+        self.wanted = wanted
         self.policies: dict[str, dict[str, IdlePolicy]] = {}
         #: Log sequences of each run's start and end.
         self.started: dict[Key, int] = {}
@@ -44,6 +48,18 @@ class IdleBooks:
             if commit.writer == "telemetry":
                 name = type(event).__name__
                 self.counts[name] = self.counts.get(name, 0) + 1
+        return self._in_part(commit) if self.wanted is not None else ""
+
+    def _in_part(self, commit: Commit) -> str:
+        """Of what one command sets the commit has all or nothing."""
+        told: dict[str, dict[str, tuple[IdlePolicy, ...]]] = {}
+        for event in commit.events:
+            if isinstance(event, ev.IdlePoliciesSet):
+                told.setdefault(event.cause, {})[event.scope] = event.policies
+        for cause, policies in told.items():
+            wanted = (self.wanted or {}).get(cause, {})
+            if policies != wanted:
+                return f"IdlePoliciesSet: {cause} sets {sorted(wanted)}, and was carried out for {sorted(policies)}"
         return ""
 
     def _take(self, event: ev.Event, sequence: int, commit: Commit) -> str:
@@ -122,7 +138,9 @@ class IdleBooks:
         )
         if [*found.steps, name] != wanted[: len(found.steps) + 1]:
             return f"{key}: {name} after {found.steps}, expected {wanted}"
-        if at_ns < max(due_ns, found.until_ns) or at_ns < self.extended.get(key, (0, 0))[0]:
+        if at_ns < self.extended.get(key, (0, 0))[0]:
+            return f"{key} is extended"
+        if at_ns < max(due_ns, found.until_ns):
             return f"{key}: at {at_ns}, the notice is over at {due_ns}, the lease at {found.until_ns}"
         if isinstance(event, ev.ReclaimRequested) and event.on_demand != (policy.mode == "on_demand"):
             return f"{key}: on demand {event.on_demand} by a policy that says {policy.mode}"

@@ -2,7 +2,8 @@
 
 Whether a run is busy is a script by its job's id, so that everybody can tell. Every second each machine's samples go to the
 telemetry services straight, not over the simulated bus: some are lost, and who is cut off gets none. People set policies, change
-them, extend jobs (their own and others'), and take all policies away when the faults stop, so that every job comes to its end.
+them at one scope or at several at once, extend jobs (their own and others'), and take all policies away when the faults stop, so
+that every job comes to its end.
 """
 
 import asyncio
@@ -10,8 +11,9 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS
-from fairlead_schemas.commands import ExtendJob, SetIdlePolicies
+from fairlead_schemas.commands import ApplyIdlePolicies, ExtendJob, SetIdlePolicies
 from fairlead_schemas.idle import IdlePolicy
 from fairlead_schemas.sample_columns import columns_of
 from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from fairlead_replay.sim.world import World
 
 SCOPES = ("global", "user:a", "user:b")
+#: {scope: all of its policies}
+type Policies = dict[str, tuple[IdlePolicy, ...]]
 #: Seconds that a run which is idle now and then is so.
 TURN_S = 14
 
@@ -29,8 +33,8 @@ TURN_S = 14
 class Plan(NamedTuple):
     """The habits of one world."""
 
-    #: (second, scope, its policies from then on)
-    settings: list[tuple[float, str, tuple[IdlePolicy, ...]]]
+    #: (second, what somebody sets then, all of it or none)
+    settings: list[tuple[float, Policies]]
     #: Seconds at which somebody extends something.
     wishes: list[float]
     loss: float
@@ -41,10 +45,14 @@ def plan(seed: int, until_s: float) -> Plan | None:
     rng = Random(f"idle {seed}")  # noqa: S311 -- repeatable is what it must be
     if rng.random() < 0.5:
         return None
-    settings = [(rng.uniform(0.1, 3.0), "global", _policies(rng))]
-    settings += [(rng.uniform(1.0, until_s), rng.choice(SCOPES), _policies(rng)) for _ in range(rng.choice((0, 1, 3)))]
+    settings = [(rng.uniform(0.1, 3.0), {"global": _policies(rng)})]
+    settings += [(rng.uniform(1.0, until_s), _change(rng)) for _ in range(rng.choice((0, 1, 3)))]
     wishes = sorted(rng.uniform(5.0, until_s) for _ in range(rng.choice((0, 12, 24))))
-    return Plan(sorted(settings, key=lambda each: each[:2]), wishes, rng.choice((0.0, 0.1, 0.4)))
+    return Plan(sorted(settings, key=lambda each: each[0]), wishes, rng.choice((0.0, 0.1, 0.4)))
+
+
+def _change(rng: Random) -> Policies:
+    return {scope: _policies(rng) for scope in rng.sample(SCOPES, rng.choice((1, 2, 3)))}
 
 
 def _policies(rng: Random) -> tuple[IdlePolicy, ...]:
@@ -80,6 +88,12 @@ class Idleness:
         self._n = self._commands = 0
         #: {(job, attempt): moments at which a busy rank of it was shown, by its node's clock}
         self.shown: dict[tuple[str, int], list[int]] = {}
+        #: {cause of its events: what a command sets}
+        self.wanted: dict[str, Policies] = {}
+
+    def books(self) -> IdleBooks:
+        """Books that hold what is said against what was shown and asked for."""
+        return IdleBooks(self.misjudged, self.wanted)
 
     async def carry_out(self) -> None:
         """Until the world's faults are over."""
@@ -93,8 +107,7 @@ class Idleness:
 
     async def withdraw(self) -> None:
         """No policies any more."""
-        for scope in SCOPES:
-            await self._send(SetIdlePolicies(id=self._id(), user="a", scope=scope, policies=()))
+        await self._set(dict.fromkeys(SCOPES, ()))
 
     async def _people(self) -> None:
         loop = asyncio.get_running_loop()
@@ -105,8 +118,7 @@ class Idleness:
             if self.world.faults.quiet:
                 return
             if settings and settings[0][0] <= next_s:
-                _, scope, policies = settings.pop(0)
-                await self._send(SetIdlePolicies(id=self._id(), user="a", scope=scope, policies=policies))
+                await self._set(settings.pop(0)[1])
             else:
                 wishes.pop(0)
                 await self._extend()
@@ -124,7 +136,16 @@ class Idleness:
         owner = observer.books.asked(job)[1] if job != "999999" and self.rng.random() < 0.8 else "a"
         await self._send(ExtendJob(id=self._id(), user=owner, job=job, for_ns=self.rng.choice((0, 4)) * SECOND_NS))
 
-    async def _send(self, command: SetIdlePolicies | ExtendJob) -> None:
+    async def _set(self, policies: Policies) -> None:
+        name = self._id()
+        self.wanted[f"cmd:{name}"] = policies
+        if len(policies) > 1:
+            await self._send(ApplyIdlePolicies(id=name, user="a", scopes=policies))
+        else:
+            [(scope, of)] = policies.items()
+            await self._send(SetIdlePolicies(id=name, user="a", scope=scope, policies=of))
+
+    async def _send(self, command: ApplyIdlePolicies | SetIdlePolicies | ExtendJob) -> None:
         await self.world.people.send("telemetry", [command])
 
     def _id(self) -> str:

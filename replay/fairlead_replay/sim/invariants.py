@@ -199,7 +199,9 @@ class Observer:
         if wrong:
             raise Violation(f"event {place}: {wrong}")
         if event.cause.startswith("cmd:"):
-            self.answers.setdefault(event.cause[4:], []).append(type(event).__name__)
+            name = type(event).__name__
+            told = f"{name} of {event.scope}" if isinstance(event, IdlePoliciesSet) else name
+            self.answers.setdefault(event.cause[4:], []).append(told)
 
     def compare(self, writer: str, sequence: int, state: bytes) -> None:
         """I7: a service's live state against the fold to the very sequence at which it stands."""
@@ -221,7 +223,8 @@ class Observer:
         for command in sent:
             answers = self.answers.get(command, [])
             final = [name for name in answers if name in FINAL_ANSWERS]
-            if not answers or len(final) > 1:
+            scopes = [name for name in answers if name.startswith(IdlePoliciesSet.__name__)]  # one for each
+            if not answers or len(final) + bool(scopes) > 1 or len({*scopes}) < len(scopes):
                 raise Violation(f"I3: command {command} was accepted; what answers it: {answers}")
         waiting = self.lives.waiting_for()
         if waiting:
@@ -237,7 +240,6 @@ FINAL_ANSWERS = frozenset(
         CommandRepeated,
         NodeCommandRejected,
         QueuesApplied,
-        IdlePoliciesSet,
         JobExtended,
         TelemetryCommandRejected,
     )

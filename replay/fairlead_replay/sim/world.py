@@ -87,7 +87,7 @@ class World:
         self.wire = self.hub.connect()
         planned = parts.idle(seed, WORK_S)
         self.idleness = Idleness(self, planned) if planned is not None else None
-        self.observer = Observer(IdleBooks(self.idleness.misjudged if self.idleness is not None else None))
+        self.observer = Observer(self.idleness.books() if self.idleness is not None else IdleBooks())
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.strikes = Strikes(self)
         self._tasks: set[asyncio.Task[None]] = set()

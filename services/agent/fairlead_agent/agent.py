@@ -18,6 +18,7 @@ from fairlead_agent.devices.port import Devices
 from fairlead_agent.drained import DrainedHook
 from fairlead_agent.ending import Ending
 from fairlead_agent.guard.told import Told
+from fairlead_agent.health.sampled import with_health
 from fairlead_agent.health.tending import Tending
 from fairlead_agent.instructions import CutGpu, GiveUp, KillRun, NoticeRun, StartRun, Step, TerminateRun
 from fairlead_agent.introducing import inventory_of
@@ -88,8 +89,9 @@ class Agent:
             stop=self._over_share,
         )  # fmt: skip
         self.measuring = Measuring(
-            bus, devices, self.watching, runtime, settings.node, self.ledger.incarnation, settings.sample_s
-        )
+            bus, devices, self.watching, runtime, settings.node, self.ledger.incarnation, settings.sample_s,
+            lambda gpus: with_health(gpus, self.tending.gpus, self.tending.xids),
+        )  # fmt: skip
         self.launching = Launching(bus, settings.node, settings.directory, still=self.may_start, spawn=self._spawn)
         self.tending = Tending(
             settings, devices, runtime, self.ledger, boot_id, self, loads=lambda: self.measuring.loads

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.records import RunEntry
@@ -26,10 +27,12 @@ class Measuring:
         node: str,
         incarnation: str,
         every_s: float,
+        with_health: Callable[[list[GpuSample]], list[GpuSample]],
     ) -> None:
+        """`with_health` adds what is known of the GPUs' health."""
         self._bus, self._devices, self._watching, self._every_s = bus, devices, watching, every_s
         self._node, self._incarnation = node, incarnation
-        self._runtime, self._metering = runtime, Metering()
+        self._runtime, self._metering, self._with_health = runtime, Metering(), with_health
         #: What runs use besides GPUs, newest.
         self.resources: list[RunResources] = []
         #: {UUID: runs that have it, the first first}: a shared one has several.
@@ -60,7 +63,7 @@ class Measuring:
         """Measure for ever, and publish what there is: nothing on a node without GPUs while nothing runs there."""
         while True:
             await asyncio.sleep(self._every_s)
-            gpus = await self._measure({uuid: runs[0] for uuid, runs in self._held.items()})
+            gpus = self._with_health(await self._measure({uuid: runs[0] for uuid, runs in self._held.items()}))
             self.loads = {gpu.uuid: gpu.utilization_pct for gpu in gpus if gpu.utilization_pct is not None}
             self.resources = await self._resources()
             self.newest, self.taken_s = gpus, time.monotonic()

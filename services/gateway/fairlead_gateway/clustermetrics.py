@@ -18,14 +18,14 @@ from fairlead_gateway.views.clustermap import map_node
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.gpushares import fair_shares
 from fairlead_gateway.views.idle import decisive
-from fairlead_gateway.views.poolroom import pool_rooms
+from fairlead_gateway.views.poolroom import Rooms
 from fairlead_gateway.views.queuedocs import queue_documents
 from fairlead_schemas import events as ev
-from fairlead_schemas.clustermap import GPU_STATES, MapNode, PoolRoom
+from fairlead_schemas.clustermap import GPU_STATES, PoolRoom
 
 NS, MILLI = 1e9, 1000
 #: Nodes that are looked at in one go.
-NODES_AT_ONCE = 64
+NODES_AT_ONCE = 32
 MINUTE_S, HOUR_S = 60.0, 3600.0
 _WAITS = (
     1.0, 5.0, 15.0, MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 4 * HOUR_S, 12 * HOUR_S, 24 * HOUR_S, 72 * HOUR_S,
@@ -88,13 +88,15 @@ class ClusterCollector(Collector):
         views = self._views
         if self._sequence == views.sequence:
             return
-        sequence, keepers, nodes = views.sequence, views.waiting.keepers(), list[MapNode]()
+        sequence, keepers, counted, states = views.sequence, views.waiting.keepers(), Rooms(), Counts[tuple[str, ...]]()
         for at, row in enumerate(list(views.nodes.rows.values()), start=1):
-            nodes.append(map_node(views, row, keepers.get(row.id, "")))
+            node = map_node(views, row, keepers.get(row.id, ""))
+            counted.add(node)
+            states[node.pool, node.state] += 1
             if not at % NODES_AT_ONCE:
                 await asyncio.sleep(0)
-        rooms = pool_rooms(nodes)
-        self._built = [*_queues(views, rooms), *_rooms(rooms, nodes), *_idle(views)]
+        rooms = counted.documents()
+        self._built = [*_queues(views, rooms), *_rooms(rooms, states), *_idle(views)]
         self._sequence = sequence
 
     def collect(self) -> Iterator[Metric]:
@@ -152,7 +154,8 @@ def _idle(views: Views) -> Iterator[Metric]:
     )
 
 
-def _rooms(rooms: list[PoolRoom], nodes: list[MapNode]) -> Iterator[Metric]:
+def _rooms(rooms: list[PoolRoom], nodes: Counts[tuple[str, ...]]) -> Iterator[Metric]:
+    """`nodes`: {(pool, state): how many}."""
     yield _gauge("fairlead_gpus", "GPUs by what may be done with them.", ["pool", "state"], (
         ((room.pool, state), room.states[state]) for room in rooms for state in GPU_STATES
     ))  # fmt: skip
@@ -162,5 +165,4 @@ def _rooms(rooms: list[PoolRoom], nodes: list[MapNode]) -> Iterator[Metric]:
     yield _gauge("fairlead_gpus_largest_startable", "GPUs of the largest job that could start on one node now.", ["pool"], (
         ((room.pool,), room.largest_on_one_node.gpus if room.largest_on_one_node else 0) for room in rooms
     ))  # fmt: skip
-    states = Counts((node.pool, node.state) for node in nodes)
-    yield _gauge("fairlead_nodes", "Nodes by state.", ["pool", "state"], states.items())
+    yield _gauge("fairlead_nodes", "Nodes by state.", ["pool", "state"], nodes.items())

@@ -49,13 +49,12 @@ class TelemetryCollector(Collector):
             "fairlead_samples_refused", "Batches of samples that telemetry has refused since its start.", ["reason"],
             [((reason,), count) for reason, count in state.samples_refused.items()],
         )  # fmt: skip
-        delay = GaugeMetricFamily(
-            "fairlead_sample_delay_seconds", "From a node's clock into the warehouse, since telemetry's start.",
-            labels=["quantile"],
-        )  # fmt: skip
-        for name, delay_ms in state.sample_delay_ms.items():
+        # The library's own summaries have no quantiles, which are of no other type.
+        name = "fairlead_sample_delay_seconds"
+        delay = Metric(name, "From a node's clock into the warehouse, since telemetry's start.", "summary")
+        for percent, delay_ms in state.sample_delay_ms.items():
             if delay_ms is not None:
-                delay.add_metric([str(int(name.removeprefix("p")) / 100)], delay_ms / 1000)
+                delay.add_sample(name, {"quantile": str(int(percent.removeprefix("p")) / 100)}, delay_ms / 1000)
         yield delay
         damaged = GaugeMetricFamily(
             "fairlead_warehouse_made_anew",

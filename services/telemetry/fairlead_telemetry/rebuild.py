@@ -1,4 +1,5 @@
-"""`python -m fairlead_telemetry.rebuild [DIRECTORY]`: drop the folded tables and fold them anew from the stored events.
+"""`python -m fairlead_telemetry.rebuild [DIRECTORY]`: drop what is folded from events or added up from samples, and make it anew from
+what is stored of these.
 
 For a disk that lied, or to check that the result is the same. The service must be stopped meanwhile; the log is not read.
 """

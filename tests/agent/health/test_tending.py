@@ -17,7 +17,10 @@ from fairlead_agent.health.meeting import meet as really_meet
 from fairlead_agent.health.preflight import TAINT
 from fairlead_agent.health.tending import Tending
 from fairlead_agent.run import RunKey
+from fairlead_schemas import subjects
 from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, StartSeen
+from fairlead_schemas.sample_columns import decode_samples
+from fairlead_schemas.samples import GpuSample
 from tests.agent.placer_script import order
 from tests.agent.test_agent import World
 
@@ -124,6 +127,29 @@ async def test_an_xid_is_reported_once_and_survives_the_agent(world: World, play
     assert list(agent.ledger.ailing.values()) == [agent.boot_id]
     await asyncio.sleep(0.3)
     assert len(seen(world)) == 1
+
+
+async def test_samples_tell_what_the_last_look_found(world: World, played: Played) -> None:
+    """ECC, XIDs and clocks that are held down, of that GPU; of the others that there is nothing."""
+    told: list[GpuSample] = []
+    await world.open()
+    played.facts[0] = {"slowdowns": ("hw_thermal",), "ecc_volatile_correctable": 3, "ecc_volatile_uncorrectable": 0}
+    played.reported += [(0, 13)]
+    await world.hub.connect().subscribe(
+        subjects.SAMPLE_ALL, lambda message: told.extend(decode_samples(message.payload).gpus)
+    )
+    first, second = (gpu.uuid for gpu in played.gpus()[:2])
+    wanted = {first: (64, 3, 0, 13, 1), second: (None, None, None, 0, 0)}
+    await world.placer.until(
+        lambda: (
+            {
+                gpu.uuid: (gpu.slowdowns, gpu.ecc_correctable, gpu.ecc_uncorrectable, gpu.xid, gpu.xids)
+                for gpu in told
+                if gpu.uuid in wanted
+            }
+            == wanted
+        )
+    )
 
 
 async def test_a_programs_own_error_is_told_to_its_user(world: World, played: Played) -> None:

@@ -1,8 +1,9 @@
 """/metrics of a running agent, over HTTP."""
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -97,6 +98,73 @@ async def test_a_reader_that_talks_too_much_or_never_ends_is_let_go(monkeypatch:
             pass  # closed with bytes unread
         writer.close()
     await server.close()
+
+
+#: More than the buffers between the two ends take.
+LARGE = b"x 1\n" * 8_000_000
+
+
+class Readers:
+    """A server, and whether anybody is being served."""
+
+    def __init__(self) -> None:
+        self.server = MetricsServer(self._page)
+        self.pages = 0
+        self._own = asyncio.all_tasks()
+
+    def _page(self) -> bytes:
+        self.pages += 1
+        return LARGE
+
+    async def come(self, said: bytes) -> socket.socket:
+        """A reader that says this, and takes nothing of the answer."""
+        await self.server.open("127.0.0.1", 0)
+        assert self.server.address is not None
+        reader = socket.create_connection(self.server.address, timeout=30)
+        reader.sendall(said)
+        return reader
+
+    @property
+    def served(self) -> int:
+        """How many there are now."""
+        return len(asyncio.all_tasks() - self._own)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Look until it is so."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 -- nobody is told
+            await asyncio.sleep(0.01)
+
+
+def taken(reader: socket.socket) -> int:
+    """Bytes that come until its connection ends, in good order or not."""
+    found = 0
+    with contextlib.suppress(ConnectionResetError):
+        while piece := len(reader.recv(1 << 20)):
+            found += piece
+    return found
+
+
+async def test_a_reader_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not take is not kept for it."""
+    monkeypatch.setattr(serving, "PATIENCE_S", 0.1)
+    readers = Readers()
+    with await readers.come(b"GET /metrics HTTP/1.1\r\n\r\n") as reader:
+        await until(lambda: readers.pages == 1 and readers.served == 0)
+        assert await asyncio.to_thread(taken, reader) < len(LARGE)
+    await readers.server.close()
+
+
+@pytest.mark.parametrize(("said", "pages"), [(b"", 0), (b"GET /metrics HTTP/1.1\r\n\r\n", 1)])
+async def test_closing_cuts_off_who_is_there(said: bytes, pages: int) -> None:
+    """Their connections have ended when it returns, and none is left to the end of the loop."""
+    readers = Readers()
+    with await readers.come(said) as reader:
+        await until(lambda: (readers.served, readers.pages) == (1, pages))
+        await readers.server.close()
+        assert readers.served == 0
+        assert await asyncio.to_thread(taken, reader) < len(LARGE)
 
 
 async def test_an_agent_works_where_the_port_is_taken(world: World) -> None:

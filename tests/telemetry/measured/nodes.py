@@ -25,6 +25,7 @@ def day(
             GpuSample(
                 uuid=f"GPU-{node}-{i}", run="7.1" if i else "", utilization_pct=chance.choice([0, 50, None]),
                 memory_used_mib=chance.randrange(80_000), power_mw=chance.randrange(700_000), sm_permille=chance.choice([None, 400]),
+                ecc_correctable=n, ecc_uncorrectable=0, slowdowns=(None, 0, 64)[n % 3], xid=63 * i, xids=i,
             )
             for i in range(2)
         ]  # fmt: skip

@@ -15,7 +15,10 @@ Slowdown = Literal[
     "hw_power_brake",  # the power supply asks for less
     "sw_thermal",  # too hot by the driver's limit
 ]
-SLOWDOWNS: tuple[Slowdown, ...] = ("power_cap", "hw_slowdown", "hw_thermal", "hw_power_brake", "sw_thermal")
+#: {slowdown: its bit among NVML's reasons}
+SLOWDOWNS: dict[Slowdown, int] = {
+    "power_cap": 0x4, "hw_slowdown": 0x8, "sw_thermal": 0x20, "hw_thermal": 0x40, "hw_power_brake": 0x80,
+}  # fmt: skip
 #: What the driver asks for, in NVML's words.
 Recovery = Literal["none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "other"]
 

@@ -7,7 +7,7 @@ Not tried on a GPU yet; the calls are those of the NVML manual, played in the te
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fairlead_agent.devices.facts import GpuHealth, Recovery, Slowdown
+from fairlead_agent.devices.facts import SLOWDOWNS, GpuHealth, Recovery
 from fairlead_agent.devices.nvml_facts import text
 
 #: Errors after which the GPU answers nothing any more: lost, and to be reset.
@@ -28,9 +28,6 @@ _RECOVERIES: dict[int, Recovery] = {
     0: "none", 1: "gpu_reset", 2: "node_reboot", 3: "drain_p2p", 4: "drain_and_reset", 7: "node_reboot",
 }  # fmt: skip
 #: nvmlClocksEventReasons.
-_SLOWDOWNS: tuple[tuple[int, Slowdown], ...] = (
-    (0x4, "power_cap"), (0x8, "hw_slowdown"), (0x20, "sw_thermal"), (0x40, "hw_thermal"), (0x80, "hw_power_brake"),
-)  # fmt: skip
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN = 0, 1
 #: Members of a field's value, by nvmlValueType_t.
 VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -69,7 +66,7 @@ def _health(nvml: Any, handle: Any, uuid: str) -> GpuHealth:
         rows_remapped_uncorrectable=counted.get(_REMAPPED[1]),
         remap_pending=None if pending is None else bool(pending),
         remap_failed=None if failed is None else bool(failed),
-        slowdowns=None if reasons is None else tuple(name for bit, name in _SLOWDOWNS if reasons & bit),
+        slowdowns=None if reasons is None else tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),
         temperature_c=ask(lambda: int(nvml.nvmlDeviceGetTemperature(handle, _TEMPERATURE_GPU))),
         temperature_slowdown_c=ask(lambda: int(nvml.nvmlDeviceGetTemperatureThreshold(handle, _THRESHOLD_SLOWDOWN))),
         temperature_margin_c=ask(lambda: int(nvml.nvmlDeviceGetMarginTemperature(handle))),

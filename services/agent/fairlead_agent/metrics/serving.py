@@ -4,7 +4,6 @@ An agent never stops for it: where the port is taken, that is logged and the nod
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 import structlog
@@ -22,8 +21,10 @@ class MetricsServer:
 
     def __init__(self, page: Callable[[], bytes]) -> None:
         self._page = page
-        self._readers = 0
+        #: One for each reader that is there.
+        self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._closed = False
         #: Where it listens, once it does.
         self.address: tuple[str, int] | None = None
 
@@ -42,28 +43,34 @@ class MetricsServer:
         _log.info("metrics are served", url=f"http://{found[0]}:{found[1]}/metrics")
 
     async def close(self) -> None:
-        """No more."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        """No more: who is being answered is cut off, and nobody's connection is left to the loop."""
+        self._closed = True
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await self._server.wait_closed()
+        self._server = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._readers += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(0 if self._closed else PATIENCE_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head.partition(b"\r\n")[0].decode("latin-1")))
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()  # all of it is sent
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a reader that is slow, gone or talks too much gets no answer
         finally:
-            self._readers -= 1
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            self._serving.discard(task)
+            writer.transport.abort()  # merely closed, a reader that takes nothing would keep its page for ever
 
     def _answer(self, line: str) -> bytes:
-        if self._readers > READERS_MAX:
+        if len(self._serving) > READERS_MAX:
             return _response("503 Service Unavailable", b"too many readers at once\n")
         method, _, rest = line.partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]

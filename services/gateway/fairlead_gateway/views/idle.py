@@ -81,7 +81,7 @@ class IdleView:
     def _active(self, e: ev.JobActive, _seq: int, at_ns: int) -> None:
         row = self._row(e.job, e.attempt)
         if row is not None:
-            self._save(row, at_ns, e.rule)
+            self._save(row, at_ns, e.rule, came_alive=e.reason == "active")
             self._set(row, _others(row, e.rule))
 
     def _extended(self, e: ev.JobExtended, _seq: int, at_ns: int) -> None:
@@ -135,11 +135,13 @@ class IdleView:
     def _saved(self, scope: str, rule: str, action: str) -> Saved:
         return self.savings.setdefault((scope, rule, action), Saved(scope, rule, action))
 
-    def _save(self, row: JobRow, at_ns: int, rule: str = "") -> None:
+    def _save(self, row: JobRow, at_ns: int, rule: str = "", *, came_alive: bool = False) -> None:
         """The time from where a policy would have acted until now counts as saved (""; of every rule)."""
         for each in row.foreseen:
             if rule in ("", each.rule):
-                self._saved(each.scope, each.rule, each.action).gpu_milli_s += held_milli_s(row, each, at_ns)
+                saved = self._saved(each.scope, each.rule, each.action)
+                saved.gpu_milli_s += held_milli_s(row, each, at_ns)
+                saved.came_alive += came_alive
         row.foreseen = tuple(each for each in row.foreseen if rule not in ("", each.rule))
 
     def _set(self, row: JobRow, seen: tuple[IdleSeen, ...]) -> None:

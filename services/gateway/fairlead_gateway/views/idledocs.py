@@ -69,5 +69,6 @@ def _savings(views: Views) -> list[api.IdleSaving]:
 def _saving(saved: Saved, running_milli_s: int) -> api.IdleSaving:
     hours = (saved.gpu_milli_s + running_milli_s) / (1000 * 3600)
     return api.IdleSaving(
-        scope=saved.scope, rule=saved.rule, action=saved.action, runs=saved.runs, gpu_hours=round(hours, 3)
-    )
+        scope=saved.scope, rule=saved.rule, action=saved.action, runs=saved.runs, gpu_hours=round(hours, 3),
+        came_alive=saved.came_alive,
+    )  # fmt: skip

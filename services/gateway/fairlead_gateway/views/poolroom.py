@@ -4,9 +4,9 @@ Only GPUs are looked at: whether a node has the CPUs and the memory for a job, `
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from fairlead_schemas.clustermap import GPU_STATES, WHOLE_MILLI, Gang, MapGpu, MapNode, OneNode, PoolRoom
+from fairlead_schemas.clustermap import GPU_STATES, WHOLE_MILLI, Gang, GpuState, MapGpu, MapNode, OneNode, PoolRoom
 from fairlead_schemas.topology import DOMAIN_LABELS
 
 #: The level whose one domain is all of the pool.
@@ -15,26 +15,60 @@ POOL_LEVEL = "pool"
 
 def pool_rooms(nodes: Iterable[MapNode]) -> list[PoolRoom]:
     """One per pool that has one of the nodes, by name."""
-    pools: defaultdict[str, list[MapNode]] = defaultdict(list)
+    rooms = Rooms()
     for node in nodes:
-        pools[node.pool].append(node)
-    return [_room(pool, pools[pool]) for pool in sorted(pools)]
+        rooms.add(node)
+    return rooms.documents()
 
 
-def _room(pool: str, nodes: Sequence[MapNode]) -> PoolRoom:
-    states = Counter(gpu.state for node in nodes for gpu in node.gpus)
-    free = {node.id: free_gpus(node) for node in nodes}
-    whole = [node for node in nodes if is_whole(node)]
-    most = min(nodes, key=lambda node: (-free[node.id], node.id))
-    levels = [level for level in DOMAIN_LABELS if any(level in node.domains for node in nodes)]
-    return PoolRoom(
-        pool=pool, nodes=len(nodes), nodes_simulated=sum(node.simulated for node in nodes),
-        gpus=states.total(), states={state: states[state] for state in GPU_STATES},
-        gpus_fragmented=sum(free.values()) - sum(len(node.gpus) for node in whole),
-        shares_free_milli=sum(share_free_milli(gpu) for node in nodes if _is_open(node) for gpu in node.gpus),
-        largest_on_one_node=OneNode(node=most.id, gpus=free[most.id]) if free[most.id] else None,
-        largest_of_whole_nodes={level: largest_gang(whole, level) for level in (*levels, POOL_LEVEL)},
-    )  # fmt: skip
+class Rooms:
+    """What pools have left, counted node by node, in any order."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, _Room] = {}
+
+    def add(self, node: MapNode) -> None:
+        """One more node."""
+        self._pools.setdefault(node.pool, _Room()).add(node)
+
+    def documents(self) -> list[PoolRoom]:
+        """One per pool, by name; looks at no node again."""
+        return [self._pools[pool].document(pool) for pool in sorted(self._pools)]
+
+
+class _Room:
+    """Of one pool."""
+
+    def __init__(self) -> None:
+        self.nodes = self.simulated = self.fragmented = self.shares_milli = 0
+        self.states = Counter[GpuState]()
+        #: (free GPUs, negative; node): the least is the node with the most.
+        self.most: tuple[int, str] | None = None
+        #: Levels that some node's labels name; {level: {(domain, GPUs of a whole node there): such nodes}}.
+        self.levels = {POOL_LEVEL}
+        self.whole = defaultdict[str, Counter[tuple[str, int]]](Counter)
+
+    def add(self, node: MapNode) -> None:
+        free, whole = free_gpus(node), is_whole(node)
+        self.nodes += 1
+        self.simulated += node.simulated
+        self.states.update([gpu.state for gpu in node.gpus])
+        self.fragmented += 0 if whole else free
+        self.shares_milli += sum(map(share_free_milli, node.gpus)) if _is_open(node) else 0
+        self.most = min(self.most or (-free, node.id), (-free, node.id))
+        self.levels.update(node.domains)
+        for level, domain in (*node.domains.items(), (POOL_LEVEL, node.pool)) if whole else ():
+            self.whole[level][domain, len(node.gpus)] += 1
+
+    def document(self, pool: str) -> PoolRoom:
+        free, node = self.most or (0, "")
+        levels = [level for level in (*DOMAIN_LABELS, POOL_LEVEL) if level in self.levels]
+        return PoolRoom(
+            pool=pool, nodes=self.nodes, nodes_simulated=self.simulated, gpus=self.states.total(),
+            states={state: self.states[state] for state in GPU_STATES}, gpus_fragmented=self.fragmented,
+            shares_free_milli=self.shares_milli, largest_on_one_node=OneNode(node=node, gpus=-free) if free else None,
+            largest_of_whole_nodes={level: _largest_gang(self.whole[level]) for level in levels},
+        )  # fmt: skip
 
 
 def _is_open(node: MapNode) -> bool:
@@ -43,7 +77,7 @@ def _is_open(node: MapNode) -> bool:
 
 def free_gpus(node: MapNode) -> int:
     """GPUs of a node that anybody's job may have."""
-    return sum(gpu.state == "free" for gpu in node.gpus)
+    return [gpu.state for gpu in node.gpus].count("free")
 
 
 def is_whole(node: MapNode) -> bool:
@@ -58,13 +92,9 @@ def share_free_milli(gpu: MapGpu) -> int:
     return max(0, WHOLE_MILLI - sum(holder.milli for holder in gpu.holders))
 
 
-def largest_gang(whole: Iterable[MapNode], level: str) -> Gang | None:
+def _largest_gang(counts: Counter[tuple[str, int]]) -> Gang | None:
     """The most GPUs that whole nodes of one domain have together, all with equally many; then the most nodes, then
     the domain that comes first by name. A node without a domain at the level is in none."""
-    counts = Counter(
-        (domain, len(node.gpus)) for node in whole
-        if (domain := node.pool if level == POOL_LEVEL else node.domains.get(level))
-    )  # fmt: skip
     if not counts:
         return None
     domain, gpus = min(counts, key=lambda found: (-counts[found] * found[1], -counts[found], found))

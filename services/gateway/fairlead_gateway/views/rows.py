@@ -100,6 +100,8 @@ class Saved(msgspec.Struct):
     action: str
     runs: int = 0
     gpu_milli_s: int = 0
+    #: Runs that were used again.
+    came_alive: int = 0
 
 
 class IdlePolicies(msgspec.Struct, frozen=True):

@@ -10,9 +10,14 @@ _END_TYPES = ("JobSucceeded", "JobFailed", "JobCancelled")
 _ENDS = str(_END_TYPES)
 #: Not a type: some job was born behind others.
 DEPENDENT = "born behind others"
-#: Events that say which state a job is in, besides JobOffered, which may come too late.
-_LIFE = """('JobSubmitted', 'JobQueued', 'OfferReturned', 'JobHeld', 'JobReleased', 'JobRequeued', 'JobPlaced', 'RunStarted',
-  'JobSucceeded', 'JobFailed', 'JobCancelled')"""
+#: {event: the state that it says}, besides JobOffered, which may come too late, and JobSubmitted of a job that has to wait for something.
+_STATES = {
+    "JobSubmitted": "queued", "JobQueued": "queued", "OfferReturned": "queued", "JobReleased": "queued", "JobRequeued": "queued",
+    "JobHeld": "held", "JobPlaced": "placed", "RunStarted": "running", "JobSucceeded": "succeeded", "JobFailed": "failed",
+    "JobCancelled": "cancelled",
+}  # fmt: skip
+_LIFE = str(tuple(_STATES))
+_STATE = f"CASE type {' '.join(f"WHEN '{event}' THEN '{state}'" for event, state in _STATES.items())} END"
 
 _BORN = f"""
 INSERT INTO fold.open_jobs
@@ -31,8 +36,8 @@ FROM born"""
 _DELTA = f"""
 delta AS (
   SELECT job, split_part(job, '_', 1) AS born_as, min(sequence) AS first_sequence, max(sequence) AS sequence,
-    max(attempt) AS attempt,
-    arg_max(type, place) FILTER (type IN {_LIFE}) AS said, max(place) FILTER (type IN {_LIFE}) AS said_place,
+    max(attempt) AS attempt, max(place) FILTER (type = 'JobSubmitted') AS born_place,
+    arg_max({_STATE}, place) FILTER (type IN {_LIFE}) AS said, max(place) FILTER (type IN {_LIFE}) AS said_place,
     arg_max(attempt, place) FILTER (type = 'JobOffered') AS offered_attempt,
     max(place) FILTER (type = 'JobOffered') AS offered_place,
     max(place) FILTER (type = 'JobStopRequested') AS stop_place,
@@ -54,7 +59,8 @@ _LIVED = f"""
 INSERT INTO fold.jobs
 WITH {FRESH}, {_DELTA}
 SELECT d.job, d.born_as, o.name, o.kind, o.queue, o."user", o.project, o.priority, o.is_array AND d.job = d.born_as,
-  o.gpu_milli, o.submitted_ns, o.waits, d.first_sequence, d.sequence, d.attempt, d.said, d.said_place, d.offered_attempt,
+  o.gpu_milli, o.submitted_ns, d.first_sequence, d.sequence, d.attempt,
+  if(o.waits AND d.said_place = d.born_place, 'scheduled', d.said), d.said_place, d.offered_attempt,
   d.offered_place, d.stop_place, d.requeue_place, d.ended_as, d.ended_at, d.ended_place, d.started_attempt, d.started_at,
   d.placed_attempt, array_to_string(d.placed->>'$.parts[*].node', ','), d.run_attempt, (d.run->>'exit_code')::INTEGER,
   (d.run->>'signal')::INTEGER, d.failed->>'reason', d.first_placed_ns, CASE WHEN d.first_placed_ns IS NOT NULL THEN o.queue END
@@ -76,17 +82,17 @@ ON CONFLICT (job) DO UPDATE SET
   first_placed_ns = coalesce(first_placed_ns, excluded.first_placed_ns),
   first_placed_queue = coalesce(first_placed_queue, excluded.first_placed_queue)"""
 
-#: Jobs born behind others wait, unless each of those had ended as wanted before.
+#: Jobs born behind others wait, unless each of those had ended as wanted before; until something else is said of them.
 _BEHIND = f"""
-UPDATE fold.jobs SET waits = true FROM (
+UPDATE fold.jobs SET said = 'scheduled' FROM (
   WITH {FRESH}, wanted AS (
     SELECT job, place AS born, unnest(from_json(body->'after', '[{{"job": "VARCHAR", "state": "VARCHAR"}}]')) AS other
     FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":['))
-  SELECT DISTINCT wanted.job FROM wanted LEFT JOIN fold.jobs o
+  SELECT DISTINCT wanted.job, born FROM wanted LEFT JOIN fold.jobs o
     ON o.job = other.job AND o.ended_place < born AND CASE coalesce(other.state, 'succeeded')
       WHEN 'ended' THEN true WHEN 'failed' THEN o.ended_as <> 'JobSucceeded' ELSE o.ended_as = 'JobSucceeded' END
   WHERE o.job IS NULL) AS behind
-WHERE fold.jobs.job = behind.job"""
+WHERE fold.jobs.job = behind.job AND said_place = born"""
 
 _ENDED = f"""
 DELETE FROM fold.open_jobs WHERE job IN (WITH {FRESH} SELECT job FROM fresh WHERE type IN {_ENDS})"""

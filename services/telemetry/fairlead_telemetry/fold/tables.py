@@ -5,17 +5,17 @@ cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its 
 """
 
 #: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
-VERSION = 2
+VERSION = 3
 
 SCHEMA = "CREATE SCHEMA IF NOT EXISTS fold"
 
 _STATE = "CREATE TABLE IF NOT EXISTS fold.state (version INTEGER, sequence UBIGINT)"
 
-#: Every job, array and element. `*_place` orders events: place(sequence, idx).
+#: Every job, array and element. `*_place` orders events: place(sequence, idx); `said` is the state that the newest of them says.
 _JOBS = """
 CREATE TABLE IF NOT EXISTS fold.jobs (
   job VARCHAR PRIMARY KEY, born_as VARCHAR, name VARCHAR, kind VARCHAR, queue VARCHAR, "user" VARCHAR, project VARCHAR,
-  priority INTEGER, is_array BOOLEAN, gpu_milli BIGINT, submitted_ns BIGINT, waits BOOLEAN,
+  priority INTEGER, is_array BOOLEAN, gpu_milli BIGINT, submitted_ns BIGINT,
   first_sequence UBIGINT, sequence UBIGINT, attempt UINTEGER,
   said VARCHAR, said_place BIGINT, offered_attempt UINTEGER, offered_place BIGINT,
   stop_place BIGINT, requeue_place BIGINT, ended_as VARCHAR, ended_at TIMESTAMP, ended_place BIGINT,

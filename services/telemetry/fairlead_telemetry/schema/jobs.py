@@ -41,23 +41,18 @@ JOBS = Relation(
         Column("ended_at", "TIMESTAMP", "when it reached its end state"),
         Column("sequence", "UBIGINT", "log sequence of its newest event"),
     ),
+    # Planning is most of what a question about one job costs, and grows with each expression here: what can be folded is.
+    # Another rank for an offer that was placed meanwhile comes too late and says nothing.
     """
-    WITH latest AS (
-      -- Another rank for an offer that was placed meanwhile comes too late and says nothing.
-      SELECT *, CASE WHEN offered_place > coalesce(said_place, 0) AND offered_attempt IS DISTINCT FROM placed_attempt
-        THEN 'JobOffered' ELSE said END AS newest, greatest(attempt, 1)::UINTEGER AS newest_attempt
-      FROM fold.jobs WHERE name IS NOT NULL
-    )
     SELECT job AS id, name, kind,
-      CASE newest WHEN 'JobSucceeded' THEN 'succeeded' WHEN 'JobFailed' THEN 'failed' WHEN 'JobCancelled' THEN 'cancelled'
-        ELSE CASE WHEN stop_place > coalesce(requeue_place, 0) THEN 'stopping' ELSE CASE newest
-          WHEN 'JobSubmitted' THEN if(waits, 'scheduled', 'queued') WHEN 'JobOffered' THEN 'offered' WHEN 'JobHeld' THEN 'held'
-          WHEN 'JobPlaced' THEN 'placed' WHEN 'RunStarted' THEN 'running' ELSE 'queued' END END END AS state,
-      queue, "user", project, priority, is_array, newest_attempt AS attempt, gpu_milli / 1000 AS gpus,
-      CASE WHEN nodes IS NULL THEN [] ELSE string_split(nodes, ',') END AS nodes,
-      CASE WHEN run_attempt = newest_attempt THEN exit_code END AS exit_code,
-      CASE WHEN run_attempt = newest_attempt THEN signal END AS signal,
+      CASE WHEN ended_place IS NOT NULL THEN said WHEN stop_place > coalesce(requeue_place, 0) THEN 'stopping'
+        WHEN offered_place > coalesce(said_place, 0) AND offered_attempt IS DISTINCT FROM placed_attempt THEN 'offered'
+        ELSE coalesce(said, 'queued') END AS state,
+      queue, "user", project, priority, is_array, greatest(attempt, 1)::UINTEGER AS attempt, gpu_milli / 1000 AS gpus,
+      coalesce(string_split(nodes, ','), []) AS nodes,
+      CASE WHEN run_attempt = greatest(attempt, 1) THEN exit_code END AS exit_code,
+      CASE WHEN run_attempt = greatest(attempt, 1) THEN signal END AS signal,
       reason, make_timestamp_ns(submitted_ns)::TIMESTAMP AS submitted_at,
-      CASE WHEN started_attempt = newest_attempt THEN started_at END AS started_at, ended_at, sequence
-    FROM latest""",
+      CASE WHEN started_attempt = greatest(attempt, 1) THEN started_at END AS started_at, ended_at, sequence
+    FROM fold.jobs WHERE name IS NOT NULL""",
 )

@@ -55,6 +55,15 @@ SAMPLES = Relation(
         Column("fp64_permille", "INTEGER", "thousandths of the time in which FP64 pipes worked"),
         Column("fp32_permille", "INTEGER", "thousandths of the time in which FP32 pipes worked"),
         Column("fp16_permille", "INTEGER", "thousandths of the time in which FP16 pipes worked"),
+        Column("ecc_correctable", "BIGINT", "errors of its memory that were corrected, since the driver was loaded"),
+        Column("ecc_uncorrectable", "BIGINT", "those that were not"),
+        Column(
+            "slowdowns",
+            "INTEGER",
+            "what holds its clocks down, NVML's bits: 4 power cap, 8 hardware, 32 and 64 heat, 128 power brake; 0: nothing",
+        ),
+        Column("xid", "INTEGER", "its newest XID since the agent's start, 0 without one"),
+        Column("xids", "BIGINT", "how many XIDs there were since then"),
         PLAYED,
     ),
 )
