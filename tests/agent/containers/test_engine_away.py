@@ -11,6 +11,7 @@ from fairlead_agent.launch import Launch
 from fairlead_agent.run import Exit, RunKey
 from fairlead_agent.runtimes.docker.engine import Patience
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
+from fairlead_agent.runtimes.docker.template import LABEL_JOB
 from tests.agent.containers import own_engine
 from tests.agent.containers.image import IMAGE
 from tests.agent.containers.own_engine import OwnEngine
@@ -38,11 +39,13 @@ class World:
     async def runs(self, job: str, script: str) -> int:
         """Start it and wait until it speaks; its number in the engine's words."""
         self.runtime.start(self.sh(job, script))
-        await until_file(self.runtime.output(key(job))[0], b"ready", 30)
+        await until_file(self.runtime.output(key(job))[0], b"ready")
         return self.pid(job)
 
     def pid(self, job: str) -> int:
-        return self.engine.client.inspect_container(f"fairlead-{job}-1")["State"]["Pid"]
+        client = self.engine.client
+        (there,) = client.containers(filters={"label": f"{LABEL_JOB}={job}"})
+        return client.inspect_container(there["Id"])["State"]["Pid"]
 
     def end(self, job: str) -> None:
         """Let it end by itself: its root as the machine sees it, so that no engine is needed."""
