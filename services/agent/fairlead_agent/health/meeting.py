@@ -11,6 +11,7 @@ network. The worst that one can do is to keep a gang from starting, which he can
 import asyncio
 import contextlib
 import hashlib
+import ipaddress
 import time
 from typing import NamedTuple
 from zlib import crc32
@@ -69,6 +70,15 @@ async def meet(order: RunOrder, rules: Rules | None = None) -> Verdict:
         meeting.leave()
 
 
+def _is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches it: then nothing else is listened at. A name counts as reachable: many machines
+    have their own name at a loopback address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class _Meeting:
     def __init__(self, order: RunOrder, rules: Rules) -> None:
         self._order, self._rules, self._ranks = order, rules, len(order.hosts)
@@ -80,10 +90,12 @@ class _Meeting:
 
     async def hold(self) -> Verdict:
         """The whole of it."""
+        own = self._order.hosts[self._order.rank]
         with contextlib.suppress(OSError):  # a port that is taken: the others will say so
             self._server = await asyncio.start_server(
-                self._answer, port=self._port(self._order.rank), limit=LINE_BYTES_MAX, reuse_address=True
-            )
+                self._answer, own if _is_loopback(own) else None, self._port(self._order.rank), limit=LINE_BYTES_MAX,
+                reuse_address=True,
+            )  # fmt: skip
         at_once = asyncio.Semaphore(AT_ONCE)
         mine: dict[int, int] = {}
         await asyncio.gather(*(self._try(peer, mine, at_once) for peer in self._partners))
