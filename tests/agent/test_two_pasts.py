@@ -158,7 +158,7 @@ async def test_an_agent_on_an_old_copy_of_its_journal_ends_and_does_not_start_ag
 
     (settings.directory / "journal").write_bytes(old)
     agent = await build_agent(hub.connect(), settings)
-    assert await asyncio.wait_for(agent.run(), 10) == 1
+    assert await asyncio.wait_for(agent.run(), 60) == 1
     assert len(placer.reports) == said
     with pytest.raises(JournalDamaged, match="the journal went backwards"):
         await build_agent(hub.connect(), settings)

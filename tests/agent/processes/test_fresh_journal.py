@@ -70,8 +70,9 @@ class Installation:
         await self.placer.until(lambda: bool(self.placer.of(StartSeen, "7")))
         stdout = self.directory / "runs" / KEY.name / "stdout"
         await until_file(stdout, b"ready ")
-        while not (left.exists() and left.read_text().endswith("\n")):
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while not (left.exists() and left.read_text().endswith("\n")):
+                await asyncio.sleep(0.01)
         return [int(stdout.read_text().split()[1]), int(left.read_text())]
 
 
@@ -152,7 +153,9 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     """A process that hangs in the kernel keeps the agent from starting, and is named; it ends, and the agent starts."""
     first, watch = ProcessRuntime(tmp_path, "n1", "first"), Watch()
     await first.open(watch)
-    first.start(launch("7", "sh", "-c", "setsid sleep 1000 & sleep 0.1; echo ready"))
+    said = tmp_path / "said"
+    leaves = f"setsid sh -c 'echo > {said}; exec sleep 1000' & while [ ! -e {said} ]; do sleep 0.05; done"
+    first.start(launch("7", "sh", "-c", leaves))
     await watch.exit_of(KEY)
     await first.close()
     (left,) = left_by_others("n1", "second", str(tmp_path))
@@ -164,7 +167,7 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     await second.open(Watch())
     with monkeypatch.context() as patch:
         patch.setattr(module, "end_exactly", hangs)
-        patch.setattr(module, "STRANGERS_S", 0.3)
+        patch.setattr(module, "STRANGERS_S", 3.0)
         with pytest.raises(RuntimeUnfit, match=rf"7\.1\.0 \(process {left.pid}\)"):
             await second.adopt([])
     assert await second.adopt([]) == {}
