@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import signal
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -19,7 +18,7 @@ from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.saving import read_word
 from fairlead_schemas.checkpoints import Checkpoint
 from tests.agent import sleepers
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 DEAF = "trap '' TERM; echo ready; while true; do sleep 0.05; done"
 #: Says "ready", and goes on when USR1 has reached it.
@@ -33,7 +32,7 @@ class World:
     def __init__(self, base: Path, kind: str) -> None:
         self.base = base
         self.kind = kind
-        self.incarnation = f"inc{secrets.token_hex(4)}"
+        self.incarnation = incarnation()
         self._open: list[Runtime] = []
 
     async def runtime(self) -> tuple[Runtime, Watch]:

@@ -58,9 +58,11 @@ async def test_two_clusters_on_one_engine_may_both_have_the_job(tmp_path: Path) 
     """Nodes of one name, in directories of their own: each has its run, and ends only that."""
     from fairlead_agent.runtimes.docker.runtime import DockerRuntime
     from tests.agent.containers.image import SOCKET, ensure_image
-    from tests.agent.runtime_watch import Watch, launch
+    from tests.agent.runtime_watch import Watch, incarnation, launch
 
-    both = [(DockerRuntime(tmp_path / name, "n1", name, simulated=True, socket=SOCKET), Watch()) for name in "ab"]
+    both = [
+        (DockerRuntime(tmp_path / name, "n1", incarnation(), simulated=True, socket=SOCKET), Watch()) for name in "ab"
+    ]
     for runtime, watch in both:
         await runtime.open(watch)
         await runtime.adopt([])

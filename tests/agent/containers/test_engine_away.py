@@ -15,7 +15,7 @@ from fairlead_agent.runtimes.docker.template import LABEL_JOB
 from tests.agent.containers import own_engine
 from tests.agent.containers.image import IMAGE
 from tests.agent.containers.own_engine import OwnEngine
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, base: Path, engine: OwnEngine) -> None:
         self.engine = engine
-        self.runtime = DockerRuntime(base, "n1", "inc-away", simulated=True, socket=engine.socket, patience=SOON)
+        self.runtime = DockerRuntime(base, "n1", incarnation(), simulated=True, socket=engine.socket, patience=SOON)
         self.watch = Watch()
 
     def sh(self, job: str, script: str) -> Launch:

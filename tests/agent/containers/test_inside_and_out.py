@@ -32,7 +32,7 @@ from fairlead_schemas.mountrules import Secret, Volume
 from tests.agent.containers.image import ensure_image
 from tests.agent.containers.python_image import PYTHON, ensure_image_with, ensure_python_image
 from tests.agent.containers.test_template import ALWAYS, ORDERS, PROGRAMS, launched
-from tests.agent.runtime_watch import Watch, launch
+from tests.agent.runtime_watch import Watch, incarnation, launch
 
 pytestmark = pytest.mark.docker
 CANARIES = (Path(__file__).parent / "canaries.py").read_text()
@@ -45,7 +45,7 @@ class Node:
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.incarnation = f"inc{os.getpid()}-{base.name}"
+        self.incarnation = incarnation()
         for name in ("datasets", "volumes", "secrets/vision"):
             (base / name).mkdir(parents=True)
         (base / "secrets").chmod(0o700)

@@ -18,7 +18,7 @@ from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
 from fairlead_schemas.mountrules import CLOSED_PATHS, faults
 from tests.agent.containers.inspected import as_created
-from tests.agent.runtime_watch import PLACE, Watch, launch
+from tests.agent.runtime_watch import PLACE, Watch, incarnation, launch
 
 #: Two NUMA nodes of four CPUs and 8 GiB each.
 HOST = Host({0: NumaShare(frozenset(range(4)), 8192), 1: NumaShare(frozenset(range(4, 8)), 8192)}, frozenset({0}))
@@ -286,7 +286,7 @@ async def test_a_container_can_do_nothing_it_should_not(tmp_path: Path) -> None:
     from fairlead_agent.runtimes.docker.runtime import DockerRuntime
     from tests.agent.containers.image import ensure_image
 
-    runtime, watch = DockerRuntime(tmp_path, "n1", "inc-template", simulated=True), Watch()
+    runtime, watch = DockerRuntime(tmp_path, "n1", incarnation(), simulated=True), Watch()
     await runtime.open(watch)
     script = "touch /x && echo root; mount -t tmpfs t /proc && echo mount; touch /tmp/y && echo tmp; exit 0"
     runtime.start(launch("7001", "sh", "-c", script, image=ensure_image()))

@@ -22,7 +22,7 @@ from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.reports import InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 DEAF = "trap '' TERM; echo ready $$; setsid sh -c 'echo $$ > {left}; sleep 1000' & while :; do sleep 0.05; done"
 KEY = RunKey("7", 1, 0)
@@ -56,8 +56,8 @@ class Installation:
     async def start(self) -> None:
         self.agent = await build_agent(self.hub.connect(), self.settings)
         self.task = asyncio.ensure_future(self.agent.run())
-        incarnation = self.agent.ledger.incarnation
-        await self.placer.until(lambda: self.placer.incarnation.get("n1") == incarnation)
+        own = self.agent.ledger.incarnation
+        await self.placer.until(lambda: self.placer.incarnation.get("n1") == own)
 
     async def stop(self) -> None:
         await self.agent.stop()
@@ -83,7 +83,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Installation]:
     yield node
     if not node.task.done():
         await node.stop()
-    last = ProcessRuntime(node.directory, "n1", "nobody")
+    last = ProcessRuntime(node.directory, "n1", incarnation())
     await last.open(Watch())
     await last.adopt([])
     await last.close()
@@ -140,7 +140,7 @@ async def test_an_orphan_of_the_lost_journal_is_gone_too(node: Installation) -> 
 async def test_a_node_of_the_same_name_in_another_directory_is_let_alone(node: Installation, tmp_path: Path) -> None:
     """Two clusters on one machine may both have an n1."""
     pids = await node.running()
-    other = ProcessRuntime(tmp_path / "other" / "agent-n1", "n1", "another-journal")
+    other = ProcessRuntime(tmp_path / "other" / "agent-n1", "n1", incarnation())
     await other.open(Watch())
     await other.adopt([])
     await other.close()
@@ -151,7 +151,7 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that hangs in the kernel keeps the agent from starting, and is named; it ends, and the agent starts."""
-    first, watch = ProcessRuntime(tmp_path, "n1", "first"), Watch()
+    first, watch = ProcessRuntime(tmp_path, "n1", incarnation()), Watch()
     await first.open(watch)
     said = tmp_path / "said"
     leaves = f"setsid sh -c 'echo > {said}; exec sleep 1000' & while [ ! -e {said} ]; do sleep 0.05; done"
@@ -163,7 +163,7 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     async def hangs(_process: object) -> None:
         await asyncio.sleep(0.01)
 
-    second: Runtime = ProcessRuntime(tmp_path, "n1", "second")
+    second: Runtime = ProcessRuntime(tmp_path, "n1", incarnation())
     await second.open(Watch())
     with monkeypatch.context() as patch:
         patch.setattr(module, "end_exactly", hangs)
@@ -182,15 +182,15 @@ async def test_containers_of_the_lost_journal_are_gone(tmp_path: Path) -> None:
     from tests.agent.containers.image import ensure_image
 
     image = ensure_image()
-    lost, watch = DockerRuntime(tmp_path / "a", "n1", "lost", simulated=True), Watch()
-    other, other_watch = DockerRuntime(tmp_path / "b", "n1", "other", simulated=True), Watch()
+    lost, watch = DockerRuntime(tmp_path / "a", "n1", incarnation(), simulated=True), Watch()
+    other, other_watch = DockerRuntime(tmp_path / "b", "n1", incarnation(), simulated=True), Watch()
     await lost.open(watch)
     await other.open(other_watch)
     lost.start(launch("7001", "sleep", "1000", image=image))
     other.start(launch("7002", "sleep", "1000", image=image))
     await watch.until(lambda: bool(watch.starts))
     await other_watch.until(lambda: bool(other_watch.starts))
-    fresh = DockerRuntime(tmp_path / "a", "n1", "fresh", simulated=True)
+    fresh = DockerRuntime(tmp_path / "a", "n1", incarnation(), simulated=True)
     await fresh.open(Watch())
     await fresh.adopt([])
     await watch.exit_of(RunKey("7001", 1, 0))

@@ -13,9 +13,11 @@ from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.run_directory import PRUNE_BATCH
 from tests.agent import sleepers
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 KEY = RunKey("801", 1, 0)
+#: Of all tests here, which follow each other in one process.
+INCARNATION = incarnation()
 
 
 _opened: list[ProcessRuntime] = []
@@ -33,7 +35,7 @@ async def closed() -> AsyncIterator[None]:
 
 async def opened(base: Path, keep: int = 200) -> tuple[ProcessRuntime, Watch]:
     """A runtime and its watcher."""
-    runtime, watch = ProcessRuntime(base, "n1", "inc-" + base.name, keep=keep), Watch()
+    runtime, watch = ProcessRuntime(base, "n1", INCARNATION, keep=keep), Watch()
     await runtime.open(watch)
     _opened.append(runtime)
     return runtime, watch
@@ -74,7 +76,7 @@ async def test_what_a_run_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     runtime, watch = await opened(tmp_path)
     runtime.start(launch("801", "sh", "-c", "sleep 1000 & echo started"))
     assert Exit(code=0) == await watch.exit_of(KEY)
-    assert tagged(tag_prefix("n1", "inc-" + tmp_path.name)) == []
+    assert tagged(tag_prefix("n1", INCARNATION)) == []
 
 
 async def test_a_stop_reaches_what_has_left_the_group(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ async def test_a_stop_reaches_what_has_left_the_group(tmp_path: Path) -> None:
     await sleepers.until_asleep("801")  # it has left the group before that
     runtime.kill(KEY)
     assert (await watch.exit_of(KEY)).signal == 9
-    alive = [process for process in tagged(tag_prefix("n1", "inc-" + tmp_path.name)) if process.leads]
+    alive = [process for process in tagged(tag_prefix("n1", INCARNATION)) if process.leads]
     assert alive == []
 
 

@@ -16,7 +16,7 @@ from fairlead_agent.runtimes.process.runtime import LOST, ProcessRuntime
 from fairlead_agent.runtimes.process.spawner import SPAWNED_BYTES_MAX
 from fairlead_agent.runtimes.processes import tag_prefix, tagged
 from tests.agent import sleepers
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 KEY = RunKey("801", 1, 0)
 
@@ -26,7 +26,7 @@ class Node:
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.incarnation = "inc" + base.name
+        self.incarnation = incarnation()
         self.open: list[ProcessRuntime] = []
 
     async def runtime(self) -> tuple[ProcessRuntime, Watch]:
