@@ -29,9 +29,9 @@ from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
 from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION, LABEL_JOB
 from fairlead_schemas.mountrules import Secret, Volume
+from tests.agent.containers.hostile_jobs import ALWAYS, ORDERS, PROGRAMS, launched
 from tests.agent.containers.image import ensure_image
 from tests.agent.containers.python_image import PYTHON, ensure_image_with, ensure_python_image
-from tests.agent.containers.test_template import ALWAYS, ORDERS, PROGRAMS, launched
 from tests.agent.runtime_watch import Watch, incarnation, launch
 
 pytestmark = pytest.mark.docker
