@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from fairlead_agent.health import culprits
 from fairlead_agent.health.culprits import Verdict
 from fairlead_agent.health.meeting import Rules, meet, port_of
 from tests.agent.placer_script import order
@@ -16,6 +17,12 @@ from tests.loopback import hosts
 #: Where somebody is missing all of it is waited for; where all come, it ends when they have met.
 SHORT = Rules(tried_s=5.0, told_s=7.0, piece_bytes=64 * 1024)
 LONG = SHORT._replace(tried_s=60.0, told_s=90.0)
+
+
+@pytest.fixture(autouse=True)
+def _rates_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ranks are in one process here, and what else the machine does is no slow network: what is slow is test_culprits.py's."""
+    monkeypatch.setattr(culprits, "SLOWER", 10**9)
 
 
 async def gather(job: str, count: int, *away: int) -> dict[int, Verdict]:
