@@ -48,9 +48,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     )  # fmt: skip
     await world.open()
     yield world
-    await world.placer.desire("n1")
-    await asyncio.sleep(0.5)
-    await world.stop()
+    await world.close()
 
 
 def free_gpu(devices: NvmlDevices) -> Gpu:
