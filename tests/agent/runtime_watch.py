@@ -4,6 +4,7 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ def launch(job: str, *command: str, image: str = "", env: dict[str, str] | None 
     """A launch of one command."""
     fields: dict[str, Any] = {"attempt": 1, "rank": 0, "epoch": 1, "memory_mib": 64, "cpu_milli": 500, **order}
     return plan(RunOrder(job=job, **fields), Program(command=list(command), image=image, env=env or {}), PLACE)
+
+
+def incarnation() -> str:
+    """Of a journal that no other test has made up. Tags begin with it, and whatever of the machine has such a tag is its runtime's
+    to kill: two tests with one incarnation, which may run beside each other, end each other's runs."""
+    return secrets.token_hex(6)
 
 
 class Watch:

@@ -3,56 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from fairlead_agent.admin import Admin
-from fairlead_agent.agent import Agent
 from fairlead_agent.build import build_agent
 from fairlead_agent.journal import Journal
-from fairlead_agent.settings import Settings, from_environment
-from fairlead_bus.memory import MemoryHub
+from fairlead_agent.settings import from_environment
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
 from fairlead_schemas.queues import POOL_LABEL
 from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, OutputWanted, StartSeen, encode
 from fairlead_schemas.sample_columns import decode_samples
-from tests.agent.placer_script import PlacerScript, order
-
-
-class World:
-    """One hub, one scripted placer, and agents that come and go on one directory."""
-
-    def __init__(self, data: Path) -> None:
-        self.hub = MemoryHub()
-        self.settings = Settings(node="n1", devices="simulated", data=data, beat_s=0.1, sample_s=0.05)
-        self.placer: PlacerScript
-        self.agents: list[tuple[Agent, asyncio.Task[int]]] = []
-
-    async def open(self) -> "World":
-        bus = self.hub.connect()
-        await bus.ensure()
-        self.placer = await PlacerScript(bus).open()
-        await self.start()
-        await self.placer.joined("n1")
-        return self
-
-    async def start(self, **settings: Any) -> Agent:
-        agent = await build_agent(self.hub.connect(), msgspec.structs.replace(self.settings, **settings))
-        self.agents.append((agent, asyncio.ensure_future(agent.run())))
-        return agent
-
-    async def stop(self) -> int:
-        agent, task = self.agents.pop()
-        await agent.stop()
-        return await task
-
-    async def ended(self, job: str) -> ExitSeen:
-        await self.placer.until(lambda: bool(self.placer.of(ExitSeen, job)))
-        (report,) = self.placer.of(ExitSeen, job)
-        return report
+from tests.agent.placer_script import order
+from tests.agent.world import World
 
 
 @pytest.fixture
@@ -60,11 +25,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     """A joined node."""
     world = await World(tmp_path).open()
     yield world
-    world.placer.silent = False
-    if world.agents:
-        await world.placer.desire("n1")
-        await asyncio.sleep(0.1)
-        await world.stop()
+    await world.close()
 
 
 async def test_a_job_runs_and_is_reported(world: World) -> None:
@@ -87,7 +48,9 @@ async def test_output_arrives_with_offsets_and_an_end(world: World) -> None:
     await world.placer.desire("n1", order("7", "sh", "-c", script), order("8", "true"))
     await world.ended("7")
     await world.ended("8")
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        while {piece.stream for _, piece in pieces if piece.last} != {"stdout", "stderr"}:  # noqa: ASYNC110 -- of output nobody tells
+            await asyncio.sleep(0.01)
     expected = "".join(f"{n}\n" for n in range(1, 20001)).encode()
     stdout = {piece.offset: piece for _, piece in pieces if piece.stream == "stdout"}
     joined = b""
@@ -95,7 +58,6 @@ async def test_output_arrives_with_offsets_and_an_end(world: World) -> None:
         joined += stdout[len(joined)].data
     assert expected == joined
     assert max(len(piece.data) for _, piece in pieces) <= 32 * 1024
-    assert {"stdout", "stderr"} == {piece.stream for _, piece in pieces if piece.last}
     assert {subjects.output("n1", "7", 1, 0)} == {subject for subject, _ in pieces}
 
 
@@ -115,8 +77,7 @@ async def test_stop_means_term_grace_kill(world: World) -> None:
     """A deaf job gets its grace, then KILL; the end is `stopped` with signal 9."""
     deaf = order("7", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done", grace_s=0.4)
     await world.placer.desire("n1", deaf)
-    await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
-    await asyncio.sleep(0.2)
+    await world.says("7", b"ready")
     await world.placer.desire("n1", msgspec.structs.replace(deaf, stop="cancelled"))
     report = await world.ended("7")
     assert (report.outcome, report.signal) == ("stopped", 9)
@@ -124,22 +85,27 @@ async def test_stop_means_term_grace_kill(world: World) -> None:
 
 async def test_a_run_outlives_its_agent(world: World) -> None:
     """SIGTERM ends the agent alone: the next one adopts the run, starts nothing twice and reports its end."""
-    job = order("7", "sh", "-c", "sleep 0.8; exit 5")
+    over = world.settings.data / "over"
+    job = order("7", "sh", "-c", f"while ! [ -e {over} ]; do sleep 0.05; done; exit 5")
     await world.placer.desire("n1", job)
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
     assert await world.stop() == 0
     await world.start()
+    await world.placer.until(lambda: len(world.placer.of(InventorySeen)) == 2)
+    over.touch()
     report = await world.ended("7")
     assert (report.outcome, report.exit_code) == ("exited", 5)
     assert len(world.placer.of(StartSeen, "7")) == 1
-    assert len(world.placer.of(InventorySeen)) == 2
 
 
 async def test_reports_wait_for_a_placer_that_is_away(world: World) -> None:
     """What happened meanwhile is sent again until it is confirmed, and arrives once."""
     world.placer.silent = True
     await world.placer.desire("n1", order("7", "true"))
-    await asyncio.sleep(0.3)
+    ledger = world.agents[0][0].ledger
+    async with asyncio.timeout(60):
+        while ledger.reported < 3:  # noqa: ASYNC110 -- it tells nobody who hears
+            await asyncio.sleep(0.02)
     assert world.placer.of(ExitSeen) == []
     world.placer.silent = False
     await world.ended("7")
@@ -160,16 +126,19 @@ async def test_a_placer_that_lost_its_memory_is_told_again(world: World) -> None
 async def test_a_node_without_word_fences_itself(tmp_path: Path) -> None:
     """Silence for the fence's length ends what runs; the end is told as node_lost."""
     world = World(tmp_path)
-    world.settings = msgspec.structs.replace(world.settings, fence_ns=400_000_000)
+    world.settings = msgspec.structs.replace(world.settings, fence_ns=3_000_000_000)
     await world.open()
     await world.placer.desire("n1", order("7", "sleep", "1000"))
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
     world.placer.silent = True
-    await asyncio.sleep(1.0)
+    core = world.agents[0][0].core
+    async with asyncio.timeout(60):
+        while not core.fenced:  # noqa: ASYNC110 -- it tells nobody who hears
+            await asyncio.sleep(0.02)
     world.placer.silent = False
     report = await world.ended("7")
     assert (report.outcome, report.signal) == ("node_lost", 15)
-    await world.stop()
+    await world.close()
 
 
 async def test_another_boot_ends_what_ran(world: World) -> None:
@@ -182,8 +151,8 @@ async def test_another_boot_ends_what_ran(world: World) -> None:
     agent.boot_id = "another-boot"
     world.agents.append((agent, asyncio.ensure_future(agent.run())))
     report = await world.ended("7")
-    over.touch()
     assert (report.outcome, report.clean) == ("node_rebooted", True)
+    over.touch()
 
 
 async def test_samples_name_the_run_and_say_that_they_are_played(world: World) -> None:
@@ -191,8 +160,9 @@ async def test_samples_name_the_run_and_say_that_they_are_played(world: World) -
     batches = []
     await world.hub.connect().subscribe(subjects.SAMPLE_ALL, lambda m: batches.append(decode_samples(m.payload)))
     gpu = world.placer.of(InventorySeen)[0].inventory.gpus[2].uuid
-    await world.placer.desire("n1", order("7", "sleep", "0.4", gpus=(gpu,)))
-    await world.ended("7")
+    await world.placer.desire("n1", order("7", "sleep", "600", gpus=(gpu,)))
+    held = lambda: any(sample.run for batch in batches for sample in batch.gpus if sample.uuid == gpu)  # noqa: E731
+    await world.placer.until(held)
     numbers = [batch.n for batch in batches]
     assert list(range(numbers[0], numbers[0] + len(numbers))) == numbers
     assert all(batch.simulated for batch in batches)

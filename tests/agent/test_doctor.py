@@ -90,6 +90,10 @@ def driver(**changed: Any) -> dict[str, Any]:
         (driver(toolkit="1.17.7"), "NVIDIA container toolkit", "FAIL", "1.17.8"),
         (driver(environment_opens=True), "nvidia toolkit", "FAIL", "nvidia-ctk config --in-place"),
         (driver(environment_opens=None), "nvidia toolkit", "FAIL", "nvidia-ctk config --in-place"),
+        (
+            driver(unlinked=("nvidia0", "nvidiactl")) | engine(by_systemd=True), "nvidia devices", "warn",
+            "nvidia-ctk system create-dev-char-symlinks",
+        ),
         ({"disks": (Disk("/d", 100 * GIB, 9 * GIB),)}, "disk", "warn", "docker system prune"),
         ({"disks": (Disk("/d", 100 * GIB, 4 * GIB),)}, "disk", "FAIL", "docker system prune"),
         ({"clock_synchronised": False}, "clock", "warn", "timedatectl set-ntp true"),
@@ -163,6 +167,22 @@ def test_a_real_node_is_read(keyed: Keyed, tmp_path: Path) -> None:
             await journal.close()
 
     assert asyncio.run(held()) is True
+
+
+def test_device_files_without_links_are_nothing_where_systemd_keeps_no_groups() -> None:
+    """It takes nothing away there."""
+    assert bad(GOOD._replace(**driver(unlinked=("nvidia0",)))) == []
+
+
+def test_device_files_are_looked_for_by_their_numbers(tmp_path: Path) -> None:
+    """A link anywhere in the directory's `char` counts; what is no device file is none."""
+    (tmp_path / "nvidia0").symlink_to("/dev/null")
+    (tmp_path / "nvidiactl").symlink_to("/dev/zero")
+    (tmp_path / "nvidia-caps").mkdir()
+    assert reading.unlinked(tmp_path) == ("nvidia0", "nvidiactl")
+    (tmp_path / "char").mkdir()
+    (tmp_path / "char/1:3").symlink_to("/dev/null")
+    assert reading.unlinked(tmp_path) == ("nvidiactl",)
 
 
 @pytest.mark.docker

@@ -14,7 +14,7 @@ from fairlead_agent.records import Took
 from fairlead_agent.reserve import NAME, Reserve
 from fairlead_schemas.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
 
 DISK = 8 * 2**20
 
@@ -105,8 +105,7 @@ async def world(disk: Path) -> AsyncIterator[World]:
     made.settings = msgspec.structs.replace(made.settings, reserve_mib=2)
     await made.open()
     yield made
-    for _ in list(made.agents):
-        await made.stop()
+    await made.close()
 
 
 async def test_what_runs_is_looked_after_and_nothing_is_started(world: World, disk: Path) -> None:
@@ -127,7 +126,7 @@ async def test_what_runs_is_looked_after_and_nothing_is_started(world: World, di
     assert refused.outcome == "start_failed"
     assert "is full: what is left is the journal's" in refused.message
     filler.unlink()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while journal.reserve.short:  # noqa: ASYNC110 -- it looks once a second
             await asyncio.sleep(0.1)
     await world.placer.desire("n1", order("4", "true"))

@@ -86,7 +86,7 @@ async def test_then_comes_after_the_disk(tmp_path: Path) -> None:
     for n in range(1, 501):
         journal.ledger.apply(Took(sequence=n))
         journal.write([Took(sequence=n)], lambda n=n: then(n))
-    await asyncio.wait_for(all_done.wait(), 10)
+    await asyncio.wait_for(all_done.wait(), 60)
     assert list(range(1, 501)) == done
     assert journal.syncs < 500
     await journal.close()
@@ -141,7 +141,7 @@ async def test_what_follows_from_one_record_cannot_lose_what_follows_from_others
     journal.write([], broken)
     journal.write([], lambda: called.append("second"))
     with pytest.raises(KeyError):
-        await asyncio.wait_for(asyncio.shield(journal.failed), 5)
+        await asyncio.wait_for(asyncio.shield(journal.failed), 60)
     await journal.close()
     await asyncio.sleep(0)
     assert called == ["second"]

@@ -1,9 +1,9 @@
 """The contract of runtimes, held by every adapter: processes here, containers where an engine answers."""
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+import signal
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,19 @@ import pytest
 
 from fairlead_agent.launch import Launch
 from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION
 from fairlead_agent.runtimes.metering import Metering
 from fairlead_agent.runtimes.notes import write_note
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.saving import read_word
 from fairlead_schemas.checkpoints import Checkpoint
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent import sleepers
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 DEAF = "trap '' TERM; echo ready; while true; do sleep 0.05; done"
+#: Says "ready", and goes on when USR1 has reached it.
+WAITS = "trap 'go=on' USR1; echo ready; while [ -z \"$go\" ]; do sleep 0.05; done"
 POLITE = "trap 'exit 9' TERM; echo ready; while true; do sleep 0.05; done"
-SLEEP_S = 120
 
 
 class World:
@@ -31,7 +32,7 @@ class World:
     def __init__(self, base: Path, kind: str) -> None:
         self.base = base
         self.kind = kind
-        self.incarnation = f"inc{id(self):x}"
+        self.incarnation = incarnation()
         self._open: list[Runtime] = []
 
     async def runtime(self) -> tuple[Runtime, Watch]:
@@ -61,21 +62,31 @@ class World:
             image = ensure_image()
         return launch(job, *words, image=image, **order)
 
-    async def empty(self) -> None:
-        """Nothing of it runs any more; nobody of ours looked on."""
-        await asyncio.sleep(1.0)  # processes are gone by then
+    async def lets_go_on(self, program: int) -> None:
+        """USR1 to the only program that runs, by nobody of ours."""
         if self.kind == "docker":
             import docker
 
-            client, mine = docker.APIClient(version="auto"), {"label": f"{LABEL_INCARNATION}={self.incarnation}"}
-            async with asyncio.timeout(60):
-                while await asyncio.to_thread(client.containers, filters=mine):  # noqa: ASYNC110 -- the engine's matter
-                    await asyncio.sleep(0.1)
+            from tests.agent.containers import of_journal
+
+            (there,) = await asyncio.to_thread(of_journal.containers, self.incarnation)
+            await asyncio.to_thread(docker.APIClient(version="auto").kill, there["Id"], "SIGUSR1")
+        else:
+            os.kill(program, signal.SIGUSR1)
+
+    async def empty(self, programs: Iterable[int]) -> None:
+        """These processes have ended, and nothing of it runs any more; nobody of ours looked on."""
+        async with asyncio.timeout(60):
+            while any(Path(f"/proc/{pid}").exists() for pid in programs):  # noqa: ASYNC110, ASYNC240 -- of processes nobody tells
+                await asyncio.sleep(0.02)
+        if self.kind == "docker":
+            from tests.agent.containers import of_journal
+
+            await of_journal.until_gone(self.incarnation, ended=False)
 
     async def close(self) -> None:
         last, _ = await self.runtime()
         await last.adopt([])  # kills what a failed test has left
-        await asyncio.sleep(0.05)
         for runtime in self._open:
             await runtime.close()
 
@@ -86,21 +97,6 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     world = World(tmp_path, request.param)
     yield world
     await world.close()
-
-
-def running(*words: str) -> list[int]:
-    """Processes of the machine with this command line."""
-    found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if path.read_bytes() == b"".join(word.encode() + b"\0" for word in words):
-                found.append(int(path.parent.name))
-    return found
-
-
-def own(job: str) -> str:
-    """Seconds to sleep that no other process of this machine names, those of tests beside this one neither."""
-    return f"{SLEEP_S}.{os.getpid()}{job}"
 
 
 def key(job: str) -> RunKey:
@@ -152,14 +148,14 @@ async def test_kill_ends_what_ignores_term(world: World) -> None:
 async def test_a_second_runtime_adopts_what_runs(world: World) -> None:
     """A run goes on while its agent is away; the next agent process sees its end and its exit code."""
     first, first_watch = await world.runtime()
-    first.start(
-        world.sh("741", "echo ready; while [ ! -e /tmp/never ] && [ $((i+=1)) -lt 20 ]; do sleep 0.05; done; exit 5")
-    )
+    first.start(world.sh("741", f"{WAITS}; exit 5"))
     await first_watch.until(lambda: key("741") in first_watch.starts)
+    await until_file(first.output(key("741"))[0], b"ready")
     await first.close()
     second, watch = await world.runtime()
     found = await second.adopt([key("741")])
     assert {key("741"): Found("running", image=first_watch.images[key("741")])} == found
+    second.signal(key("741"), "SIGUSR1")
     assert Exit(code=5) == await watch.exit_of(key("741"))
     assert second.output(key("741"))[0].read_bytes() == b"ready\n"
 
@@ -167,15 +163,18 @@ async def test_a_second_runtime_adopts_what_runs(world: World) -> None:
 async def test_an_end_while_the_agent_was_away_is_known(world: World) -> None:
     """The exit code survives an agent that was not there when the run ended."""
     first, first_watch = await world.runtime()
-    first.start(world.sh("751", "sleep 0.3; echo late; exit 6"))
-    await first_watch.until(lambda: key("751") in first_watch.starts)
+    first.start(world.sh("751", f"{WAITS}; sleep 0.3; echo late; exit 6"))
+    await first_watch.until(lambda: key("751") in first.programs())
+    program = first.programs()[key("751")]
+    await until_file(first.output(key("751"))[0], b"ready")
     await first.close()
-    await world.empty()
+    await world.lets_go_on(program)
+    await world.empty([program])
     second, watch = await world.runtime()
     found = (await second.adopt([key("751")]))[key("751")]
     assert ("ended", Exit(code=6)) == (found.state, found.exit)
     assert watch.exits == {}
-    assert second.output(key("751"))[0].read_bytes() == b"late\n"
+    assert second.output(key("751"))[0].read_bytes() == b"ready\nlate\n"
 
 
 async def test_a_run_that_was_never_started_is_known_as_such(world: World) -> None:
@@ -188,14 +187,11 @@ async def test_processes_have_owners(world: World) -> None:
     """A run's program and its children are the run's; others of the machine are nobody's; also after a restart."""
     runtime, watch = await world.runtime()
     for job in ("791", "792"):
-        runtime.start(world.sh(job, f"FAIRLEAD_RUN= sleep {own(job)} & wait"))
-    sleepers: dict[str, list[int]] = {}
-    async with asyncio.timeout(SLEEP_S / 2):
-        while len(sleepers) < 2:  # a shell's child is not at once what it is about to be
-            await asyncio.sleep(0.02)
-            sleepers = {job: found for job in ("791", "792") if (found := running("sleep", own(job)))}
-    pids = [os.getpid(), 1, 2**22 + 1, *sleepers["791"], *sleepers["792"]]
-    expected = {pid: key(job) for job, found in sleepers.items() for pid in found}
+        runtime.start(world.sh(job, f"FAIRLEAD_RUN= sleep {sleepers.own(job)} & wait"))
+    asleep = {job: await sleepers.until_asleep(job) for job in ("791", "792")}
+    await watch.until(lambda: len(watch.starts) == 2)
+    pids = [os.getpid(), 1, 2**22 + 1, *asleep["791"], *asleep["792"]]
+    expected = {pid: key(job) for job, found in asleep.items() for pid in found}
     assert (len(expected), expected) == (2, await runtime.owners(pids))
     await runtime.close()
     second, watch = await world.runtime()
@@ -215,6 +211,7 @@ async def test_what_runs_use_is_read_off_the_kernel(world: World) -> None:
     runtime.start(world.sh("794", "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo ready; sleep 60; echo $x"))
     for job in ("793", "794"):
         await until_file(runtime.output(key(job))[0], b"ready")
+    await watch.until(lambda: set(runtime.programs()) == {key("793"), key("794")})  # noted a little later
     contained = runtime.name == "docker"
     meter = Metering()
     found = {each.run: each for each in meter.read(runtime.programs(), contained=contained)}
@@ -238,13 +235,16 @@ async def test_what_runs_use_is_read_off_the_kernel(world: World) -> None:
 async def test_a_line_of_the_agents_costs_no_line_of_the_program(world: World) -> None:
     """Written between two of the program's; whoever copies output resumes behind what is the program's."""
     first, watch = await world.runtime()
-    first.start(world.sh("796", "echo one >&2; sleep 2; echo two >&2; sleep 0.2; echo three >&2"))
+    first.start(world.sh("796", f"echo one >&2; {WAITS}; echo two >&2; sleep 0.2; echo three >&2"))
     stderr = first.output(key("796"))[1]
     await until_file(stderr, b"one\n")
+    await until_file(first.output(key("796"))[0], b"ready")
     write_note(stderr, "warning: too much")
+    await watch.until(lambda: key("796") in watch.starts)
     await first.close()
     second, watch = await world.runtime()
     await second.adopt([key("796")])
+    second.signal(key("796"), "SIGUSR1")
     await watch.exit_of(key("796"))
     assert stderr.read_text() == "one\nfairlead: warning: too much\ntwo\nthree\n"
 
@@ -262,10 +262,9 @@ async def test_what_no_journal_knows_is_killed(world: World) -> None:
 async def test_the_same_run_does_not_start_twice(world: World) -> None:
     """Even without a journal, a runtime refuses the second start of a run: its directory or name is taken."""
     runtime, watch = await world.runtime()
-    runtime.start(world.sh("781", "sleep 0.5"))
+    runtime.start(world.sh("781", "sleep 600"))
     await watch.until(lambda: key("781") in watch.starts)
-    again: Callable[[], None] = lambda: runtime.start(world.sh("781", "sleep 0.5"))  # noqa: E731
-    again()
+    runtime.start(world.sh("781", "sleep 600"))
     await watch.until(lambda: key("781") in watch.failures)
     assert [key("781")] == watch.starts
 
@@ -322,14 +321,14 @@ async def test_a_container_of_another_epoch_or_name_is_no_run_of_ours(world: Wor
 
 
 #: Says "told" where USR1 reached it, and goes on; a shell runs its trap when what it waits for has ended.
-LISTENER = "trap 'echo told' USR1; echo ready; n=0; while [ $n -lt 400 ]; do sleep 0.05; n=$((n+1)); done"
+LISTENER = "trap 'echo told' USR1; echo ready; while true; do sleep 0.05; done"
 
 
 async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -> None:
     """A child that would die of it lives, the program's own trap runs, and the run goes on."""
     runtime, watch = await world.runtime()
     runtime.start(
-        world.sh("791", f"sleep 20 & child=$!; trap 'kill -0 $child && echo told' USR1; {LISTENER.partition('; ')[2]}")
+        world.sh("791", f"sleep 600 & child=$!; trap 'kill -0 $child && echo told' USR1; {LISTENER.partition('; ')[2]}")
     )
     out = runtime.output(key("791"))[0]
     await until_file(out, b"ready")
@@ -343,10 +342,11 @@ async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -
 
 async def test_an_adopted_run_is_told_like_any_other(world: World) -> None:
     """Signals and commands need nothing that only the agent process that started it knew."""
-    first, _ = await world.runtime()
+    first, watch = await world.runtime()
     first.start(world.sh("792", LISTENER))
     out = first.output(key("792"))[0]
     await until_file(out, b"ready")
+    await watch.until(lambda: key("792") in watch.starts)
     await first.close()
     runtime, _ = await world.runtime()
     await runtime.adopt([key("792")])
@@ -358,10 +358,11 @@ async def test_an_adopted_run_is_told_like_any_other(world: World) -> None:
 async def test_a_command_runs_beside_the_program(world: World) -> None:
     """With its environment, in its directory, seeing what it wrote; its exit code and what it said come back."""
     runtime, watch = await world.runtime()
-    runtime.start(world.sh("793", f"cd /tmp; echo 41 > /tmp/fairlead-test-793; {LISTENER}"))
+    name = f"fairlead-test-{os.getpid()}"
+    runtime.start(world.sh("793", f"cd /tmp; echo 41 > {name}; {LISTENER}"))
     await until_file(runtime.output(key("793"))[0], b"ready")
     await watch.until(lambda: key("793") in watch.starts)  # it may speak before the runtime has noted it
-    script = 'echo "$FAIRLEAD_JOB $WHY"; cat /tmp/fairlead-test-793; rm /tmp/fairlead-test-793; exit 3'
+    script = f'echo "$FAIRLEAD_JOB $WHY"; cat /tmp/{name}; rm /tmp/{name}; exit 3'
     done = await runtime.exec(key("793"), ["sh", "-c", script], 20, {"WHY": "preempted"})
     assert (done.code, done.said) == (3, "793 preempted\n41")
     assert watch.exits == {}
@@ -382,13 +383,16 @@ async def test_a_command_that_fails_is_told_as_that(world: World) -> None:
 
 async def test_a_run_says_in_a_file_that_it_has_saved(world: World) -> None:
     """Nothing lies there until it says so; what it writes can be read from outside, and each word has a stamp of its own."""
-    runtime, _ = await world.runtime()
-    words = 'sleep 0.3; echo step=1 > "$FAIRLEAD_CHECKPOINT_FILE"; echo ready; sleep 0.5; echo step=2 > "$FAIRLEAD_CHECKPOINT_FILE"; echo done; sleep 20'
+    runtime, watch = await world.runtime()
+    save = 'echo step={} > "$FAIRLEAD_CHECKPOINT_FILE"'
+    words = f"{save.format(1)}; {WAITS}; {save.format(2)}; echo done; sleep 600"
     runtime.start(world.sh("795", words, checkpoint=Checkpoint()))
     out, path = runtime.output(key("795"))[0], runtime.checkpoint_file(key("795"))
     assert read_word(path) is None
     await until_file(out, b"ready")
     first = read_word(path)
+    await watch.until(lambda: key("795") in watch.starts)
+    runtime.signal(key("795"), "SIGUSR1")
     await until_file(out, b"ready\ndone")
     second = read_word(path)
     assert first is not None

@@ -13,7 +13,7 @@ from fairlead_agent.saving import FILE_BYTES_MAX, read_word
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.reports import CheckpointSeen, ExitSeen, StartSeen
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
 
 SECOND = 1_000_000_000
 #: Says "ready" by a first word; saves and exits when told, says its variables in the last.
@@ -91,12 +91,12 @@ class Node(World):
         """It runs, and (if it says so) is ready."""
         await self.placer.desire("n1", self.order(job, script, checkpoint=checkpoint, **more))
         said = CheckpointSeen if checkpoint is not None else StartSeen
-        await self.placer.until(lambda: bool(self.placer.of(said, job)), timeout_s=30)
+        await self.placer.until(lambda: bool(self.placer.of(said, job)))
 
     async def stopped(self, job: str, *, notice_s: float = 60) -> ExitSeen:
         """It is asked to end; how it did."""
         await self.placer.desire("n1", self.order(job, stop="preempted", notice_ns=int(notice_s * 1e9)))
-        await self.placer.until(lambda: bool(self.placer.of(ExitSeen, job)), timeout_s=30)
+        await self.placer.until(lambda: bool(self.placer.of(ExitSeen, job)))
         (report,) = self.placer.of(ExitSeen, job)
         return report
 
@@ -110,9 +110,7 @@ async def node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     node = Node(tmp_path, request.param)
     await node.open()
     yield node
-    await node.placer.desire("n1")
-    await asyncio.sleep(0.3)
-    await node.stop()
+    await node.close()
 
 
 async def test_a_run_is_told_saves_and_is_gone(node: Node) -> None:
@@ -155,7 +153,7 @@ async def test_an_agent_that_comes_back_goes_on_asking(node: Node) -> None:
     await node.stop()
     await asyncio.sleep(1.5)
     await node.start()
-    await node.placer.until(lambda: ("late", False) in node.words("7"), timeout_s=30)
+    await node.placer.until(lambda: ("late", False) in node.words("7"))
     assert (await node.stopped("7")).outcome == "stopped"
     # Only the newest word lies there: "ready" is heard only where the agent looked before "late" came.
     assert node.words("7")[-2:] == [("late", False), ("told new", True)]

@@ -3,14 +3,14 @@
 import pytest
 
 from fairlead_agent.instructions import KillRun, NoticeRun, StartRun, TerminateRun
-from fairlead_agent.reconcile import WORD_EVERY_NS
 from fairlead_agent.run import Exit, Found, RunKey, Word
+from fairlead_agent.saved_words import WORD_EVERY_NS
 from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.reports import CheckpointSeen, ExitSeen
+from tests.agent.core_node import FENCE, KEY, Node
 from tests.agent.placer_script import order
-from tests.agent.test_reconcile import FENCE, KEY, Node
 
 MINUTE = 60 * SECOND_NS
 #: Shorter than the fence, which would come in between.

@@ -17,7 +17,7 @@ from fairlead_agent.runtimes.metering import Metering
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_schemas.samples import RunResources
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 SOON_S = 60.0
 LONG_AGO_S = 1_000_000_000
@@ -78,7 +78,7 @@ def measured(runtime: Runtime, *, contained: bool) -> dict[str, RunResources]:
 
 @contextlib.asynccontextmanager
 async def processes(base: Path) -> AsyncIterator[tuple[ProcessRuntime, Watch]]:
-    runtime, watch = ProcessRuntime(base, "n1", "inc"), Watch()
+    runtime, watch = ProcessRuntime(base, "n1", incarnation()), Watch()
     await runtime.open(watch)
     yield runtime, watch
     for job in ("801", "802"):
@@ -119,14 +119,11 @@ async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> 
     import docker
 
     from fairlead_agent.runtimes.docker.runtime import DockerRuntime
-    from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION
+    from tests.agent.containers import of_journal
     from tests.agent.containers.image import SOCKET, ensure_image
 
-    def ours(client: docker.APIClient) -> list[str]:
-        of_this = {"label": f"{LABEL_INCARNATION}=inc{os.getpid()}"}
-        return [each["Id"] for each in client.containers(all=True, filters=of_this)]
-
-    runtime = DockerRuntime(tmp_path, "n1", f"inc{os.getpid()}", simulated=True, socket=SOCKET)
+    own = incarnation()
+    runtime = DockerRuntime(tmp_path, "n1", own, simulated=True, socket=SOCKET)
     await runtime.open(Watch())
     client, key = docker.APIClient(version="auto"), RunKey("801", 1, 0)
     try:
@@ -135,7 +132,7 @@ async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> 
         pid = await until_known(runtime, key)
         assert measured(runtime, contained=True)["801.1"].terminal_ns is None
         person, terminal = pty.openpty()
-        [there] = ours(client)
+        [there] = [each["Id"] for each in of_journal.containers(own)]
         with subprocess.Popen(["docker", "exec", "-it", there, "sh"], stdin=terminal, stdout=terminal) as shell:  # noqa: ASYNC220 -- one start of a test's
             inside = await until_there(Path(f"/proc/{pid}/root/dev/pts"))
             os.utime(inside, (LONG_AGO_S, LONG_AGO_S))
@@ -147,6 +144,6 @@ async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> 
         os.close(terminal)
     finally:
         await runtime.close()
-        for container in ours(client):
-            client.remove_container(container, force=True)
+        for container in of_journal.containers(own):
+            client.remove_container(container["Id"], force=True)
         client.close()

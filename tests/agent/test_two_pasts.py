@@ -10,10 +10,11 @@ from fairlead_agent.build import build_agent
 from fairlead_agent.instructions import GiveUp, Step
 from fairlead_agent.journal import Journal, JournalDamaged
 from fairlead_agent.pasts import DOUBT_NS, DOUBTS_MAX
-from fairlead_agent.reconcile import SECOND_NS, Reconciler
+from fairlead_agent.reconcile import Reconciler
 from fairlead_agent.records import Condemned, Confirmed, Ledger, Opened, Record, Reported, Took
 from fairlead_agent.reporting import Outbox
 from fairlead_agent.settings import Settings
+from fairlead_agent.stopping import SECOND_NS
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.reports import CleanSeen, Confirm, ExitSeen, StartSeen
 from fairlead_schemas.resources import Inventory
@@ -158,7 +159,7 @@ async def test_an_agent_on_an_old_copy_of_its_journal_ends_and_does_not_start_ag
 
     (settings.directory / "journal").write_bytes(old)
     agent = await build_agent(hub.connect(), settings)
-    assert await asyncio.wait_for(agent.run(), 10) == 1
+    assert await asyncio.wait_for(agent.run(), 60) == 1
     assert len(placer.reports) == said
     with pytest.raises(JournalDamaged, match="the journal went backwards"):
         await build_agent(hub.connect(), settings)

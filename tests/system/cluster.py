@@ -22,6 +22,8 @@ from tests.system import leftovers
 from tests.until import until
 
 READY_S = 120.0
+#: A submit on a busy machine is answered with its job, not with 202.
+DECISION_WAIT_S = "25"
 
 
 class Cluster:
@@ -41,7 +43,8 @@ class Cluster:
         self.nats_url = f"nats://{token}@127.0.0.1:{self.nats_port}"
         monitor = f"http://127.0.0.1:{self.monitor_port}"
         os.environ["FAIRLEAD_NATS_MONITOR"] = monitor
-        self.environment = {**os.environ, "FAIRLEAD_METRICS": "off", **(environment or {})}
+        usual = {"FAIRLEAD_METRICS": "off", "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S}
+        self.environment = {**os.environ, **usual, **(environment or {})}
         self.client = Client(f"http://127.0.0.1:{self.port}", user="tester")
 
     def start(self, *, hollow: list[str] | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 from fairlead.stack import nats_server
 from fairlead.stack.local import SERVICES
 from tests.hosts import Host, Hosts
+from tests.system.cluster import DECISION_WAIT_S
 from tests.until import until
 
 NODES = ("a", "b")
@@ -62,7 +63,8 @@ class OverHosts:
         self.run("nats", control, [nats_server.find().path, "-c", str(config)])
         self._env = {
             "FAIRLEAD_NATS": f"nats://{token}@{control.address}:{NATS_PORT}", "FAIRLEAD_HTTP_PORT": str(HTTP_PORT),
-            "FAIRLEAD_NATS_MONITOR": f"http://{control.address}:{MONITOR_PORT}", **self.settings,
+            "FAIRLEAD_NATS_MONITOR": f"http://{control.address}:{MONITOR_PORT}", "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S,
+            **self.settings,
         }  # fmt: skip
         for name in ("queue", "placer", "gateway"):
             self.run(name, control, [sys.executable, "-m", SERVICES[name][0]], {"FAIRLEAD_INSTANCE": name})

@@ -72,9 +72,20 @@ class Composed:
         return done.stdout
 
     def get(self, path: str) -> dict:
-        answer = httpx.get(self.url + path, timeout=10)
+        answer = httpx.get(self.url + path, timeout=UNTIL_S)
         answer.raise_for_status()
         return answer.json()
+
+    def submit(self, body: dict[str, object]) -> str:
+        """The job's id. Where it is not decided in time (202), it is asked for again by the same key."""
+        key = {"Idempotency-Key": secrets.token_hex(8)}
+        until(lambda: self._submitted(body, key) != "", "the job is accepted", within_s=UNTIL_S)
+        return self._submitted(body, key)
+
+    def _submitted(self, body: dict[str, object], key: dict[str, str]) -> str:
+        answer = httpx.post(f"{self.url}/v1/jobs", json=body, headers=key, timeout=UNTIL_S)
+        assert answer.status_code in (200, 201, 202), answer.text
+        return str(answer.json().get("id", ""))
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         def logs() -> str:
@@ -105,16 +116,14 @@ def test_a_job_runs_in_it(composed: Composed) -> None:
         "command": ["sh", "-c", "echo from a container"],
         "resources": {"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": 1},
     }
-    answer = httpx.post(f"{composed.url}/v1/jobs", json=body, timeout=10)
-    assert answer.status_code in (201, 202), answer.text
-    job = answer.json()["id"]
+    job = composed.submit(body)
     composed.until(lambda: composed.get(f"/v1/jobs/{job}")["state"] == "succeeded", "the job has succeeded")
-    output = httpx.get(f"{composed.url}/v1/jobs/{job}/logs", params={"follow": "false"}, timeout=10).text
+    output = httpx.get(f"{composed.url}/v1/jobs/{job}/logs", params={"follow": "false"}, timeout=UNTIL_S).text
     assert output == "from a container\n"
     too_big = {"command": ["true"], "resources": {"nvidia.com/gpu": 8, "cpu": "1"}, "nodes": 2}
-    waits = httpx.post(f"{composed.url}/v1/jobs", json=too_big, timeout=10).json()["id"]
+    waits = composed.submit(too_big)
     composed.until(lambda: bool(composed.get(f"/v1/jobs/{waits}/why")["reason"]["message"]), "why is answered")
-    rows = httpx.post(f"{composed.url}/v1/sql", json={"query": "select count(*) from jobs"}, timeout=20)
+    rows = httpx.post(f"{composed.url}/v1/sql", json={"query": "select count(*) from jobs"}, timeout=UNTIL_S)
     assert rows.status_code == 200, rows.text
     logs = composed.compose("logs")
     assert [line for line in logs.splitlines() if "refuses this client" in line or "Traceback" in line] == []

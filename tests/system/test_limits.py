@@ -53,7 +53,7 @@ def test_full_log_refuses_submits_and_lets_running_jobs_finish(tmp_path: Path):
             "log" in (refused["title"] + refused["detail"]).lower()
             and "full" in (refused["title"] + refused["detail"]).lower()
         )
-        cluster.until(lambda: cluster.client.job(running.id).state == "succeeded", "the running job finishes", 30)
+        cluster.until(lambda: cluster.client.job(running.id).state == "succeeded", "the running job finishes")
     finally:
         cluster.stop()
 
@@ -87,7 +87,7 @@ def test_two_queue_processes_at_once(tmp_path: Path):
 
 def test_submit_while_the_queue_is_away_is_kept_and_decided_later(tmp_path: Path):
     """202 with the command's id; when the queue is back the job exists and runs."""
-    cluster = Cluster(tmp_path, nodes=1)
+    cluster = Cluster(tmp_path, nodes=1, environment={"FAIRLEAD_DECISION_WAIT_S": "2"})
     cluster.start()
     try:
         os.kill(cluster.supervisor.pids()["queue"], signal.SIGSTOP)
@@ -120,7 +120,7 @@ def test_report_from_the_wrong_node_is_rejected_and_recorded(tmp_path: Path):
             await bus.flush()
 
         cluster.run(forge)
-        (ended,) = cluster.client.wait([job.id], timeout_s=30)
+        (ended,) = cluster.client.wait([job.id], timeout_s=120)
         assert (ended.state, ended.exit_code) == ("succeeded", 0)
         rejected = [
             e
@@ -181,7 +181,6 @@ def test_bad_bodies_are_refused_by_name_and_store_nothing(tmp_path: Path):
         cluster.until(
             lambda: cluster.client.why(larger.id)["reason"]["code"] == "larger_than_cluster",
             "why says that it is larger than the cluster",
-            10,
         )
     finally:
         cluster.stop()

@@ -96,7 +96,7 @@ async def test_hollow_nodes_are_cut_too(cluster: Cluster) -> None:
     wanted = [mig(profile) for profile in (f"1g.{gb // 8}gb", f"2g.{gb // 4}gb", f"3g.{gb // 2}gb")] * 12
     for each in wanted:
         await cluster.queue(*cluster.world.submitted(each, spec=b'{"command":["sleep","1"]}'))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while names(cluster.events()).count("RunEnded") < len(wanted):  # noqa: ASYNC110 -- looks at the log
             await asyncio.sleep(0.02)
     await fleet.close()

@@ -13,6 +13,7 @@ import pytest
 from fairlead.stack.nats_server import free_port
 from fairlead_bus import bus_users, nkey
 from tests.bus.keyed import Keyed
+from tests.system.cluster import DECISION_WAIT_S
 from tests.until import until
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
@@ -45,7 +46,8 @@ class Installation:
         environment = {
             **os.environ, "FAIRLEAD_NATS": self.keyed.server.url, "FAIRLEAD_NATS_MONITOR": self.keyed.server.monitor,
             nkey.SETTING: str(self.keyed.seed_file(name)), "FAIRLEAD_DATA": str(self.data / name),
-            "FAIRLEAD_HTTP_PORT": self.url.rpartition(":")[2], "FAIRLEAD_DEVICES": "simulated", **more,
+            "FAIRLEAD_HTTP_PORT": self.url.rpartition(":")[2], "FAIRLEAD_DEVICES": "simulated",
+            "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S, **more,
         }  # fmt: skip
         (self.data / name).mkdir(parents=True, exist_ok=True)
         with (self.data / f"{name}.log").open("ab") as log:
@@ -54,18 +56,18 @@ class Installation:
             )
 
     def get(self, path: str) -> dict:
-        answer = httpx.get(self.url + path, timeout=10)
+        answer = httpx.get(self.url + path, timeout=UNTIL_S)
         answer.raise_for_status()
         return answer.json()
 
     def submit(self, *command: str) -> str:
         body = {"command": command, "resources": {"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": 1}}
-        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=10)
+        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=UNTIL_S)
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
 
     def sql(self, query: str) -> list[list[object]]:
-        return httpx.post(f"{self.url}/v1/sql", json={"query": query}, timeout=20).json()["rows"]
+        return httpx.post(f"{self.url}/v1/sql", json={"query": query}, timeout=UNTIL_S).json()["rows"]
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         until(condition, what, within_s=UNTIL_S, not_yet=(httpx.HTTPError, KeyError), logs=self.logs)
@@ -77,7 +79,7 @@ class Installation:
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
-            process.wait(20)
+            process.wait(UNTIL_S)
         self.keyed.close()
 
 
@@ -92,7 +94,7 @@ def test_a_job_goes_its_whole_way_and_nobody_is_refused_anything(installation: I
     """HTTP, queue, placer, agent, output, the explainer's answer and SQL; the allow-lists hold all that these need."""
     job = installation.submit("sh", "-c", f"echo from the job {LARGE}")
     installation.until(lambda: installation.get(f"/v1/jobs/{job}")["state"] == "succeeded", "the job has succeeded")
-    output = httpx.get(f"{installation.url}/v1/jobs/{job}/logs", params={"follow": "false"}, timeout=10).text
+    output = httpx.get(f"{installation.url}/v1/jobs/{job}/logs", params={"follow": "false"}, timeout=UNTIL_S).text
     assert output == f"from the job {LARGE}\n"
     assert installation.get(f"/v1/jobs/{job}/why")["reason"]["code"] == "succeeded"
     installation.until(lambda: installation.sql("select count(*) from jobs") == [[1]], "SQL has the job")

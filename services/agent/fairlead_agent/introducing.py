@@ -1,8 +1,13 @@
-"""What the node says of itself: its inventory, put together from devices, machine, runtime and settings."""
+"""What the node says of itself: to the placer its inventory, to its runs where they are."""
+
+from collections.abc import Mapping
 
 from fairlead_agent import machine
 from fairlead_agent.devices.labels import pool_labels
 from fairlead_agent.devices.port import Devices
+from fairlead_agent.launch import Place
+from fairlead_agent.launching.launching import BOX_IN_CONTAINER, box_path
+from fairlead_agent.launching.network import interface_of
 from fairlead_agent.reserving import BadReservation, without_reserved
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import RESERVED_CPUS, Settings
@@ -29,3 +34,14 @@ def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inve
         return without_reserved(inventory, settings.reserved)
     except BadReservation as error:
         raise BadSetting(f"{RESERVED_CPUS}: {error}") from error
+
+
+def place_of(settings: Settings, environment: Mapping[str, str], *, contained: bool, simulated: bool) -> Place:
+    """What runs see of the node: containers have a network of their own, and see their box elsewhere."""
+    boxes = box_path(settings.directory)
+    # The interface is told to ranks of gangs only, whose containers may be on the node's network.
+    theirs = contained and settings.gang_network == "bridge"
+    return Place(
+        settings.node, settings.address, environment, simulated, contained,
+        "" if theirs else interface_of(settings.address), boxes, BOX_IN_CONTAINER if contained else boxes,
+    )  # fmt: skip

@@ -48,8 +48,8 @@ from fairlead_agent import admin
 from fairlead_agent.admin import Admin
 from fairlead_agent.grants import settings as grants
 from fairlead_agent.grants.settings import Grants
-from fairlead_agent.reconcile import FENCE_GRACE_NS, SECOND_NS
 from fairlead_agent.reserving import BadReservation, Reserved, parse_reserved
+from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS
 from fairlead_bus.settings import BadSetting, one_of, seconds, token, whole
 from fairlead_schemas.ids import is_token
 

@@ -11,10 +11,11 @@ from fairlead_agent.launch import Launch
 from fairlead_agent.run import Exit, RunKey
 from fairlead_agent.runtimes.docker.engine import Patience
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
+from fairlead_agent.runtimes.docker.template import LABEL_JOB
 from tests.agent.containers import own_engine
 from tests.agent.containers.image import IMAGE
 from tests.agent.containers.own_engine import OwnEngine
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -29,7 +30,7 @@ class World:
 
     def __init__(self, base: Path, engine: OwnEngine) -> None:
         self.engine = engine
-        self.runtime = DockerRuntime(base, "n1", "inc-away", simulated=True, socket=engine.socket, patience=SOON)
+        self.runtime = DockerRuntime(base, "n1", incarnation(), simulated=True, socket=engine.socket, patience=SOON)
         self.watch = Watch()
 
     def sh(self, job: str, script: str) -> Launch:
@@ -38,11 +39,13 @@ class World:
     async def runs(self, job: str, script: str) -> int:
         """Start it and wait until it speaks; its number in the engine's words."""
         self.runtime.start(self.sh(job, script))
-        await until_file(self.runtime.output(key(job))[0], b"ready", 30)
+        await until_file(self.runtime.output(key(job))[0], b"ready")
         return self.pid(job)
 
     def pid(self, job: str) -> int:
-        return self.engine.client.inspect_container(f"fairlead-{job}-1")["State"]["Pid"]
+        client = self.engine.client
+        (there,) = client.containers(filters={"label": f"{LABEL_JOB}={job}"})
+        return client.inspect_container(there["Id"])["State"]["Pid"]
 
     def end(self, job: str) -> None:
         """Let it end by itself: its root as the machine sees it, so that no engine is needed."""
@@ -127,7 +130,7 @@ async def test_an_engine_that_stands_still_keeps_nothing_from_being_killed(world
         world.runtime.kill(key("921"))
         exit = await world.watch.exit_of(key("921"))
         assert exit.signal == signal.SIGKILL and "did not answer" in exit.message
-        await asyncio.sleep(SOON.call_s + 1)  # the start's call has failed meanwhile
+        await asyncio.sleep(3 * SOON.call_s)  # the start's call has failed meanwhile, on a slow machine, too
         assert key("923") not in world.watch.starts
         assert key("922") not in world.watch.exits
         world.runtime.release(key("921"))

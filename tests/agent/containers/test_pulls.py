@@ -19,7 +19,7 @@ from fairlead_agent.runtimes.docker.runtime import PULLING, UNWANTED, DockerRunt
 from fairlead_schemas.events import StartFault
 from tests.agent.containers.image import SOCKET, root_file_system
 from tests.agent.containers.registry import Registry
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 MIB = 2**20
 IMAGE = "registry.example/team/train:2"
@@ -107,12 +107,12 @@ class World:
     """A runtime over the machine's engine, and what it was told to remove."""
 
     def __init__(self, base: Path, registry: Registry) -> None:
-        self.base, self.registry = base, registry
+        self.base, self.registry, self.incarnation = base, registry, incarnation()
         self.client = docker.from_env().api
         self._open: list[DockerRuntime] = []
 
     async def runtime(self) -> tuple[DockerRuntime, Watch]:
-        runtime, watch = DockerRuntime(self.base, "n1", "inc-pulls", simulated=True, socket=SOCKET), Watch()
+        runtime, watch = DockerRuntime(self.base, "n1", self.incarnation, simulated=True, socket=SOCKET), Watch()
         runtime.images = Images(runtime.engine, stall_s=3.0, patience=0.01)
         await runtime.open(watch)
         self._open.append(runtime)

@@ -8,57 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.launch import Launch, Program, Unlaunchable, plan
+from fairlead_agent.launch import Launch, Unlaunchable
 from fairlead_agent.run import Exit, RunKey
 from fairlead_agent.runtimes.docker import template
 from fairlead_agent.runtimes.docker.check import differences, image_volumes
 from fairlead_agent.runtimes.docker.template import Bind, Engine
 from fairlead_agent.runtimes.pinning import Host, NumaShare, Unpinnable
-from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
 from fairlead_schemas.mountrules import CLOSED_PATHS, faults
+from tests.agent.containers.hostile_jobs import ALWAYS, BY_ORDER, ENV_NAMES, ORDERS, PROGRAMS, TEXTS, launched
 from tests.agent.containers.inspected import as_created
-from tests.agent.runtime_watch import PLACE, Watch, launch
+from tests.agent.runtime_watch import Watch, incarnation, launch
 
 #: Two NUMA nodes of four CPUs and 8 GiB each.
 HOST = Host({0: NumaShare(frozenset(range(4)), 8192), 1: NumaShare(frozenset(range(4, 8)), 8192)}, frozenset({0}))
 ENGINE = Engine(host=HOST, cpus=8, verbs={"mlx5_0": ("/dev/infiniband/uverbs3", "/dev/infiniband/rdma_cm")})
-
-WORDS = st.sampled_from(
-    ["", "/", "..", "../..", "/data", "/proc", "/dev/mem", "/var/run/docker.sock", "host", "all", "0", "-1", "a=b", "\0",
-     "name", "hf-token", "/data:ro", "datasets:/data", "x:/proc/1", "/run/nvidia-container-devices/all", "privileged"]
-)  # fmt: skip
-TEXTS = WORDS | st.text(max_size=12)
-ENV_NAMES = TEXTS | st.builds(lambda prefix, rest: prefix + rest, st.sampled_from(RESERVED_ENV_PREFIXES), TEXTS)
-AMOUNTS = st.integers(-(2**40), 2**40) | st.sampled_from([0, 1, 5, 6, 64])
-MOUNTS = TEXTS | st.fixed_dictionaries(
-    {"name": TEXTS, "mountPath": TEXTS}, optional={"readOnly": st.booleans(), "create": st.booleans()}
-)
-PROGRAMS = st.fixed_dictionaries(
-    {"command": st.lists(TEXTS, min_size=1, max_size=3), "image": TEXTS, "env": st.dictionaries(ENV_NAMES, TEXTS, max_size=4)},
-    optional={"args": st.lists(TEXTS, max_size=2), "workdir": TEXTS, "project": TEXTS, "volumes": st.lists(MOUNTS, max_size=3),
-              "secrets": st.lists(TEXTS, max_size=3)},
-)  # fmt: skip
-ORDERS = st.fixed_dictionaries(
-    {"cpu_milli": AMOUNTS, "memory_mib": AMOUNTS, "shm_mib": AMOUNTS},
-    optional={"cpus": TEXTS | st.sampled_from(["0-3", "4,5", "0-7"]), "nics": st.lists(TEXTS | st.just("mlx5_0"), max_size=2).map(tuple),
-              "gpus": st.lists(st.sampled_from(["GPU-a", "GPU-b"]), unique=True).map(tuple)},
-)  # fmt: skip
-#: What may stand in a HostConfig, and where a job's order may have any say at all, what of it.
-ALWAYS = {
-    "Privileged": False, "CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], "IpcMode": "private", "CgroupnsMode": "private",
-    "PidsLimit": 4096, "OomScoreAdj": 500, "OomKillDisable": False, "ReadonlyRootfs": True, "LogConfig": template.LOG_CONFIG,
-    "NetworkMode": "default", "Runtime": "runc", "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0}, "Init": True,
-}  # fmt: skip
-BY_ORDER = {"Memory", "MemorySwap", "NanoCpus", "CpusetCpus", "CpusetMems", "Ulimits", "Tmpfs", "ShmSize", "Mounts"}
-
-
-def launched(program: dict[str, Any], order: dict[str, Any], simulated: bool) -> Launch:
-    """As the agent plans it; what it refuses is no launch."""
-    import msgspec
-
-    run = RunOrder(job="7", attempt=1, rank=0, epoch=1, **order)
-    return plan(run, msgspec.convert(program, Program), PLACE._replace(gpus_simulated=simulated))
 
 
 @given(PROGRAMS, ORDERS, st.booleans())
@@ -286,7 +250,7 @@ async def test_a_container_can_do_nothing_it_should_not(tmp_path: Path) -> None:
     from fairlead_agent.runtimes.docker.runtime import DockerRuntime
     from tests.agent.containers.image import ensure_image
 
-    runtime, watch = DockerRuntime(tmp_path, "n1", "inc-template", simulated=True), Watch()
+    runtime, watch = DockerRuntime(tmp_path, "n1", incarnation(), simulated=True), Watch()
     await runtime.open(watch)
     script = "touch /x && echo root; mount -t tmpfs t /proc && echo mount; touch /tmp/y && echo tmp; exit 0"
     runtime.start(launch("7001", "sh", "-c", script, image=ensure_image()))

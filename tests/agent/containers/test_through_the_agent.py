@@ -13,7 +13,7 @@ from fairlead_schemas.reports import ExitSeen, OutputPiece, StartSeen
 from tests.agent.containers.image import SOCKET, root_file_system
 from tests.agent.containers.registry import Registry
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
 
 pytestmark = pytest.mark.docker
 
@@ -25,8 +25,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     world.settings = msgspec.structs.replace(world.settings, runtime="docker", docker_socket=SOCKET, devices="none")
     await world.open()
     yield world
-    await world.placer.desire("n1")
-    await world.stop()
+    await world.close()
 
 
 async def test_a_pull_is_seen_in_the_output_and_what_ran_in_the_start(world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pynvml
 
-from tests.agent.inside.test_nvml_inside import Driver
+from tests.agent.devices.nvml_driver import Driver
 
 NOT_SUPPORTED, TIMEOUT, LOST = 3, 10, 15
 RESERVED_MIB = 639

@@ -11,8 +11,8 @@ from fairlead_agent.run import Exit, RunKey
 from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.reports import InventorySeen
 from fairlead_schemas.resources import Inventory, MigInstance, MigPlace
+from tests.agent.core_node import Node
 from tests.agent.placer_script import order
-from tests.agent.test_reconcile import Node
 
 
 def devices(kept: Path | None = None) -> SimulatedDevices:

@@ -9,8 +9,8 @@ from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.resources import MigPlace
-from tests.agent.devices.test_nvml_meters import Gpm
-from tests.agent.devices.test_nvml_mig import MigDriver
+from tests.agent.devices.gpm import Gpm
+from tests.agent.devices.mig_driver import MigDriver
 
 PLACES = (MigPlace(profile="3g.20gb", start=0), MigPlace(profile="3g.20gb", start=4))
 

@@ -8,8 +8,8 @@ import pytest
 
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_schemas.samples import GpuSample
+from tests.agent.devices.gpm import Gpm
 from tests.agent.devices.played_nvml import RESERVED_MIB, PlayedNvml
-from tests.agent.inside.test_nvml_inside import Driver
 
 
 @pytest.fixture
@@ -42,38 +42,6 @@ def test_counters_come_by_field_with_links_summed_by_the_driver(driver: PlayedNv
     assert (sample.memory_temperature_c, sample.energy_mj) == (66, 12_345)
     assert (sample.nvlink_tx_kib, sample.nvlink_rx_kib) == (700, 800)
     assert (sample.pcie_tx_bytes_s, sample.pcie_rx_bytes_s, sample.encoder_pct) == (3000, 5000, 4)
-
-
-class Gpm:
-    """GPM of a Hopper: percent and MiB/s by metric, and which samples were compared."""
-
-    def __init__(self, driver: PlayedNvml | Driver) -> None:
-        self.values = {1: 90.0, 2: 80.04, 3: 41.2, 5: 37.7, 10: 30.1, 11: 0.0, 13: 1.2, 20: 2.0, 21: 4.0}
-        self.compared: list[tuple[int, int]] = []
-        self.taken: dict[int, int] = {}
-        self.freed: list[int] = []
-        samples = iter(range(1, 99))
-        driver.answers |= {
-            "nvmlGpmQueryDeviceSupport": lambda i: SimpleNamespace(isSupportedDevice=1),
-            "nvmlGpmSampleAlloc": lambda: next(samples),
-            "nvmlGpmSampleGet": self._take,
-            "nvmlGpmMetricsGet": self._metrics,
-            "nvmlGpmSampleFree": self.freed.append,
-            "c_nvmlGpmMetricsGet_t": lambda: SimpleNamespace(
-                metrics=[SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(40)]
-            ),
-        }
-
-    def _take(self, gpu: int, sample: int) -> None:
-        self.taken[sample] = max(self.taken.values(), default=0) + 1
-
-    def _metrics(self, question: SimpleNamespace) -> SimpleNamespace:
-        assert question.version == pynvml.NVML_GPM_METRICS_GET_VERSION
-        self.compared.append((self.taken[question.sample1], self.taken[question.sample2]))
-        for each in question.metrics[: question.numMetrics]:
-            each.nvmlReturn = 0 if each.metricId in self.values else 3
-            each.value = self.values.get(each.metricId, 0.0)
-        return question
 
 
 def test_profiling_compares_each_look_with_the_one_before(driver: PlayedNvml, tmp_path: Path) -> None:

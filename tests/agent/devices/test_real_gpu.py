@@ -22,7 +22,7 @@ from fairlead_agent.settings import from_environment
 from fairlead_schemas.reports import ExitSeen, InventorySeen
 from fairlead_schemas.resources import Gpu
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
 
 pytestmark = pytest.mark.gpu
 PROGRAM = (sys.executable, str(Path(__file__).with_name("cuda_program.py")))
@@ -48,9 +48,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     )  # fmt: skip
     await world.open()
     yield world
-    await world.placer.desire("n1")
-    await asyncio.sleep(0.5)
-    await world.stop()
+    await world.close()
 
 
 def free_gpu(devices: NvmlDevices) -> Gpu:

@@ -15,8 +15,8 @@ from fairlead_agent.devices.recorded import RecordedDevices
 from fairlead_agent.devices.recording import BadRecording, Recording, read_recording, write_recording
 from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.resources import MigPlace
+from tests.agent.devices.mig_driver import MigDriver
 from tests.agent.devices.played_nvml import PlayedNvml
-from tests.agent.devices.test_nvml_mig import MigDriver
 
 
 class Clock:

@@ -1,7 +1,6 @@
 """The guard over real containers: through the engine, and without it."""
 
 import signal
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from fairlead_agent.guard.containers import SOCKET, Containers, socket_of
 from fairlead_agent.guard.stale import Work
 from fairlead_agent.lease import NEVER_NS, Lease
 from tests.agent.containers.image import ensure_image
+from tests.until import until
 
 pytestmark = pytest.mark.docker
 
@@ -31,7 +31,7 @@ def containers() -> Iterator[Callable[..., str]]:
         }  # fmt: skip
         own = [f"FAIRLEAD_NODE={lease.node}", f"FAIRLEAD_JOB={job}", "FAIRLEAD_ATTEMPT=1", "FAIRLEAD_RANK=0"]
         created = api.create_container(
-            ensure_image(), ["sh", "-c", "trap 'exit 7' TERM; sleep 600 & wait"], labels=labels,
+            ensure_image(), ["sh", "-c", "trap 'exit 7' TERM; echo ready; sleep 600 & wait"], labels=labels,
             environment=[*own, *env], network_disabled=True,
         )["Id"]  # fmt: skip
         made.append(created)
@@ -45,7 +45,12 @@ def containers() -> Iterator[Callable[..., str]]:
 
 def code(container: str) -> int:
     """How it has ended."""
-    return int(docker.APIClient(version="auto").wait(container, timeout=30)["StatusCode"])
+    return int(docker.APIClient(version="auto").wait(container, timeout=60)["StatusCode"])
+
+
+def logs(container: str) -> bytes:
+    """What it has printed."""
+    return bytes(docker.APIClient(version="auto").logs(container))
 
 
 @pytest.mark.parametrize("socket", [SOCKET, "/nowhere/docker.sock"], ids=["by the engine", "by cgroups"])
@@ -54,10 +59,11 @@ def test_found_and_ended(containers: Callable[..., str], socket: str) -> None:
     first, second = containers("7"), containers("8", env=("FAIRLEAD_STOP_AFTER=never",))
     other = containers("9", lease=LEASE._replace(node="other", incarnation="other"))
     found = Containers(socket)
-    deadline = time.monotonic() + 30
-    while sorted(found.look(LEASE)) != [Work("7.1.0"), Work("8.1.0", NEVER_NS)]:
-        assert time.monotonic() < deadline, found.look(LEASE)
-        time.sleep(0.1)
+    wanted = [Work("7.1.0"), Work("8.1.0", NEVER_NS)]
+    until(
+        lambda: sorted(found.look(LEASE)) == wanted, "both are found", within_s=60, logs=lambda: str(found.look(LEASE))
+    )
+    until(lambda: b"ready" in logs(first), "its trap is set", within_s=60)
     found.send("7.1.0", signal.SIGTERM)
     assert code(first) == 7
     found.send("8.1.0", signal.SIGKILL)

@@ -23,7 +23,8 @@ from fairlead_agent.lease_file import LeaseFile, boottime_ns
 from fairlead_agent.runtimes.processes import tag_prefix, tagged
 from fairlead_schemas.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
+from tests.until import until
 
 S = 1_000_000_000
 LEASE = Lease("boot", "n1", "inc", "process", 1000 * S, 60 * S, 30 * S, 30 * S)
@@ -157,6 +158,8 @@ def test_the_agent_hears_what_the_guard_did(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- the program
 
 TIMES: dict[str, Any] = {"fence_ns": 3 * S, "fence_grace_ns": S, "fence_margin_ns": 3 * S}
+#: A fence that no restart on a slow machine outlasts.
+LONG_NS = 9 * S
 #: Ends at KILL only, and so do the children that it leaves in sessions of their own.
 STUBBORN = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 600\" & while :; do sleep 0.1; done"
 
@@ -168,8 +171,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     made.settings = msgspec.structs.replace(made.settings, **TIMES)
     await made.open()
     yield made
-    for _ in list(made.agents):
-        await made.stop()
+    await made.close()
     for process in tagged(tag_prefix("n1", made.placer.incarnation["n1"])):
         os.kill(process.pid, signal.SIGKILL)
 
@@ -181,7 +183,7 @@ def guard(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-m", "fairlead_agent.guard"], env=env, stderr=subprocess.PIPE)
     yield process
     process.terminate()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
 
 
 async def running(world: World, job: str, script: str, **more: Any) -> str:
@@ -193,7 +195,7 @@ async def running(world: World, job: str, script: str, **more: Any) -> str:
 
 async def gone(prefix: str) -> None:
     """Until nothing of the run is left."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while tagged(prefix):  # noqa: ASYNC110 -- processes that are nobody's children here
             await asyncio.sleep(0.05)
 
@@ -211,14 +213,18 @@ async def test_work_of_a_dead_agent_ends(world: World, guard: subprocess.Popen[b
 
 
 async def test_an_agent_that_restarts_in_time_loses_nothing(world: World, guard: subprocess.Popen[bytes]) -> None:
-    """Ten restarts over more than the whole time: the lease is renewed in between, and the run runs on."""
+    """Restarts over more than the whole time, however slow they are: the lease is renewed in between, and the run runs on."""
+    await world.stop()
+    await world.start(fence_ns=LONG_NS)
     prefix = await running(world, "7", "while :; do sleep 0.1; done")
-    for _ in range(10):
+    began = boottime_ns()
+    while boottime_ns() - began < LONG_NS + TIMES["fence_margin_ns"]:
         await world.stop()
         await asyncio.sleep(0.3)
-        agent = await world.start()
+        agent = await world.start(fence_ns=LONG_NS)
         beats = world.placer.beats
         await world.placer.until(lambda: world.placer.beats > beats + 2)  # noqa: B023 -- awaited in this turn
+        await asyncio.sleep(1.0)
         assert not agent.core.stopping
     assert tagged(prefix)
     assert world.placer.of(ExitSeen, "7") == []
@@ -251,8 +257,9 @@ async def test_silence_is_counted_over_an_agents_restarts(world: World) -> None:
 
 def test_one_guard_per_directory(tmp_path: Path, guard: subprocess.Popen[bytes]) -> None:
     """A second one says so and ends."""
-    while not (tmp_path / "guard.lock").exists() or not (tmp_path / "guard.lock").read_text():
-        assert guard.poll() is None
+    lock = tmp_path / "guard.lock"
+    until(lambda: lock.exists() and lock.read_text(), "the first has its lock", within_s=60, look_s=0.02)
+    assert guard.poll() is None
     env = {**os.environ, "FAIRLEAD_DATA": str(tmp_path)}
     second = subprocess.run([sys.executable, "-m", "fairlead_agent.guard"], env=env, capture_output=True, check=False)
     assert second.returncode == 1 and b"has a guard already" in second.stderr

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.health.culprits import Verdict, partners, told, verdict
+from fairlead_agent.health.culprits import Verdict, partners, told, verdict, worth_another_try
 
 GOOD = 900
 
@@ -41,6 +41,12 @@ def test_one_whose_row_never_came_is_named() -> None:
 def test_one_that_is_slow_is_named() -> None:
     """A link that came up at a tenth of its rate."""
     assert verdict(8, matrix(8, [(5, peer) for peer in range(8) if peer != 5], rate=GOOD // 10)).culprits == (5,)
+
+
+def test_who_was_slow_once_is_tried_again() -> None:
+    """Long before others would call it slow; who did not answer at all has had all the time there is."""
+    assert worth_another_try({1: GOOD, 2: GOOD, 3: GOOD // 4, 4: GOOD // 8, 5: 0, 6: GOOD, 7: GOOD // 3}) == [3, 4]
+    assert worth_another_try({}) == worth_another_try({1: 0}) == worth_another_try({1: GOOD}) == []
 
 
 def test_a_bad_path_between_two_names_neither() -> None:

@@ -21,11 +21,14 @@ from fairlead_schemas import subjects
 from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, StartSeen
 from fairlead_schemas.sample_columns import decode_samples
 from fairlead_schemas.samples import GpuSample
+from tests import loopback
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
 
-#: Shorter meetings than real ones.
-meet = partial(really_meet, rules=Rules(tried_s=2.0, told_s=3.0, piece_bytes=64 * 1024))
+#: A meeting that somebody is missing from lasts for all of its time; one to which all come ends when they have met.
+SHORT = Rules(tried_s=5.0, told_s=7.0, piece_bytes=64 * 1024)
+LONG = SHORT._replace(tried_s=60.0, told_s=90.0)
+meet = partial(really_meet, rules=SHORT)
 
 
 class Played:
@@ -60,6 +63,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     monkeypatch.setattr("fairlead_agent.build.build_devices", build)
     monkeypatch.setattr(gating, "AGAIN_FIRST_S", 0.05)
     monkeypatch.setattr("fairlead_agent.health.tending.meet", meet)
+    monkeypatch.setattr("fairlead_agent.health.culprits.SLOWER", 10**9)  # a busy machine is no slow network
     from fairlead_agent.settings import Settings
 
     return build(Settings(node="n1", devices="simulated"))
@@ -71,10 +75,7 @@ async def world(tmp_path: Path, played: Played) -> AsyncIterator[World]:
     world = World(tmp_path)
     world.settings = msgspec.structs.replace(world.settings, health_s=0.1)
     yield world
-    if world.agents:
-        await world.placer.desire("n1")
-        await asyncio.sleep(0.1)
-        await world.stop()
+    await world.close()
 
 
 def seen(world: World) -> list[tuple[str, str, bool]]:
@@ -156,9 +157,13 @@ async def test_a_programs_own_error_is_told_to_its_user(world: World, played: Pl
     """With the end of the run that held the GPU, and to nobody else."""
     await world.open()
     gpu = played.gpus()[0].uuid
-    await world.placer.desire("n1", order("7", "sleep", "0.4", gpus=(gpu,)), order("8", "sleep", "0.4"))
+    go = world.settings.data / "go"
+    waits = ("sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done")
+    await world.placer.desire("n1", order("7", *waits, gpus=(gpu,)), order("8", *waits))
     await world.placer.until(lambda: len(world.placer.of(StartSeen)) == 2)
     played.reported += [(0, 31)]
+    await world.placer.until(lambda: gpu in world.agents[0][0].tending.xids)
+    go.touch()
     assert (await world.ended("7")).message == f"{gpu} reported XID 31, GPU memory page fault"
     assert (await world.ended("8")).message == ""
     assert seen(world) == []
@@ -171,9 +176,12 @@ async def test_after_a_failed_run_its_gpus_are_looked_at_before_they_are_given_a
     world.settings = msgspec.structs.replace(world.settings, health_s=60)
     await world.open()
     gpu = played.gpus()[0].uuid
-    await world.placer.desire("n1", order("7", "sh", "-c", "sleep 0.2; exit 3", gpus=(gpu,)))
+    go = world.settings.data / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.05; done; exit 3"
+    await world.placer.desire("n1", order("7", "sh", "-c", waits, gpus=(gpu,)))
     await world.placer.until(lambda: bool(world.placer.of(StartSeen)))
     played.facts[0] = {"recovery": "gpu_reset"}
+    go.touch()
     report = await world.ended("7")
     assert (report.outcome, report.exit_code) == ("exited", 3)
     await world.placer.until(lambda: bool(seen(world)))
@@ -233,19 +241,20 @@ async def test_gpus_that_were_not_clean_come_back_after_the_check(world: World, 
     )
 
 
-async def test_a_large_gang_meets_before_it_starts(world: World) -> None:
+async def test_a_large_gang_meets_before_it_starts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that nobody talks to says so of itself; its part does not start. A gang that can talk starts."""
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
-    hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-    await world.placer.desire("n1", order("107", "true", rank=1, hosts=hosts))
-    report = await world.ended("107")
+    hosts = loopback.hosts(3)
+    await world.placer.desire("n1", order("7", "true", rank=1, hosts=hosts))
+    report = await world.ended("7")
     assert (report.outcome, report.blames) == ("preflight", None)
-    assert "rank 1 (127.0.0.2) failed with 2 of 2 others" in report.message
+    assert f"rank 1 ({hosts[1]}) failed with 2 of 2 others" in report.message
     assert seen(world) == [("", "meeting", False)]
-    others = [asyncio.ensure_future(meet(order("108", "true", rank=rank, hosts=hosts))) for rank in (1, 2)]
-    await world.placer.desire("n1", order("108", "true", rank=0, hosts=hosts))
-    assert (await world.ended("108")).outcome == "exited"
+    monkeypatch.setattr("fairlead_agent.health.tending.meet", partial(really_meet, rules=LONG))
+    others = [asyncio.ensure_future(really_meet(order("8", "true", rank=rank, hosts=hosts), LONG)) for rank in (1, 2)]
+    await world.placer.desire("n1", order("8", "true", rank=0, hosts=hosts))
+    assert (await world.ended("8")).outcome == "exited"
     assert all(found.clean for found in await asyncio.gather(*others))
     assert seen(world)[1:] == [("", "meeting", True)]
 
@@ -254,10 +263,10 @@ async def test_who_is_well_blames_whom_the_others_cannot_reach(world: World) -> 
     """By rank: the placer keeps the job from that node."""
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
-    hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-    other = asyncio.ensure_future(meet(order("109", "true", rank=1, hosts=hosts)))
-    await world.placer.desire("n1", order("109", "true", rank=0, hosts=hosts))
-    report = await world.ended("109")
+    hosts = loopback.hosts(3)
+    other = asyncio.ensure_future(meet(order("9", "true", rank=1, hosts=hosts)))
+    await world.placer.desire("n1", order("9", "true", rank=0, hosts=hosts))
+    report = await world.ended("9")
     assert (report.outcome, report.blames) == ("preflight", 2)
     assert (await other).culprits == (2,)
     assert seen(world) == []

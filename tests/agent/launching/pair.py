@@ -13,6 +13,7 @@ from fairlead_schemas import subjects
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.gangs import GangAnswer, GangCall, decode_answer, encode_gang
 from fairlead_schemas.reports import ExitSeen
+from tests.agent.closing import until_ended
 from tests.agent.placer_script import PlacerScript, order
 
 GANG: dict[str, Any] = {"hosts": ("127.0.0.1", "127.0.0.2"), "nodes": ("n1", "n2"), "slots": (1, 1)}
@@ -49,19 +50,19 @@ class Pair:
 
     async def said(self, speaker: str, node: str, call: GangCall) -> GangAnswer:
         """One agent's answer to what another's says (or to who has its credentials)."""
-        answer = await self.hub.connect().request(subjects.gang(speaker, node), encode_gang(call), timeout_s=5)
+        answer = await self.hub.connect().request(subjects.gang(speaker, node), encode_gang(call), timeout_s=60)
         return decode_answer(answer)
 
     async def close(self) -> None:
         """What runs is ended first."""
         for node in list(self.agents):
             await self.placer.desire(node)
-        await asyncio.sleep(0.2)
+        await until_ended(self.agents.values())
         for node in list(self.agents):
             await self.stop(node)
 
     async def ended(self, count: int) -> dict[int, ExitSeen]:
-        await self.placer.until(lambda: len(self.placer.of(ExitSeen)) == count, 30)
+        await self.placer.until(lambda: len(self.placer.of(ExitSeen)) == count)
         return {report.rank: report for report in self.placer.of(ExitSeen)}
 
 

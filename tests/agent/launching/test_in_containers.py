@@ -1,6 +1,5 @@
 """The same scripts and pipes inside real containers, whose image has a shell and no Python: read-only to them, and working."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     pair = await Pair(tmp_path, "docker").open()
     yield pair
     await pair.close()
-    await asyncio.sleep(0.5)
 
 
 async def desire(pair: Pair, *command: str, **words: Any) -> None:
@@ -51,7 +49,7 @@ async def test_one_container_starts_a_daemon_in_the_other(pair: Pair) -> None:
     A stop reaches the waiting rank through the container's first process, and ends it well."""
     program = '"$OMPI_MCA_plm_rsh_agent" 127.0.0.2 "echo daemon on \\$FAIRLEAD_NODE; exit 5"; exit $?'
     await desire(pair, "sh", "-c", program, launcher="mpi")
-    await pair.placer.until(lambda: any(report.rank == 0 for report in pair.placer.of(ExitSeen)), 60)
+    await pair.placer.until(lambda: any(report.rank == 0 for report in pair.placer.of(ExitSeen)))
     assert [report.exit_code for report in pair.placer.of(ExitSeen)] == [5]
     waiting = msgspec.structs.replace(
         rank(1, "true", image=ensure_image(), launcher="mpi"), stop="rank_failed", **SMALL

@@ -17,7 +17,10 @@ from fairlead_bus.settings import BadSetting
 from fairlead_schemas.reports import StartSeen
 from tests.agent.metrics.promtool import complaints, needs_promtool
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
+
+#: A bound of the tests, not a promise.
+LONG_S = 60.0
 
 
 @pytest.fixture
@@ -29,9 +32,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     )
     await world.open()
     yield world
-    await world.placer.desire("n1")
-    await asyncio.sleep(0.1)
-    await world.stop()
+    await world.close()
 
 
 def agent(world: World) -> Agent:
@@ -43,17 +44,16 @@ async def fetch(world: World, path: str = "/metrics", method: str = "GET") -> ht
     """As a scraper would."""
     address = agent(world).metrics.address
     assert address is not None
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=LONG_S) as client:
         return await client.request(method, f"http://{address[0]}:{address[1]}{path}")
 
 
 async def says(world: World, words: str) -> str:
     """The page, once these words are on it."""
-    for _ in range(200):
-        if words in (page := (await fetch(world)).text):
-            return page
-        await asyncio.sleep(0.05)
-    pytest.fail(f"{words} never came")
+    async with asyncio.timeout(LONG_S):
+        while words not in (page := (await fetch(world)).text):  # noqa: ASYNC110 -- a page tells nobody
+            await asyncio.sleep(0.05)
+    return page
 
 
 async def test_a_running_job_is_on_its_gpu_with_its_owner(world: World) -> None:
@@ -93,7 +93,7 @@ async def test_a_reader_that_talks_too_much_or_never_ends_is_let_go(monkeypatch:
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(said)
         try:
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), LONG_S) == b""
         except ConnectionResetError:
             pass  # closed with bytes unread
         writer.close()

@@ -23,7 +23,7 @@ from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.events import StartFault
 from fairlead_schemas.reports import ExitSeen, Report
 from tests.agent.placer_script import PlacerScript, order
-from tests.agent.runtime_watch import launch
+from tests.agent.runtime_watch import incarnation, launch
 
 AT_ONCE = 8
 
@@ -67,7 +67,7 @@ class _Refill:
 
 async def runtime_alone(base: Path, runs: int) -> float:
     """Runs per second of the runtime without agent, journal or bus."""
-    runtime = ProcessRuntime(base, "n1", "rate")
+    runtime = ProcessRuntime(base, "n1", incarnation())
     refill = _Refill(runtime, runs)
     await runtime.open(refill)
     began = time.perf_counter()

@@ -15,14 +15,14 @@ from fairlead_agent.agent import Agent
 from fairlead_agent.build import build_agent
 from fairlead_agent.run import RunKey
 from fairlead_agent.runtimes.port import Runtime, RuntimeUnfit
-from fairlead_agent.runtimes.process import runtime as module
+from fairlead_agent.runtimes.process import strangers
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.processes import left_by_others, stat_identity
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.reports import InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 DEAF = "trap '' TERM; echo ready $$; setsid sh -c 'echo $$ > {left}; sleep 1000' & while :; do sleep 0.05; done"
 KEY = RunKey("7", 1, 0)
@@ -56,8 +56,8 @@ class Installation:
     async def start(self) -> None:
         self.agent = await build_agent(self.hub.connect(), self.settings)
         self.task = asyncio.ensure_future(self.agent.run())
-        incarnation = self.agent.ledger.incarnation
-        await self.placer.until(lambda: self.placer.incarnation.get("n1") == incarnation)
+        own = self.agent.ledger.incarnation
+        await self.placer.until(lambda: self.placer.incarnation.get("n1") == own)
 
     async def stop(self) -> None:
         await self.agent.stop()
@@ -70,8 +70,9 @@ class Installation:
         await self.placer.until(lambda: bool(self.placer.of(StartSeen, "7")))
         stdout = self.directory / "runs" / KEY.name / "stdout"
         await until_file(stdout, b"ready ")
-        while not (left.exists() and left.read_text().endswith("\n")):
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while not (left.exists() and left.read_text().endswith("\n")):
+                await asyncio.sleep(0.01)
         return [int(stdout.read_text().split()[1]), int(left.read_text())]
 
 
@@ -82,7 +83,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Installation]:
     yield node
     if not node.task.done():
         await node.stop()
-    last = ProcessRuntime(node.directory, "n1", "nobody")
+    last = ProcessRuntime(node.directory, "n1", incarnation())
     await last.open(Watch())
     await last.adopt([])
     await last.close()
@@ -139,7 +140,7 @@ async def test_an_orphan_of_the_lost_journal_is_gone_too(node: Installation) -> 
 async def test_a_node_of_the_same_name_in_another_directory_is_let_alone(node: Installation, tmp_path: Path) -> None:
     """Two clusters on one machine may both have an n1."""
     pids = await node.running()
-    other = ProcessRuntime(tmp_path / "other" / "agent-n1", "n1", "another-journal")
+    other = ProcessRuntime(tmp_path / "other" / "agent-n1", "n1", incarnation())
     await other.open(Watch())
     await other.adopt([])
     await other.close()
@@ -150,9 +151,11 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that hangs in the kernel keeps the agent from starting, and is named; it ends, and the agent starts."""
-    first, watch = ProcessRuntime(tmp_path, "n1", "first"), Watch()
+    first, watch = ProcessRuntime(tmp_path, "n1", incarnation()), Watch()
     await first.open(watch)
-    first.start(launch("7", "sh", "-c", "setsid sleep 1000 & sleep 0.1; echo ready"))
+    said = tmp_path / "said"
+    leaves = f"setsid sh -c 'echo > {said}; exec sleep 1000' & while [ ! -e {said} ]; do sleep 0.05; done"
+    first.start(launch("7", "sh", "-c", leaves))
     await watch.exit_of(KEY)
     await first.close()
     (left,) = left_by_others("n1", "second", str(tmp_path))
@@ -160,11 +163,11 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     async def hangs(_process: object) -> None:
         await asyncio.sleep(0.01)
 
-    second: Runtime = ProcessRuntime(tmp_path, "n1", "second")
+    second: Runtime = ProcessRuntime(tmp_path, "n1", incarnation())
     await second.open(Watch())
     with monkeypatch.context() as patch:
-        patch.setattr(module, "end_exactly", hangs)
-        patch.setattr(module, "STRANGERS_S", 0.3)
+        patch.setattr(strangers, "end_exactly", hangs)
+        patch.setattr(strangers, "STRANGERS_S", 3.0)
         with pytest.raises(RuntimeUnfit, match=rf"7\.1\.0 \(process {left.pid}\)"):
             await second.adopt([])
     assert await second.adopt([]) == {}
@@ -179,15 +182,15 @@ async def test_containers_of_the_lost_journal_are_gone(tmp_path: Path) -> None:
     from tests.agent.containers.image import ensure_image
 
     image = ensure_image()
-    lost, watch = DockerRuntime(tmp_path / "a", "n1", "lost", simulated=True), Watch()
-    other, other_watch = DockerRuntime(tmp_path / "b", "n1", "other", simulated=True), Watch()
+    lost, watch = DockerRuntime(tmp_path / "a", "n1", incarnation(), simulated=True), Watch()
+    other, other_watch = DockerRuntime(tmp_path / "b", "n1", incarnation(), simulated=True), Watch()
     await lost.open(watch)
     await other.open(other_watch)
     lost.start(launch("7001", "sleep", "1000", image=image))
     other.start(launch("7002", "sleep", "1000", image=image))
     await watch.until(lambda: bool(watch.starts))
     await other_watch.until(lambda: bool(other_watch.starts))
-    fresh = DockerRuntime(tmp_path / "a", "n1", "fresh", simulated=True)
+    fresh = DockerRuntime(tmp_path / "a", "n1", incarnation(), simulated=True)
     await fresh.open(Watch())
     await fresh.adopt([])
     await watch.exit_of(RunKey("7001", 1, 0))

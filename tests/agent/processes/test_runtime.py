@@ -12,9 +12,12 @@ from fairlead_agent.run import Exit, RunKey
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.run_directory import PRUNE_BATCH
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent import sleepers
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 KEY = RunKey("801", 1, 0)
+#: Of all tests here, which follow each other in one process.
+INCARNATION = incarnation()
 
 
 _opened: list[ProcessRuntime] = []
@@ -32,7 +35,7 @@ async def closed() -> AsyncIterator[None]:
 
 async def opened(base: Path, keep: int = 200) -> tuple[ProcessRuntime, Watch]:
     """A runtime and its watcher."""
-    runtime, watch = ProcessRuntime(base, "n1", "inc-" + base.name, keep=keep), Watch()
+    runtime, watch = ProcessRuntime(base, "n1", INCARNATION, keep=keep), Watch()
     await runtime.open(watch)
     _opened.append(runtime)
     return runtime, watch
@@ -73,17 +76,18 @@ async def test_what_a_run_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     runtime, watch = await opened(tmp_path)
     runtime.start(launch("801", "sh", "-c", "sleep 1000 & echo started"))
     assert Exit(code=0) == await watch.exit_of(KEY)
-    assert tagged(tag_prefix("n1", "inc-" + tmp_path.name)) == []
+    assert tagged(tag_prefix("n1", INCARNATION)) == []
 
 
 async def test_a_stop_reaches_what_has_left_the_group(tmp_path: Path) -> None:
     """A child in a session of its own carries the tag and ends with a stopped run."""
     runtime, watch = await opened(tmp_path)
-    runtime.start(launch("801", "sh", "-c", "setsid sleep 1000 & echo ready; sleep 1000"))
+    runtime.start(launch("801", "sh", "-c", f"setsid sleep {sleepers.own('801')} & echo ready; sleep 1000"))
     await until_file(runtime.output(KEY)[0], b"ready")
+    await sleepers.until_asleep("801")  # it has left the group before that
     runtime.kill(KEY)
     assert (await watch.exit_of(KEY)).signal == 9
-    alive = [process for process in tagged(tag_prefix("n1", "inc-" + tmp_path.name)) if process.leads]
+    alive = [process for process in tagged(tag_prefix("n1", INCARNATION)) if process.leads]
     assert alive == []
 
 
@@ -109,7 +113,9 @@ async def test_an_empty_old_directory_serves_a_new_run_unless_somebody_writes_to
     that nothing of an old run gets into a new run's output."""
     runtime, watch = await opened(tmp_path, keep=0)
     keys = [RunKey(str(900 + i), 1, 0) for i in range(PRUNE_BATCH)]
-    runtime.start(launch(keys[0].job, "sh", "-c", "setsid sh -c 'sleep 1; echo late' & sleep 0.2"))
+    there, go = tmp_path / "there", tmp_path / "go"
+    late = f"setsid sh -c 'touch {there}; while [ ! -e {go} ]; do sleep 0.05; done; echo late; touch {there}.over' &"
+    runtime.start(launch(keys[0].job, "sh", "-c", f"{late} while [ ! -e {there} ]; do sleep 0.05; done"))
     runtime.start(launch(keys[1].job, "sh", "-c", "echo said"))
     runtime.start(launch(keys[2].job, "touch", "left"))
     for key in keys[3:]:
@@ -123,8 +129,10 @@ async def test_an_empty_old_directory_serves_a_new_run_unless_somebody_writes_to
     async with asyncio.timeout(60):
         while any((runtime.directories.base / key.name).exists() for key in keys[:3]):
             await asyncio.sleep(0.02)
-    await asyncio.sleep(0.1)
-    runtime.start(launch("801", "sh", "-c", "echo new; sleep 1.2"))
+        while len(os.listdir(runtime.directories.base)) > len(silent) or len(runtime.directories._spares) < len(silent):  # pyright: ignore[reportPrivateUsage]
+            await asyncio.sleep(0.02)
+    go.touch()
+    runtime.start(launch("801", "sh", "-c", f"echo new; while [ ! -e {there}.over ]; do sleep 0.05; done"))
     assert Exit(code=0) == await watch.exit_of(KEY)
     assert runtime.output(KEY)[0].stat().st_ino in silent.values()
     assert (runtime.output(KEY)[0].read_bytes(), runtime.output(KEY)[1].read_bytes()) == (b"new\n", b"")

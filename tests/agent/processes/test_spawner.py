@@ -15,7 +15,8 @@ from fairlead_agent.runtimes.process.link import LOCK, PROGRAM, SOCKET
 from fairlead_agent.runtimes.process.runtime import LOST, ProcessRuntime
 from fairlead_agent.runtimes.process.spawner import SPAWNED_BYTES_MAX
 from fairlead_agent.runtimes.processes import tag_prefix, tagged
-from tests.agent.runtime_watch import Watch, launch, until_file
+from tests.agent import sleepers
+from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 KEY = RunKey("801", 1, 0)
 
@@ -25,7 +26,7 @@ class Node:
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.incarnation = "inc" + base.name
+        self.incarnation = incarnation()
         self.open: list[ProcessRuntime] = []
 
     async def runtime(self) -> tuple[ProcessRuntime, Watch]:
@@ -58,8 +59,9 @@ class Node:
         """kill -9, and wait until it is gone; its process id."""
         pid = await self.spawner()
         os.kill(pid, signal.SIGKILL)
-        while pid in self.spawners():
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while pid in self.spawners():
+                await asyncio.sleep(0.01)
         return pid
 
     def processes(self, key: RunKey = KEY) -> list[int]:
@@ -94,13 +96,15 @@ async def test_agents_share_one_spawner_that_carries_no_tag(node: Node) -> None:
 async def test_a_run_survives_its_spawner_and_its_end_is_unknown(node: Node) -> None:
     """Nobody is its parent any more: it runs on, a new run can start beside it, and its code is not made up."""
     runtime, watch = await node.runtime()
-    runtime.start(launch("801", "sh", "-c", "echo ready; sleep 1; exit 5"))
-    await until_file(runtime.output(KEY)[0], b"ready")
+    over = node.base / "over"
+    runtime.start(launch("801", "sh", "-c", f"while [ ! -e {over} ]; do sleep 0.05; done; exit 5"))
+    await watch.until(lambda: KEY in watch.starts)  # the spawner has noted it before it says so
     first = await node.kill_spawner()
     runtime.start(launch("802", "sh", "-c", "exit 3"))
     assert Exit(code=3) == await watch.exit_of(RunKey("802", 1, 0))
     assert first not in node.spawners()
     assert node.processes()
+    over.touch()
     assert await watch.exit_of(KEY) == LOST
     assert [KEY, RunKey("802", 1, 0)] == watch.starts
 
@@ -110,6 +114,7 @@ async def test_an_orphan_can_be_stopped(node: Node) -> None:
     runtime, watch = await node.runtime()
     runtime.start(launch("801", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     await until_file(runtime.output(KEY)[0], b"ready")
+    await watch.until(lambda: KEY in watch.starts)
     await node.kill_spawner()
     runtime.terminate(KEY)  # at whatever point of the reconnection this is
     await asyncio.sleep(0.5)
@@ -138,18 +143,21 @@ async def test_an_end_is_known_after_the_agent_and_the_spawner_have_died(node: N
 async def test_an_orphan_is_adopted_and_its_leftovers_are_lost(node: Node) -> None:
     """Agent and spawner were both killed: what runs is watched; where the program itself has ended and only something
     it left behind runs, the run is lost and the rest is killed."""
-    runtime, _ = await node.runtime()
+    runtime, before = await node.runtime()
     left = RunKey("802", 1, 0)
     runtime.start(launch("801", "sh", "-c", "echo ready; sleep 1000"))
-    runtime.start(launch("802", "sh", "-c", "setsid sleep 1000 & sleep 0.1; echo ready; sleep 1000"))
+    runtime.start(launch("802", "sh", "-c", f"setsid sleep {sleepers.own('802')} & echo ready; sleep 1000"))
     for key in (KEY, left):
         await until_file(runtime.output(key)[0], b"ready")
+    await sleepers.until_asleep("802")  # it has left the group before that
+    await before.until(lambda: len(before.starts) == 2)
     await runtime.close()
     await node.kill_spawner()
     leader = next(p.pid for p in tagged(tag_prefix("n1", node.incarnation) + left.name) if p.leads and _is_sh(p.pid))
     os.killpg(leader, signal.SIGKILL)
-    while leader in node.processes(left):
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while leader in node.processes(left):
+            await asyncio.sleep(0.01)
     second, watch = await node.runtime()
     assert {KEY: Found("running"), left: Found("lost")} == await second.adopt([KEY, left])
     second.kill(KEY)

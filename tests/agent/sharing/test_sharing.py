@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -23,8 +24,11 @@ from fairlead_schemas.sample_columns import decode_samples
 from fairlead_schemas.samples import SampleBatch
 from tests.agent.devices.played_nvml import PlayedNvml
 from tests.agent.placer_script import order
-from tests.agent.test_agent import World
+from tests.agent.world import World
 
+SECOND_NS = 1_000_000_000
+#: Fields of an order that say which share of which GPU it has.
+SHARE = ("gpus", "gpu_milli", "gpu_memory_mib")
 PLAY = (sys.executable, "-m", "fairlead_agent.devices.play")
 
 
@@ -40,15 +44,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     )  # fmt: skip
     await world.open()
     yield world
-    world.placer.silent = False
-    await world.placer.desire("n1")
-    await asyncio.sleep(0.1)
-    await world.stop()
+    await world.close()
 
 
 async def eventually(met: Callable[[], bool]) -> None:
     """Wait for what no report tells."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not met():  # noqa: ASYNC110 -- files and samples tell nobody
             await asyncio.sleep(0.02)
 
@@ -111,18 +112,25 @@ async def test_one_that_does_not_listen_is_killed(world: World, monkeypatch: pyt
 
 
 async def test_who_heeds_the_warning_goes_on(world: World) -> None:
-    """It used more for less than the grace."""
-    share = gpu_of(world).memory_mib // 3
-    heeds = notebook(world, "7", "--mib", f"{share + 100}@0", "--mib", f"{share}@0.4", "--seconds", "2.5")
-    await world.placer.desire("n1", heeds)
+    """It used more until it was warned, and for less than the grace; then it is heard of no more."""
+    await world.stop()
+    agent = await world.start(share_grace_ns=600 * SECOND_NS)
+    share, stderr = gpu_of(world).memory_mib // 3, agent.runtime.output(RunKey("7", 1, 0))[1]
+    greedy, modest = (shlex.join([*PLAY, "--mib", str(mib), "--seconds", "600"]) for mib in (share + 100, share))
+    heeds = (
+        f"{greedy} & while ! grep -q warning {stderr}; do sleep 0.05; done; kill $!; wait; {modest} & sleep 2; kill $!"
+    )
+    run = notebook(world, "7")
+    await world.placer.desire("n1", order("7", "sh", "-c", heeds, **{name: getattr(run, name) for name in SHARE}))
     assert (await world.ended("7")).outcome == "exited"
-    stderr = world.agents[-1][0].runtime.output(RunKey("7", 1, 0))[1].read_text()
-    assert stderr.count("fairlead: warning") == 1
+    assert stderr.read_text().count("fairlead: warning") == 1
 
 
 async def test_a_share_comes_back_while_neighbours_go_on(world: World) -> None:
     """They are on the GPU, and are no evidence that the ended run is. What it left running is: then it is not clean."""
-    leaves = ("sh", "-c", f"setsid {' '.join(PLAY)} --mib 50 --seconds 600 >/dev/null 2>&1 & sleep 2")
+    said = world.settings.data / "said"
+    play = f"setsid {' '.join(PLAY)} --mib 50 --seconds 600 >{said} 2>&1"
+    leaves = ("sh", "-c", f"{play} & while ! grep -q holds {said}; do sleep 0.05; done")
     gpu = gpu_of(world)
     half = {"gpus": (gpu.uuid,), "gpu_milli": 300, "gpu_memory_mib": 1_000}
     steady = notebook(world, "8", "--mib", "100", "--seconds", "600")

@@ -30,6 +30,8 @@ class Engine(NamedTuple):
     #: Limits that the kernel does not give it: "memory", "swap", "pids", "cpu", "cpuset".
     missing_limits: tuple[str, ...] = ()
     cdi: bool = False
+    #: systemd keeps its containers' control groups, and what devices they may use.
+    by_systemd: bool = False
 
 
 class Driver(NamedTuple):
@@ -41,6 +43,8 @@ class Driver(NamedTuple):
     toolkit: str = ""
     #: Whether a container gets GPUs by naming them in its environment (accept-nvidia-visible-devices-envvar-when-unprivileged).
     environment_opens: bool | None = None
+    #: Device files of it without a link in /dev/char, by which systemd would know them.
+    unlinked: tuple[str, ...] = ()
 
 
 class Disk(NamedTuple):

@@ -140,6 +140,8 @@ def driver(facts: Facts) -> Iterator[Check]:
     yield from _floor(facts.node, "toolkit", found.toolkit)
     if found.environment_opens is not False:
         yield Check("nvidia toolkit", "FAIL", "a container gets any GPU by naming it in its environment", "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=false")  # fmt: skip
+    if found.unlinked and facts.engine is not None and facts.engine.by_systemd:
+        yield Check("nvidia devices", "warn", f"{', '.join(found.unlinked)} have no links in /dev/char: `systemctl daemon-reload` takes their GPUs from running containers", "nvidia-ctk system create-dev-char-symlinks --create-all, now and at each boot (a udev rule)")  # fmt: skip
 
 
 def _floor(node: Node, key: str, version: str, found: str = "") -> Iterator[Check]:

@@ -105,6 +105,7 @@ def engine() -> Engine:
         cgroup=str(info.get("CgroupVersion") or ""),
         missing_limits=tuple(word for key, word in _LIMITS.items() if not info.get(key)),
         cdi=bool(info.get("CDISpecDirs")),
+        by_systemd=info.get("CgroupDriver") == "systemd",
     )
 
 
@@ -124,7 +125,19 @@ def _driver() -> Driver:
         gpus=len(there),
         toolkit=toolkit[0] if toolkit else "",
         environment_opens=config,
+        unlinked=unlinked(Path("/dev")),
     )
+
+
+def unlinked(dev: Path) -> tuple[str, ...]:
+    """NVIDIA's device files there that have no link in `char`, by their numbers."""
+    found: list[str] = []
+    for path in sorted(dev.glob("nvidia*")):
+        numbers = path.stat()
+        name = f"{os.major(numbers.st_rdev)}:{os.minor(numbers.st_rdev)}"
+        if stat.S_ISCHR(numbers.st_mode) and not (dev / "char" / name).exists():
+            found.append(path.name)
+    return tuple(found)
 
 
 def _said(program: str, *words: str) -> list[str] | None:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 #: A pair that is so many times slower than the median one is bad.
 SLOWER = 8
+#: A rank tries those again that are half so many times slower than its own median.
+SLOWER_TRIED = SLOWER // 2
 #: {rank: {peer: MiB/s that it measured; 0: it could not talk to it}}; a rank whose row is missing was heard by nobody.
 type Rows = Mapping[int, Mapping[int, int]]
 
@@ -78,6 +80,13 @@ def _pairs(ranks: int, rows: Rows) -> dict[tuple[int, int], int]:
                 pair = min(rank, peer), max(rank, peer)
                 rates[pair] = min(rate, rates.get(pair, rate))
     return rates
+
+
+def worth_another_try(row: Mapping[int, int]) -> list[int]:
+    """Of one rank's own row, those whose rate might come to be called slow: a process that stood still for a moment says nothing of
+    its network, and a link that is slow is so the next time, too."""
+    usual = sorted(rate for rate in row.values() if rate)
+    return [peer for peer, rate in row.items() if rate and rate * SLOWER_TRIED <= usual[len(usual) // 2]]
 
 
 def told(found: Verdict, hosts: tuple[str, ...]) -> str:

@@ -11,13 +11,14 @@ network. The worst that one can do is to keep a gang from starting, which he can
 import asyncio
 import contextlib
 import hashlib
+import ipaddress
 import time
 from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from fairlead_agent.health.culprits import Verdict, partners, verdict
+from fairlead_agent.health.culprits import Verdict, partners, verdict, worth_another_try
 from fairlead_schemas.desired import RunOrder
 
 #: Ports of meetings, below those that gangs themselves meet at; ranks beyond share them, at other addresses.
@@ -29,6 +30,8 @@ RETRY_S = 0.2
 #: Bytes that a pair sends each way.
 PIECE_BYTES = 4 * 2**20
 PARTNERS_MAX = 16
+#: So often a partner is tried again that was slow.
+TRIED_AGAIN = 2
 #: Partners that one rank tries at once: more would measure each other.
 AT_ONCE = 2
 LINE_BYTES_MAX = 2**20
@@ -69,6 +72,15 @@ async def meet(order: RunOrder, rules: Rules | None = None) -> Verdict:
         meeting.leave()
 
 
+def _is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches it: then nothing else is listened at. A name counts as reachable: many machines
+    have their own name at a loopback address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class _Meeting:
     def __init__(self, order: RunOrder, rules: Rules) -> None:
         self._order, self._rules, self._ranks = order, rules, len(order.hosts)
@@ -80,13 +92,17 @@ class _Meeting:
 
     async def hold(self) -> Verdict:
         """The whole of it."""
+        own = self._order.hosts[self._order.rank]
         with contextlib.suppress(OSError):  # a port that is taken: the others will say so
             self._server = await asyncio.start_server(
-                self._answer, port=self._port(self._order.rank), limit=LINE_BYTES_MAX, reuse_address=True
-            )
+                self._answer, own if _is_loopback(own) else None, self._port(self._order.rank), limit=LINE_BYTES_MAX,
+                reuse_address=True,
+            )  # fmt: skip
         at_once = asyncio.Semaphore(AT_ONCE)
         mine: dict[int, int] = {}
         await asyncio.gather(*(self._try(peer, mine, at_once) for peer in self._partners))
+        for _ in range(TRIED_AGAIN):
+            await asyncio.gather(*(self._try_again(peer, mine, at_once) for peer in worth_another_try(mine)))
         self._rows[self._order.rank] = mine
         while len(self._rows) < self._ranks and self._left(self._rules.told_s) > 0:
             await self._tell()
@@ -116,6 +132,12 @@ class _Meeting:
                     mine[peer] = await self._measure(peer)
             if not mine[peer]:
                 await asyncio.sleep(RETRY_S)
+
+    async def _try_again(self, peer: int, mine: dict[int, int], at_once: asyncio.Semaphore) -> None:
+        """Once more, and the better one counts."""
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with at_once, asyncio.timeout(max(0.0, self._left(self._rules.tried_s))):
+                mine[peer] = max(mine[peer], await self._measure(peer))
 
     async def _measure(self, peer: int) -> int:
         piece = self._rules.piece_bytes

@@ -122,6 +122,13 @@ def kill_exactly(process: Tagged, number: int = signal.SIGKILL) -> None:
         os.close(pidfd)
 
 
+def signal_tagged(whole: str, number: int) -> None:
+    """A signal to every process of one run, by its tag up to the run's name."""
+    for process in tagged(whole):
+        if process.run == "":  # the name ends here: this run, not one whose name begins alike
+            kill_exactly(process, number)
+
+
 async def end_exactly(process: Tagged) -> None:
     """KILL to one process, and wait until it is gone with all its threads, a zombie at most."""
     import asyncio  # not for the guard, which is to stay small

@@ -4,6 +4,7 @@ One list tells of all; only what has ended is asked about by itself. What no jou
 """
 
 import asyncio
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -51,13 +52,20 @@ class Installation(NamedTuple):
     directory: str
     incarnation: str
 
+    @property
+    def mark(self) -> str:
+        """In its containers' names. Journals that follow each other in the directory have the same: a run that one of
+        them has started is refused to the next by its name."""
+        return hashlib.sha256(f"{self.node}\n{self.directory}".encode()).hexdigest()[:8]
+
 
 def is_ours(there: There, whose: Installation, epochs: Mapping[RunKey, int | None]) -> bool:
     """True for a container of a run that the journal holds open: by its journal, its name and its epoch."""
     key = there.key
     if key is None or key not in epochs or there.labels.get(template.LABEL_INCARNATION) != whose.incarnation:
         return False
-    names = (template.container_name(key, gang=False), template.container_name(key, gang=True))
+    # Older agents made them without a mark; what runs is adopted all the same.
+    names = [template.container_name(key, gang, mark) for gang in (False, True) for mark in (whose.mark, "")]
     wanted = epochs[key]
     return there.name in names and (wanted is None or there.labels.get(template.LABEL_EPOCH) == str(wanted))
 

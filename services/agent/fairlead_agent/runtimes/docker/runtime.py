@@ -107,7 +107,7 @@ class DockerRuntime:
         if key in self._runs:
             self._watcher.start_failed(key, "could not be started: it was started already")
             return
-        name = template.container_name(key, len(launch.order.hosts) > 1)
+        name = template.container_name(key, len(launch.order.hosts) > 1, self._whose.mark)
         run = self._runs[key] = ContainerRun(key, name, Files(*self.output(key)))
         run.task = self._spawn(self._life(run, launch))
 

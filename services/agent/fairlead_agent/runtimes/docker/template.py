@@ -82,9 +82,11 @@ class Bind(NamedTuple):
     read_only: bool
 
 
-def container_name(key: RunKey, gang: bool) -> str:
-    """ "fairlead-<job>-<attempt>", for gangs with "-r<rank>": the engine itself refuses a second one."""
-    return f"fairlead-{key.job}-{key.attempt}" + (f"-r{key.rank}" if gang else "")
+def container_name(key: RunKey, gang: bool, whose: str = "") -> str:
+    """ "fairlead-<job>-<attempt>-<whose>", for gangs with "-r<rank>" before `whose`: the engine itself refuses a second one.
+    `whose`: the installation's mark, since two clusters on one machine may both have a job 1."""
+    parts = ["fairlead", key.job, str(key.attempt), f"r{key.rank}" if gang else "", whose]
+    return "-".join(filter(None, parts))
 
 
 def gpu_path(gpus: Sequence[str], engine: Engine) -> GpuPath:

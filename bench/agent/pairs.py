@@ -1,0 +1,37 @@
+"""How much more one thing takes than another, where both take longer from one minute to the next than the difference is: measured right
+after each other, by turns which comes first, and the median taken of the differences.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from bench.table import percentile
+
+Measured = Callable[[int], Awaitable[float]]
+
+
+class Pairs:
+    """Milliseconds of each, by pair."""
+
+    def __init__(self) -> None:
+        self.bare: list[float] = []
+        self.ours: list[float] = []
+
+    def more(self, of: float = 0.5) -> float:
+        """So much more ours took than the bare one; `of`: which of the sorted differences (0.5: the median)."""
+        return percentile([ours - bare for ours, bare in zip(self.ours, self.bare, strict=True)], of)
+
+    def __str__(self) -> str:
+        return f"{len(self.ours)} pairs"
+
+
+async def in_pairs(bare: Measured, ours: Measured, count: int, *, warm: int = 0) -> Pairs:
+    """`warm`: so many pairs come before, and do not count. Each measurement is told its number, counted from 0."""
+    pairs = Pairs()
+    for at in range(warm + count):
+        first = await bare(at) if at % 2 else None
+        took = await ours(at)
+        beside = first if first is not None else await bare(at)
+        if at >= warm:
+            pairs.bare.append(beside)
+            pairs.ours.append(took)
+    return pairs

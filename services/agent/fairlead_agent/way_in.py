@@ -1,0 +1,65 @@
+"""Runs on their way in: accepted once, started, and found again after a restart of the agent. Pure."""
+
+from fairlead_agent.drafting import Draft
+from fairlead_agent.instructions import StartRun
+from fairlead_agent.records import Accepted, RunEntry
+from fairlead_agent.run import Exit, Found, RunKey, key_of
+from fairlead_agent.saved_words import SavedWords
+from fairlead_agent.way_out import WayOut, outcome_of
+from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.reports import IMAGE_CHARS_MAX, StartSeen
+
+
+class WayIn:
+    """Of one node's runs."""
+
+    def __init__(self, draft: Draft, way_out: WayOut, words: SavedWords) -> None:
+        self._draft, self._way_out, self._words = draft, way_out, words
+
+    def take_up(self, order: RunOrder, *, may_begin: bool, at_ns: int) -> None:
+        """An order for a run that the ledger does not hold. Where nothing may be started now it is looked at again when the
+        lease is back, or a newer desired state is here."""
+        if not may_begin and not order.stop:
+            return
+        self._draft.record(Accepted(
+            job=order.job, attempt=order.attempt, rank=order.rank, epoch=order.epoch, gpus=order.gpus, grace_ns=order.grace_ns,
+            instances=order.instances, stop_after_ns=order.stop_after_ns, checkpoint=order.checkpoint,
+        ))  # fmt: skip
+        if order.stop:
+            self._way_out.never_began(key_of(order), "stopped", "was asked to stop before it was started", at_ns)
+        else:
+            self._draft.ask(StartRun(order))
+
+    def started(self, key: RunKey, image: str, at_ns: int) -> None:
+        """It runs; said once."""
+        run = self._draft.ledger.runs.get(key)
+        if run is not None and run.phase == "accepted":
+            self._draft.report(StartSeen(
+                n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, image=image[:IMAGE_CHARS_MAX], at_ns=at_ns
+            ))  # fmt: skip
+
+    def resume(self, run: RunEntry, found: Found, at_ns: int) -> None:
+        """What became of an open run while no agent was there."""
+        key = run.key
+        if found.state in ("running", "ended"):
+            self.started(key, found.image, at_ns)
+        if found.word is not None and found.state != "running":
+            self._words.last(run, found.word)
+        match found.state:
+            case "running":
+                pass
+            case "ended":
+                self._way_out.end(key, outcome_of(found.exit), found.exit, found.clean, at_ns)
+            case "never":
+                message = found.exit.message or "the agent ended before it could start the run"
+                self._way_out.end(key, "start_failed", Exit(message=message), True, at_ns)
+            case "lost":
+                lost = Exit(message=found.exit.message or "it ended while the agent was away", fenced=found.exit.fenced)
+                self._way_out.end(key, outcome_of(lost), lost, found.clean, at_ns)
+
+    def booted(self, run: RunEntry, at_ns: int) -> None:
+        """The machine has booted anew: nothing of any run is there."""
+        if run.open:
+            self._way_out.end(run.key, "node_rebooted", Exit(message="the node booted anew under the run"), True, at_ns)
+        elif run.phase == "ended":
+            self._way_out.clean(run.key)

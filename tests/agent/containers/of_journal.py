@@ -1,0 +1,26 @@
+"""What the machine's engine holds of one agent's journal."""
+
+import asyncio
+from typing import Any
+
+import docker
+
+from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION
+
+GONE_S = 60.0
+
+
+def containers(incarnation: str, *, ended: bool = True) -> list[dict[str, Any]]:
+    """As the engine lists them; those that have ended only if asked for."""
+    client = docker.APIClient(version="auto")
+    try:
+        return client.containers(all=ended, filters={"label": f"{LABEL_INCARNATION}={incarnation}"})
+    finally:
+        client.close()
+
+
+async def until_gone(incarnation: str, *, ended: bool = True) -> None:
+    """Wait until none is left (that runs)."""
+    async with asyncio.timeout(GONE_S):
+        while await asyncio.to_thread(containers, incarnation, ended=ended):  # noqa: ASYNC110 -- the engine's matter
+            await asyncio.sleep(0.05)
