@@ -67,7 +67,7 @@ def _policy(rng: Random, rule: str) -> IdlePolicy:
         "after_ns": rng.choice((2, 8, 22)) * SECOND_NS, "notice_ns": rng.choice((0, 3, 9)) * SECOND_NS,
         "extend_ns": extend_s * SECOND_NS, "extensions_max": 2 if extend_s else 0,
         "shrink_ns": rng.choice((1, 6)) * SECOND_NS if action == "shrink" else 0,
-        "below": {"gpu": 50, "cpu": 200} if rule == "utilization" else {},
+        "below": rng.choice(({"gpu": 50}, {"gpu": 50, "cpu": 200})) if rule == "utilization" else {},
         "after_max_ns": 60 * SECOND_NS, "may_soften": rng.random() < 0.7,
     }  # fmt: skip
     return IdlePolicy(**fields)
