@@ -381,6 +381,14 @@ async def test_a_command_that_fails_is_told_as_that(world: World) -> None:
     await watch.exit_of(key("794"))
 
 
+async def test_how_gpus_get_in_is_said(world: World) -> None:
+    """Of none there is nothing to say."""
+    runtime, _ = await world.runtime()
+    ways = {"process": {"environment"}, "docker": {"cdi", "device-request", "simulated"}}
+    assert runtime.injection(["GPU-a"]) in ways[world.kind]
+    assert runtime.injection([]) == ""
+
+
 async def test_a_run_says_in_a_file_that_it_has_saved(world: World) -> None:
     """Nothing lies there until it says so; what it writes can be read from outside, and each word has a stamp of its own."""
     runtime, watch = await world.runtime()

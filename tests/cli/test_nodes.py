@@ -116,13 +116,14 @@ def test_a_node_is_described_with_what_is_not_well(gateway: GatewayStub, run: Ru
     node = {
         "id": "n1", "state": "quarantined", "reason": "3 different jobs failed fast", "runtime": "process", "simulated": True,
         "address": "10.0.0.1", "hostname": "n1", "gpu_model": "A100", "gpus": 8, "gpus_free": 7, "cpu_milli": 8000,
-        "cpu_milli_free": 8000, "memory_mib": 1024, "memory_mib_free": 1024, "labels": {}, "jobs": [], "sequence": 4,
+        "cpu_milli_free": 8000, "memory_mib": 1024, "memory_mib_free": 1024, "labels": {"fairlead/rack": "r1", "fairlead/gpu-injection": "cdi"}, "jobs": [], "sequence": 4,
         "blamed_by": ["1", "2", "3"], "health": [ailment],
     }  # fmt: skip
     gateway.on("GET", "/v1/nodes/n1", node)
     out = run("nodes", "describe", "n1").out
     for told in ("3 different jobs failed fast", "1, 2, 3", "fairlead unquarantine n1", "GPU-a: xid79, since 2026", "NVRM: Xid 79",
-                 "the node gets no new work", "a boot", "fairlead restore n1 GPU-a"):  # fmt: skip
+                 "the node gets no new work", "a boot", "fairlead restore n1 GPU-a",
+                 "\nlabels\n  fairlead/gpu-injection=cdi\n  fairlead/rack=r1\n"):  # fmt: skip
         assert told in out
     assert '"code": "xid79"' in run("nodes", "describe", "n1", "-o", "json").out
     refused = run("nodes", "n1")

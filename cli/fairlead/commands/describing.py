@@ -1,4 +1,4 @@
-"""All about one node as text: its state and why, and what is not well about it."""
+"""All about one node as text: its state and why, what is not well about it, and the labels that jobs may select by."""
 
 from fairlead import render
 from fairlead_schemas.api import Ailment, Node
@@ -8,7 +8,7 @@ _DONE = {"note": "work goes on", "gpu": "the GPU gets no new work", "node": "the
 
 
 def described(node: Node) -> str:
-    """Fields, one to a line, then what is not well with its evidence."""
+    """Fields, one to a line, then what is not well with its evidence, then labels."""
     played = " simulated" if node.simulated else ""
     pairs = [
         ("node", node.id), ("state", node.state), ("why", node.reason), ("set by", node.setter),
@@ -20,7 +20,9 @@ def described(node: Node) -> str:
         ("inside", node.inside), ("mig", node.mig), ("jobs", ", ".join(node.jobs)),
         ("health", "" if node.health else "nothing is known to be wrong"),
     ]  # fmt: skip
-    return render.fields(pairs) + "".join(_ailment(node, each) for each in node.health)
+    labels = "".join(f"  {key}={node.labels[key]}\n" for key in sorted(node.labels))
+    ailments = "".join(_ailment(node, each) for each in node.health)
+    return render.fields(pairs) + ailments + (f"\nlabels\n{labels}" if labels else "")
 
 
 def _release(node: Node) -> str:

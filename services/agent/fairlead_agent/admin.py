@@ -21,6 +21,7 @@ OWN = {
     "fairlead/runtime": "set FAIRLEAD_RUNTIME",
     "fairlead/devices": "set FAIRLEAD_DEVICES",
     "fairlead/simulated": "set FAIRLEAD_DEVICES",
+    "fairlead/gpu-injection": "set FAIRLEAD_RUNTIME, or write CDI specifications (nvidia-ctk cdi generate --format=json)",
 }
 
 

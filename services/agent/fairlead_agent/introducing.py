@@ -22,8 +22,11 @@ def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inve
         **devices.labels(), "kubernetes.io/hostname": machine.hostname(), **settings.admin.labels,
         **pool_labels(settings.pool), "fairlead/runtime": runtime.name, "fairlead/devices": devices.name,
     }  # fmt: skip
+    gpus = devices.gpus()
+    if injection := runtime.injection([gpu.uuid for gpu in gpus]):
+        labels["fairlead/gpu-injection"] = injection
     inventory = Inventory(
-        gpus=devices.gpus(),
+        gpus=gpus,
         cpu_milli=played.cpu_milli if played is not None else machine.cpu_milli(),
         memory_mib=played.node_memory_mib if played is not None else machine.memory_mib(),
         labels=labels, runtime=runtime.name, simulated=devices.simulated,

@@ -101,6 +101,11 @@ class Runtime(Protocol):
         """The pid on this machine of each running run's first process, where it is known."""
         ...
 
+    def injection(self, gpus: Sequence[str]) -> str:
+        """How these GPUs of the node get into what it runs: "environment", "cdi", "device-request", "simulated"; "" where there
+        are none, or before `open`."""
+        ...
+
     async def close(self) -> None:
         """Let go of everything; runs go on."""
         ...

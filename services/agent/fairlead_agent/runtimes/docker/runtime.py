@@ -5,6 +5,7 @@ Labels and names are how a later agent process finds them (`adopting.py`). Each 
 """
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -279,6 +280,13 @@ class DockerRuntime:
         """As the engine says, where the agent sees the machine's processes."""
         firsts = {run.key: run.first for run in self._runs.values()}
         return {key: first.pid for key, first in firsts.items() if first is not None and lives(first)}
+
+    def injection(self, gpus: Sequence[str]) -> str:
+        """As `template.gpu_path` says of all of them together."""
+        if gpus and self.engine.info:
+            with contextlib.suppress(RuntimeUnfit):  # then nothing gets in
+                return template.gpu_path(gpus, self._engine_now())
+        return ""
 
     async def close(self) -> None:
         """Let go; containers go on."""

@@ -173,6 +173,10 @@ class ProcessRuntime:
         """As the spawner, or what it left, says."""
         return {run.key: run.program for run in self._runs.values() if run.program}
 
+    def injection(self, gpus: Sequence[str]) -> str:
+        """A process may open any device of its user's: it is told its own."""
+        return "environment" if gpus else ""
+
     async def close(self) -> None:
         """Stop watching; runs go on."""
         self._sweeper.close()
