@@ -1,4 +1,4 @@
-"""`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md.
+"""`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md, or these rows of it.
 
 Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
@@ -127,7 +127,7 @@ def main() -> int:
     """Measure and print; 1 when a goal was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="which rows (default: all)")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.md (named rows: these of it)")
     arguments = parser.parse_args()
     collect_rarely()  # as the services and `fairlead replay` do
     host = machine()
@@ -135,13 +135,13 @@ def main() -> int:
     rows = uvloop.run(measure(arguments.rows or list(ROWS)))
     print("\n" + table.markdown(rows))
     if arguments.write:
-        DOCUMENT.write_text(_document(host, rows))
+        DOCUMENT.write_text(table.replaced(DOCUMENT.read_text(), rows) if arguments.rows else _document(host, rows))
     return 0 if all(row.met for row in rows) else 1
 
 
 def _document(host: str, rows: list[table.Row]) -> str:
     return (
-        "# Performance\n\nMeasured by `python -m bench --write`, which wrote this page; `make bench` prints the same table for your machine. Nodes and GPUs are played "
+        "# Performance\n\nMeasured by `python -m bench --write`, which wrote this page (single rows may be of a later run, by `python -m bench ROW --write`); `make bench` prints the same table for your machine. Nodes and GPUs are played "
         f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n"
     )
 

@@ -16,8 +16,22 @@ class Row(NamedTuple):
 def markdown(rows: list[Row]) -> str:
     """The table as docs/performance.md shows it."""
     lines = ["| what | measured | goal | met | ceiling or baseline of the same run |", "|---|---|---|---|---|"]
-    lines += [f"| {r.what} | {r.measured} | {r.goal} | {'yes' if r.met else '**no**'} | {r.ceiling} |" for r in rows]
+    return "\n".join([*lines, *map(_line, rows)])
+
+
+def replaced(page: str, rows: list[Row]) -> str:
+    """The page with these rows in place of those that measured the same. Raises ValueError where one is not there."""
+    lines = page.split("\n")
+    for row in rows:
+        there = [at for at, line in enumerate(lines) if line.startswith(f"| {row.what} |")]
+        if len(there) != 1:
+            raise ValueError(f'expected one row "{row.what}" on the page, found {len(there)}: write all of it')
+        lines[there[0]] = _line(row)
     return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    return f"| {row.what} | {row.measured} | {row.goal} | {'yes' if row.met else '**no**'} | {row.ceiling} |"
 
 
 def percentile(values: list[float], share: float) -> float:
