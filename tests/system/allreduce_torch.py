@@ -16,7 +16,8 @@ rank, size = dist.get_rank(), dist.get_world_size()
 value = torch.tensor([rank])
 dist.all_reduce(value)
 where = os.environ["FAIRLEAD_NODE"]
-print(f"rank {rank} of {size} on {where}: sum {int(value)}, pid {os.getpid()}", flush=True)
+# In one piece: under torchrun ranks share their output, and print says the end of a line by itself there.
+os.write(1, f"rank {rank} of {size} on {where}: sum {int(value)}, pid {os.getpid()}\n".encode())
 while "stay" in sys.argv and os.environ["FAIRLEAD_ATTEMPT"] == "1":
     time.sleep(1)
 dist.destroy_process_group()
