@@ -91,28 +91,15 @@ class Agent:
         self.tending = Tending(
             settings, devices, runtime, self.ledger, boot_id, self, loads=lambda: self.measuring.loads
         )
+        place = place_of(settings, environment, contained=runtime.name == "docker", simulated=devices.simulated)
         self.starting = Starting(
-            bus,
-            runtime,
-            devices,
-            place_of(settings, environment, contained=runtime.name == "docker", simulated=devices.simulated),
-            self.hearing,
-            self.launching,
-            self.tasks.spawn,
-            self.tending,
+            bus, runtime, devices, place, self.hearing, self.launching, self.tasks.spawn, self.tending
         )
         self.saving = Saving(runtime, self.hearing, self.tasks.spawn)
         self.upkeep = Upkeep(settings, journal, self.output, self.saving)
         self.ending = Ending(
-            self.core,
-            self.output,
-            devices,
-            self.watching,
-            self.tending,
-            self.guard_said,
-            self.hearing,
-            self.tasks.spawn,
-        )
+            self.core, self.output, devices, self.watching, self.tending, self.guard_said, self.hearing, self.tasks.spawn
+        )  # fmt: skip
         self.metrics = MetricsServer(lambda: page(self))
         self._stopped = asyncio.Event()
         self.hook = DrainedHook(settings, boot_id, self._stopped.set)
@@ -134,16 +121,9 @@ class Agent:
         if self.settings.metrics is not None:
             await self.metrics.open(*self.settings.metrics)
         for loop in (
-            self.link.beats,
-            self.link.reads,
-            self.link.reports,
-            self._carrying_out.ticks,
-            self.upkeep.run,
-            self.ending.look_at_what_was_left,
-            self.measuring.run,
-            self.tending.run,
-            self.watching.run,
-        ):
+            self.link.beats, self.link.reads, self.link.reports, self._carrying_out.ticks, self.upkeep.run,
+            self.ending.look_at_what_was_left, self.measuring.run, self.tending.run, self.watching.run,
+        ):  # fmt: skip
             self.tasks.spawn(loop())
         stopped = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait({stopped, self.journal.failed}, return_when=asyncio.FIRST_COMPLETED)
