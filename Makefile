@@ -19,7 +19,7 @@ TORCH_VENV := .venv-torch
 TORCH_STAMP := $(TORCH_VENV)/.set-up
 TORCH := torch==2.13.0
 
-.PHONY: help setup demo up down test test-quick test-gpu torch test-torch check partitions bench fmt docs clean
+.PHONY: help setup demo up down test test-quick test-gpu torch test-torch check partitions bench wheel fmt docs clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ partitions: $(STAMP) ## cut nodes off, ROUNDS times, and show that no job ran tw
 
 bench: $(STAMP) ## the table of docs/performance.md, measured here
 	$(PYTHON) -m bench
+
+wheel: $(STAMP) ## build dist/fairlead_cluster-VERSION-py3-none-any.whl, which installs on other machines by its path
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 fmt: $(STAMP) ## format, and mend what lint can mend
 	$(VENV)/bin/ruff check --fix

