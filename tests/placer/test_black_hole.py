@@ -57,6 +57,35 @@ def test_two_fast_failures_make_a_suspect_and_a_third_quarantine() -> None:
     assert world.core.state.nodes["n1"].held == {}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "nodes"),
+    [
+        (request(1), ["n2"]),
+        (request(8, nodes=2), ["n2", "n3"]),
+        (request(8, nodes=3), ["n1", "n2", "n3"]),
+        (request(8, nodes=3, nodes_min=2), ["n2", "n3"]),
+        (request(8, also=(request(2),)), ["n2", "n3"]),
+    ],
+    ids=["one", "gang", "whole cluster", "elastic", "kinds"],
+)
+def test_a_suspect_node_is_chosen_last(wanted: Request, nodes: list[str]) -> None:
+    """The first by name among equal nodes, it is used only where the others have no place for all units."""
+    world = labelled(3)
+    run(world, "n1", "ann")
+    assert names(run(world, "n1", "bob")) == ["RunEnded", "NodeSuspected"]
+    [chosen] = placed(offer(world, wanted, "cem")).values()
+    assert sorted(chosen) == nodes
+
+
+def test_a_suspect_node_is_chosen_where_the_others_are_full() -> None:
+    """Work does not wait while a node would take it."""
+    world = labelled(2)
+    run(world, "n1", "ann")
+    run(world, "n1", "bob")
+    assert placed(offer(world, request(8), "cem")) == {"3": ["n2"]}
+    assert placed(offer(world, request(8), "dee")) == {"4": ["n1"]}
+
+
 def test_a_suspect_node_that_is_kept_for_a_job_takes_it_after_its_one_run() -> None:
     """There is room for both, but one run at a time is all that it gets."""
     world = labelled(1)

@@ -28,10 +28,21 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def find(state: State, request: Request, avoided: Collection[str] = NOBODY) -> Found | Shortfall:
-    """A place for the request in its pool now, on none of the avoided nodes; or what is short."""
+    """A place for the request in its pool now, on none of the avoided nodes; or what is short. Suspect nodes are used only
+    where the other nodes have no place for all of it."""
     index = state.pools.of(request)
+    if state.suspects:
+        suspects = _open_suspects(state, index)
+        chosen = _choose(state, index, request, suspects.union(avoided)) if suspects else None
+        if isinstance(chosen, list):
+            return found_on(index, chosen)
     chosen = _choose(state, index, request, avoided)
     return chosen if isinstance(chosen, Shortfall) else found_on(index, chosen)
+
+
+def _open_suspects(state: State, index: Index) -> frozenset[str]:
+    """Suspect nodes of the pool that take work now."""
+    return frozenset(name for name in state.suspects if name in index.members and state.nodes[name].open)
 
 
 def _choose(state: State, index: Index, request: Request, avoided: Collection[str]) -> list[Choice] | Shortfall:
@@ -56,7 +67,7 @@ def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Col
         return found if isinstance(found, Found) else None
     able = [node for node in kept if node.open and node.name not in avoided]
     own = [Choice(node, ask, place, (0, 0)) for node in able if isinstance(place := seat(node.left, ask), Seat)]
-    own.sort(key=lambda choice: (choice.node.gpus_free, choice.node.left.cpu_milli, choice.node.name))
+    own.sort(key=lambda each: (each.node.suspect, each.node.gpus_free, each.node.left.cpu_milli, each.node.name))
     own = own[: request.nodes]
     if not own:
         return None
