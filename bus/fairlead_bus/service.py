@@ -29,14 +29,14 @@ from fairlead_bus.lease import POLL_S, Lease
 from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader
 from fairlead_bus.port import Bus, LogDamaged, Message, StaleWriter, Stored, StreamFull, TooLarge, Unavailable
 from fairlead_bus.source import Source
-from fairlead_bus.steady_clock import SteadyClock
+from fairlead_bus.steady_clock import SteadyClock, boottime_ns
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import VERSION, Commit, commit_hash, decode_commit, encode_commit
 
 #: Pause before a refused append (full log) is tried again.
 FULL_RETRY_S = 1.0
 IDLE_COLLECT_S = 30.0
-#: The core's own time is waited for at least so long: its clock may run slower than the loop's.
+#: The core's own time is waited for at least so long: log time may run slower than the loop's.
 SHORTEST_WAIT_S = 0.001
 EXIT_OK, EXIT_DAMAGED, EXIT_STEPPED_DOWN = 0, 70, 75
 
@@ -71,13 +71,14 @@ class Service[C: Core]:
         sources: Sequence[Source] = (),
         act: Callable[[C], Awaitable[None]] | None = None,
         clock: Callable[[], int] = time.time_ns,
+        boot: Callable[[], int] = boottime_ns,
         instance: str = "",
         schema: str = snapshots.SCHEMA,
         snapshot_events: int = snapshots.SNAPSHOT_EVENTS,
     ) -> None:
         self.bus, self.core_type, self.writer = bus, core_type, writer
         self.core: C = core_type()
-        self.sources, self.act, self.clock = sources, act, SteadyClock(clock)
+        self.sources, self.act, self.clock = sources, act, SteadyClock(clock, boot)
         self.lease = Lease(bus, writer, instance or f"{writer}-{id(self)}")
         self.fence = FencedWriter(bus, writer)
         self.reader = LogReader(bus)

@@ -1,6 +1,7 @@
 """The one shell: exactly-once inputs, fencing of leaders, snapshots, damage, a full log."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Self
 
@@ -14,8 +15,8 @@ from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter
 from fairlead_bus.service import EXIT_DAMAGED, EXIT_OK, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.snapshots import Snapshot
 from fairlead_bus.source import CommandSource
-from fairlead_bus.steady_clock import SteadyClock
 from fairlead_schemas import subjects
+from fairlead_schemas.commit import decode_commit
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
 from tests.bus.worlds import World
@@ -288,18 +289,21 @@ async def test_a_snapshot_that_is_stored_during_a_start_is_no_damage(monkeypatch
     await crash(task)
 
 
-async def test_time_goes_on_slowly_when_the_wall_clock_was_set_back(monkeypatch: pytest.MonkeyPatch):
-    """It never falls, timers still come, and the wall clock is met again; a commit's time is never undercut."""
-    wall, elapsed = [1_000 * 10**9], [0.0]
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: elapsed[0])
-    clock = SteadyClock(lambda: wall[0])
-    assert clock.now() == wall[0]
-    wall[0] -= 100 * 10**9
-    seen = [clock.now()]
-    for _ in range(300):
-        wall[0], elapsed[0] = wall[0] + 10**9, elapsed[0] + 1.0
-        seen.append(clock.now())
-    assert seen[:4] == [1_000 * 10**9 + n * 10**9 // 2 for n in range(4)]
-    assert seen[-1] == wall[0] and seen == sorted(seen)
-    clock.reach(wall[0] + 5)
-    assert clock.now() == wall[0] + 5
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_step_of_the_wall_clock_is_not_taken_into_the_log(hours: int):
+    """An hour forward or back between two commits: the second bears the time that has passed, not the step."""
+    hub, offset_ns = MemoryHub(), [0]
+    bus = hub.connect()
+    running = Service(
+        bus, CountingCore, writer="queue", sources=[CommandSource("queue")], clock=lambda: time.time_ns() + offset_ns[0]
+    )
+    task = asyncio.create_task(running.run())
+    await bus.append(subjects.CMD, CMD, command(1))
+    await until(lambda: running.core.ids == ["c1"])
+    offset_ns[0] = hours * 3600 * 10**9
+    await bus.append(subjects.CMD, CMD, command(2))
+    await until(lambda: running.core.ids == ["c1", "c2"])
+    await crash(task)
+    tail = await bus.tail(subjects.LOG, after=0)
+    commits = [decode_commit(each.payload) for each in await tail.next()]
+    assert 0 < commits[-1].at_ns - commits[0].at_ns < 60 * 10**9

@@ -51,21 +51,24 @@ class Replica:
         def clock() -> int:
             return EPOCH_NS + int(loop.time() * 1e9) + self.skew_ns
 
+        def boot() -> int:
+            return int(loop.time() * 1e9) + 1
+
         if self.writer == "queue":
             return parts.service(
-                bus, parts.queue, writer="queue", sources=[CommandSource("queue")], clock=clock, instance=self.name,
+                bus, parts.queue, writer="queue", sources=[CommandSource("queue")], clock=clock, boot=boot, instance=self.name,
                 snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
         if self.writer == "telemetry":
             self.activity = ActivitySource(clock)
             return parts.service(
-                bus, parts.telemetry, writer="telemetry", sources=[CommandSource("telemetry"), self.activity], clock=clock,
+                bus, parts.telemetry, writer="telemetry", sources=[CommandSource("telemetry"), self.activity], clock=clock, boot=boot,
                 instance=self.name, snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
         actor = Actor(bus, monotonic=loop.time, wall=clock)
-        sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS, lambda: int(loop.time() * 1e9) + 1)]
+        sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS, boot)]
         return parts.service(
-            bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, instance=self.name,
+            bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
             snapshot_events=self.world.faults.snapshot_events,
         )  # fmt: skip
 
