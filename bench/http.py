@@ -59,9 +59,7 @@ async def connect(port: int) -> Connection:
 def post(path: str, body: Any) -> bytes:
     """The bytes of a POST with a JSON body."""
     payload = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
-    )
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
     return head.encode() + payload
 
 

@@ -46,7 +46,7 @@ class Gatehouse:
         self.background = asyncio.create_task(self.gateway.background())
         self._tasks.append(self.background)
         transport = httpx.ASGITransport(self.gateway.app, raise_app_exceptions=False)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=30)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30)
 
     async def stop_gateway(self) -> None:
         """Kill the gateway's background: it loses everything that it had in memory."""

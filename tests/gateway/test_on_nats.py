@@ -18,7 +18,7 @@ pytestmark = pytest.mark.nats
 
 def client_of(gateway: Gateway) -> httpx.AsyncClient:
     """HTTP without a port."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(gateway.app), base_url="http://gateway", timeout=30)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(gateway.app), base_url="http://localhost", timeout=30)
 
 
 async def test_submits_over_a_killed_server_and_a_restarted_gateway(

@@ -13,6 +13,7 @@ from fairlead_bus import snapshots
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.settings import BadSetting
 from fairlead_gateway import submissions
+from fairlead_gateway.http_server import HttpSettings
 from fairlead_gateway.service import EXIT_DAMAGED, EXIT_OK, Settings, build
 from fairlead_gateway.submissions import Translator
 from fairlead_gateway.views.fold import SHAPE
@@ -159,7 +160,7 @@ async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]
     bus = hub.connect()
     await bus.ensure()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        gateway = await build(bus, Settings(port=taken.getsockname()[1]))
+        gateway = await build(bus, Settings(http=HttpSettings(port=taken.getsockname()[1])))
         assert await gateway.run() == 1
     told = capsys.readouterr().out
     assert "cannot listen" in told and "listening" not in told
@@ -301,10 +302,10 @@ async def test_a_real_server_serves_streams_and_stops() -> None:
     """Over TCP: a submit, a watch that sees it, a stop that ends the watch, exit code 0."""
     async with World() as world:
         await world.stop_gateway()
-        settings = world.settings._replace(port=free_port())
+        settings = world.settings._replace(http=HttpSettings(port=free_port()))
         gateway = await build(world.hub.connect(), settings)
         running = asyncio.create_task(gateway.run())
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.port}", timeout=5) as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.http.port}", timeout=5) as http:
 
             async def healthy() -> bool:
                 try:
@@ -328,7 +329,7 @@ async def test_a_damaged_log_stops_the_gateway() -> None:
     """One flipped byte: exit 70, no guess."""
     hub = MemoryHub()
     await hub.connect().append(subjects.LOG, subjects.log("queue"), b'{"v":1,"torn', expected=0)
-    gateway = await build(hub.connect(), Settings(port=free_port()))
+    gateway = await build(hub.connect(), Settings(http=HttpSettings(port=free_port())))
     assert await asyncio.wait_for(gateway.run(), 60) == EXIT_DAMAGED
 
 

@@ -14,6 +14,7 @@ import structlog
 from fairlead_gateway.answers import Answer, Gone, Head, read_body, read_head
 from fairlead_gateway.bodies import LIST_BYTES_MAX
 from fairlead_gateway.problems import Refused, bad_parameter
+from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.fold import Views
 
 log = structlog.get_logger()
@@ -25,14 +26,22 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Hot = Callable[[Head, bytes], Awaitable[Answer]]
 
 REQUEST_ID = "fairlead.request_id"
-CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class Door:
-    """`hot`: {(method, path): handler}."""
+    """The first callable. `hot`: {(method, path): handler}; `on_refusal` gets the code of what `guard` refuses."""
 
-    def __init__(self, views: Views, hot: Mapping[tuple[str, str], Hot], app: Any) -> None:
+    def __init__(
+        self,
+        views: Views,
+        hot: Mapping[tuple[str, str], Hot],
+        app: Any,
+        guard: RequestGuard,
+        on_refusal: Callable[[str], None],
+    ) -> None:
         self._views = views
+        self._guard = guard
+        self._on_refusal = on_refusal
         self._hot = hot
         self._app = app
         self._prefix = os.urandom(4).hex()
@@ -40,14 +49,12 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            # No route takes anything else, and none may come in past the guard.
+            raise RuntimeError(f"expected an HTTP request, found {scope['type']}")
         request_id = f"{self._prefix}-{next(self._numbers):x}"
-        if scope["method"] in CHANGING and _is_foreign(scope["headers"]):
-            refused = Refused(
-                403, "foreign_page", "a page of another origin may not change anything here",
-                hint="call the gateway from its own pages, from a program, or without an Origin header",
-            )  # fmt: skip
+        refused = self._guard.check(scope)
+        if refused is not None:
+            self._on_refusal(refused.code)
             await self._refuse(refused, send, request_id)
             return
         if scope["method"] == "HEAD":  # the server leaves the body out by itself
@@ -106,18 +113,3 @@ async def _send_whole(send: Send, status: int, headers: list[tuple[bytes, bytes]
     headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _is_foreign(headers: "list[tuple[bytes, bytes]]") -> bool:
-    """A browser says whose page sends: a page that somebody merely visits must not drain nodes on their machine."""
-    origin = host = site = b""
-    for name, value in headers:
-        if name == b"origin":
-            origin = value
-        elif name == b"host":
-            host = value
-        elif name == b"sec-fetch-site":
-            site = value
-    if site:
-        return site not in (b"same-origin", b"none")
-    return bool(origin) and origin.partition(b"://")[2].lower() != host.lower()

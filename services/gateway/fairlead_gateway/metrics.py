@@ -1,6 +1,6 @@
 """What the gateway counts, in Prometheus' words."""
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.clustermetrics import ClusterCollector, HappenedSince
@@ -29,6 +29,10 @@ class Metrics:
             "fairlead_gateway_folded_sequence", "Log sequence that the views stand at.", registry=self.registry
         )
         folded.set_function(lambda: views.sequence)
+        self.refusals = Counter(
+            "fairlead_gateway_refusals", "Requests refused before a route saw them, by reason.",
+            ["reason"], registry=self.registry,
+        )  # fmt: skip
         self.lag = Gauge(
             "fairlead_gateway_lag", "Commits that the views are behind the log's end.", registry=self.registry
         )
@@ -40,6 +44,10 @@ class Metrics:
         self.registry.register(self.cluster)
         self.telemetry = TelemetryCollector(bus)
         self.registry.register(self.telemetry)
+
+    def count_refusal(self, reason: str) -> None:
+        """Count a request that no route saw; `reason` is the problem's code."""
+        self.refusals.labels(reason).inc()
 
     def text(self) -> bytes:
         """The exposition."""

@@ -12,8 +12,8 @@ MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"
 
 _TITLES = {
-    400: "Bad request", 401: "Not known", 403: "Not allowed", 404: "Not found", 405: "Method not allowed", 406: "No such form", 409: "Conflict", 413: "Too large",
-    415: "Unsupported media type", 422: "Not acceptable as sent", 500: "Internal error", 503: "Not available now",
+    400: "Bad request", 401: "Not known", 403: "Not allowed", 404: "Not found", 405: "Method not allowed", 406: "No such form", 408: "Request Timeout", 409: "Conflict", 413: "Too large",
+    415: "Unsupported media type", 421: "Misdirected Request", 422: "Not acceptable as sent", 431: "Request Header Fields Too Large", 500: "Internal error", 503: "Not available now",
 }  # fmt: skip
 
 
@@ -33,11 +33,16 @@ class Refused(Exception):
         self.retry_after_s = retry_after_s
         self.instance = instance
 
+    @property
+    def title(self) -> str:
+        """The status in words."""
+        return _TITLES.get(self.status, "Refused")
+
     def body(self, request_id: str) -> bytes:
         """The problem document."""
         return msgspec.json.encode(
             Problem(
-                type=TYPE_BASE + self.code, title=_TITLES.get(self.status, "Refused"), status=self.status,
+                type=TYPE_BASE + self.code, title=self.title, status=self.status,
                 detail=self.detail, instance=self.instance,
                 errors=[{"field": error.field, "message": error.message} for error in self.errors],
                 hint=self.hint, request_id=request_id,

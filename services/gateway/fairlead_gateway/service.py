@@ -3,16 +3,14 @@
 import asyncio
 import contextlib
 import os
-import socket
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import structlog
-import uvicorn
 
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
-from fairlead_bus.settings import seconds, whole
+from fairlead_bus.settings import seconds
 from fairlead_gateway import (
     idleverbs,
     logs,
@@ -36,10 +34,12 @@ from fairlead_gateway.door import Door
 from fairlead_gateway.dryrun import DryRuns
 from fairlead_gateway.explaining import Explaining
 from fairlead_gateway.folding import Folding
+from fairlead_gateway.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.identities import SETTING, Identities
 from fairlead_gateway.intake import Intake
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.past import Past
+from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.rows import Outcome
 from fairlead_gateway.watching import Feed
 
@@ -47,27 +47,21 @@ log = structlog.get_logger()
 
 EXIT_OK = 0
 EXIT_DAMAGED = 70
-#: Seconds that open requests (watches, followed logs) get to end after a stop was asked for.
-DRAIN_S = 2
-BACKLOG = 4096
 
 
 class Settings(NamedTuple):
     """What the environment says (docs/settings.md)."""
 
-    #: There is no authentication yet, so loopback unless somebody decides otherwise.
-    host: str = "127.0.0.1"
-    port: int = 8080
+    http: HttpSettings = HttpSettings()
     decision_wait_s: float = 2.0
     #: A file of those who may see rows of the warehouse (identities.py); "": everybody is `anonymous-admin`.
     identities: str = ""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """FAIRLEAD_HTTP_HOST, FAIRLEAD_HTTP_PORT, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_IDENTITIES. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S and FAIRLEAD_IDENTITIES. Raises BadSetting."""
         return cls(
-            host=env.get("FAIRLEAD_HTTP_HOST") or "127.0.0.1",
-            port=whole(env, "FAIRLEAD_HTTP_PORT", 8080, unit="port number", least=0, most=65535),
+            http=HttpSettings.from_environment(env),
             decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
             identities=env.get(SETTING, ""),
         )
@@ -116,13 +110,14 @@ class Gateway:
             ("POST", "/v1/events"): intake.events,
             ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining).answer,
         }
-        self.app = Door(views, hot, build_app(folding, self.metrics, routers, hot))
+        guard = RequestGuard(settings.http.hosts, settings.http.host)
+        self.app = Door(views, hot, build_app(folding, self.metrics, routers, hot), guard, self.metrics.count_refusal)
         for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
         views.outcomes.on_outcome = self._decided
         folding.on_folded = self._folded
-        self._server: uvicorn.Server | None = None
+        self._server: HttpServer | None = None
 
     def _decided(self, command_id: str, outcome: Outcome) -> None:
         self.queue.decided(command_id, outcome)
@@ -148,15 +143,17 @@ class Gateway:
 
     async def run(self) -> int:
         """Serve until stopped. 70 when the log is damaged or not valid: the gateway never shows a guess."""
-        server = self._server = _server(self.app, self.settings)
+        http = self.settings.http
+        server = self._server = make_server(self.app, http, self.metrics.count_refusal)
         try:
-            door = _listen(self.settings)
+            door = listen(http)
         except (OSError, OverflowError) as error:
-            log.critical("cannot listen", host=self.settings.host, port=self.settings.port, reason=str(error))
+            log.critical("cannot listen", host=http.host, port=http.port, reason=str(error))
             return 1
         background = asyncio.create_task(self.background())
         serving = asyncio.create_task(server.serve(sockets=[door]))
-        log.info("listening", host=self.settings.host, port=self.settings.port, authentication="none")
+        deadlines = asyncio.create_task(server.watch_deadlines())
+        log.info("listening", host=http.host, port=http.port, authentication="none")
         try:
             await asyncio.wait((background, serving), return_when=asyncio.FIRST_COMPLETED)
             if not background.done():
@@ -165,6 +162,7 @@ class Gateway:
             await serving
             return _damage(background.exception())
         finally:
+            deadlines.cancel()
             background.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await background
@@ -192,29 +190,6 @@ def _damage(error: BaseException | None) -> int:
         return EXIT_DAMAGED
     log.critical("gateway failed", exc_info=inner)
     return 1
-
-
-def _listen(settings: Settings) -> socket.socket:
-    """The socket, or the OSError that says why not; the server itself would only say that it exits."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
-
-
-class _Server(uvicorn.Server):
-    """Signals belong to `fairlead_bus.main`."""
-
-    @contextlib.contextmanager
-    def capture_signals(self):
-        yield
-
-
-def _server(app: Any, settings: Settings) -> uvicorn.Server:
-    config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, loop="none", http="httptools", ws="none", lifespan="off",
-        access_log=False, log_config=None, server_header=False, date_header=False, timeout_graceful_shutdown=DRAIN_S,
-        timeout_keep_alive=75, backlog=BACKLOG,
-    )  # fmt: skip
-    return _Server(config)
 
 
 async def build(bus: Bus, settings: Settings | None = None) -> Gateway:

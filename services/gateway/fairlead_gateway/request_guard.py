@@ -1,0 +1,170 @@
+"""Checks that every request passes before anything else is read: its Host, its origin, its head.
+
+Owns which names the gateway answers to. A page in a browser can make its own name resolve to this machine (DNS
+rebinding) and then counts as same-origin, so a request whose Host is an unknown name is refused for every method.
+An address needs no list: a page that was loaded from this very address is ours. Pure. Start at `RequestGuard.check`.
+"""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv6Address, ip_address
+from typing import Any
+
+from fairlead_gateway.problems import Refused
+from fairlead_schemas.fielderrors import FieldError
+
+SETTING = "FAIRLEAD_HTTP_HOSTS"
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+HEADERS_MAX = 128
+HEAD_BYTES_MAX = 64 * 1024
+#: Key in the ASGI scope of a request target that is not a plain path, set by the server's protocol class.
+TARGET = "fairlead.target"
+#: Remembered answers about Host headers; a client that sends many different ones must not fill the memory.
+_REMEMBERED_MAX = 256
+
+
+class RequestGuard:
+    """Decides which requests may go on. `hosts`: further names; `bound`: the address or name that is listened on."""
+
+    def __init__(self, hosts: Iterable[str] = (), bound: str = "127.0.0.1") -> None:
+        self._names = {"localhost", plain_name(bound), *map(plain_name, hosts)} - {""}
+        self._remembered: dict[tuple[bytes, str], Refused | None] = {}
+
+    def check(self, scope: Mapping[str, Any]) -> Refused | None:
+        """Return the refusal of a request by its head alone; None lets it pass."""
+        origin = site = host = encoding = b""
+        hosts = size = 0
+        headers = scope["headers"]
+        for name, value in headers:
+            size += len(name) + len(value)
+            if name == b"host":
+                host, hosts = value, hosts + 1
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"content-encoding":
+                encoding = value
+        if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
+            return _head_too_large(size, len(headers))
+        if hosts != 1:
+            return _bad_host(f"expected one Host header, found {hosts}")
+        refused = self._check_host(host, scope)
+        if refused is None and TARGET in scope:
+            refused = self._check_target(scope[TARGET], scope)
+        if refused is not None:
+            return refused
+        if scope["method"] in CHANGING and _is_foreign(origin, site, host):
+            return Refused(
+                403, "foreign_page", "a page of another origin may not change anything here",
+                hint="call the gateway from its own pages, from a program, or without an Origin header",
+            )  # fmt: skip
+        if encoding and encoding.strip().lower() != b"identity":
+            found = encoding[:40].decode("latin-1")
+            return Refused(
+                415, "content_encoding", f"expected a body without Content-Encoding, found {found}",
+                errors=[FieldError(field="Content-Encoding", message=f"expected none, found {found}")],
+                hint="send the body uncompressed",
+            )  # fmt: skip
+        return None
+
+    def _check_host(self, host: bytes, scope: Mapping[str, Any]) -> Refused | None:
+        server = scope.get("server")
+        key = (host, server[0] if server else "")
+        try:
+            return self._remembered[key]
+        except KeyError:
+            pass
+        refused = self._judge(host, key[1])
+        if len(self._remembered) < _REMEMBERED_MAX:
+            self._remembered[key] = refused
+        return refused
+
+    def _check_target(self, target: bytes, scope: Mapping[str, Any]) -> Refused | None:
+        """Hold the authority of an absolute-form target to the same rule: by RFC 9112 it counts instead of Host."""
+        scheme, found, rest = target.partition(b"://")
+        if not found or scheme.lower() not in (b"http", b"https"):
+            return _bad_host("expected a request target that is a path, such as /v1/jobs")
+        authority = rest.partition(b"/")[0].partition(b"?")[0]
+        return self._check_host(authority, scope)
+
+    def _judge(self, host: bytes, local: str) -> Refused | None:
+        name = host_name(host)
+        if name is None:
+            return _bad_host(f"expected NAME, NAME:PORT, ADDRESS or [IPV6]:PORT as Host, found {host[:80]!r}")
+        if name in self._names or _is_own_address(name, local):
+            return None
+        return Refused(
+            421, "unknown_host", f"this gateway does not answer to the name {name[:80]}",
+            errors=[FieldError(field="Host", message="expected a name that the gateway answers to")],
+            hint=f"use localhost or the gateway's address, or add the name to {SETTING} of the gateway",
+        )  # fmt: skip
+
+
+def host_name(host: bytes) -> str | None:
+    """Return the name or address of a Host value in its one spelling: lower case, without port, brackets or final dot.
+
+    None for a value that is not `uri-host [ ":" port ]` (RFC 9110 §7.2).
+    """
+    text = host.decode("latin-1").lower()
+    if text.startswith("["):
+        inside, closed, port = text[1:].partition("]")
+        try:
+            address = IPv6Address(inside)
+        except ValueError:
+            return None
+        if not closed or not _is_port(port):
+            return None
+        return str(address.ipv4_mapped or address)
+    name, colon, port = text.partition(":")
+    if not _is_port(colon + port):
+        return None
+    name = name.removesuffix(".")
+    labels = name.split(".")
+    if not name or len(name) > 253 or not all(map(_is_label, labels)):
+        return None
+    return name
+
+
+def _is_port(text: str) -> bool:
+    return not text or (
+        text[0] == ":" and len(text) <= 6 and (text[1:].isascii() and (text[1:].isdigit() or text == ":"))
+    )
+
+
+def _is_label(text: str) -> bool:
+    return 0 < len(text) <= 63 and text.isascii() and text.replace("-", "").replace("_", "").isalnum()
+
+
+def plain_name(text: str) -> str:
+    """Return a configured name in the spelling of `host_name`, "" for one that is none; brackets of IPv6 may be left out."""
+    bare = text.strip()
+    if ":" in bare and not bare.startswith("["):
+        bare = f"[{bare}]"
+    return host_name(bare.encode()) or ""
+
+
+def _is_own_address(name: str, local: str) -> bool:
+    """Return True for a loopback address, and for the address at which this connection arrived."""
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    return address.is_loopback or name == plain_name(local)
+
+
+def _is_foreign(origin: bytes, site: bytes, host: bytes) -> bool:
+    """Return True for a request by a page of another origin, as the browser states it."""
+    if site:
+        return site not in (b"same-origin", b"none")
+    return bool(origin) and origin.partition(b"://")[2].lower() != host.lower()
+
+
+def _bad_host(message: str) -> Refused:
+    return Refused(400, "bad_host", message, errors=[FieldError(field="Host", message=message)])
+
+
+def _head_too_large(size: int, count: int) -> Refused:
+    return Refused(
+        431, "head_too_large",
+        f"expected at most {HEADERS_MAX} headers of {HEAD_BYTES_MAX} bytes together, found {count} of {size} bytes",
+    )  # fmt: skip
