@@ -138,7 +138,8 @@ SERVICES: dict[str, Grant] = {
             subjects.ASK,
             subjects.rpc("telemetry", "*"),
             asked_of(EVERY_NODE),
-        )
+        ),
+        (subjects.BEATS,),  # to show which nodes are silent
     ),
     # Carries the log out of the server's reach (docs/archive.md): reads it, says nothing.
     "archiver": Grant(_read(subjects.LOG)),

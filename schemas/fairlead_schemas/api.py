@@ -98,7 +98,7 @@ class Node(msgspec.Struct, kw_only=True):
     """One node."""
 
     id: str
-    state: str  # ready | suspect | cordoned | quarantined | draining | drained | lost
+    state: str  # ready | suspect | silent | cordoned | quarantined | draining | drained | lost
     reason: str
     runtime: str
     simulated: bool
@@ -126,6 +126,8 @@ class Node(msgspec.Struct, kw_only=True):
     #: What is not well, the oldest first; jobs that failed fast there, where it is suspect or in quarantine for that.
     health: list[Ailment] = []
     blamed_by: list[str] = []
+    #: For how long its agent has not been heard; 0: it is heard, or this gateway has not listened long enough.
+    silent_seconds: int = 0
 
 
 class Maintenance(msgspec.Struct, kw_only=True):

@@ -198,6 +198,8 @@ async def test_what_a_node_needs_works(keyed: Keyed, bus: NatsBus) -> None:
         await bus.subscribe(subject, lambda message: heard.append((message.subject, message.payload)))
     await bus.flush()
     agent, gateway, telemetry = [await keyed.connect(name) for name in ("n1", "gateway", "telemetry")]
+    await gateway.subscribe(subjects.BEATS, lambda message: heard.append((f"gateway: {message.subject}", b"")))
+    await gateway.flush()
     to_agent: list[bytes] = []
     await agent.subscribe(subjects.confirm("n1"), lambda message: to_agent.append(message.payload))
     await agent.on_put(subjects.DESIRED, "n1", lambda _, value: to_agent.append(value))
@@ -217,10 +219,11 @@ async def test_what_a_node_needs_works(keyed: Keyed, bus: NatsBus) -> None:
     await bus.put(subjects.DESIRED, "n1", b"desired")
     await bus.put(subjects.DESIRED, "n2", b"not for n1")
     assert await gateway.request(subjects.rpc_node("n1", "output"), b"it", timeout_s=3) == b"piece of it"
-    for each in (bus, agent):
+    for each in (bus, agent, gateway):
         await each.flush()
     assert sorted(to_agent) == [b"confirm", b"desired"]
-    assert sorted(heard) == [(subjects.beat("n1"), b"beat"), (subjects.report("n1"), b"report")]
+    beat, report = subjects.beat("n1"), subjects.report("n1")
+    assert sorted(heard) == [(beat, b"beat"), (report, b"report"), (f"gateway: {beat}", b"")]
     assert await agent.peek(subjects.DESIRED, "n1") == b"desired"
     assert await agent.peek(subjects.SPEC, subjects.spec_key("n1", "nothing")) is None
     assert (await telemetry.state(subjects.SAMPLE)).last == samples + 1

@@ -1,7 +1,7 @@
 """Queues, GPUs and nodes for Prometheus: gauges read off the views when somebody asks, counters of what was folded since this
 gateway started.
 
-Gauges whose log sequence has not moved are not built again. They are built some nodes at a time, so that a big cluster's do not hold up
+Gauges are built again when the log sequence has moved or another node is silent. They are built some nodes at a time, so that a big cluster's do not hold up
 who submits; commits that are folded meanwhile may show in later nodes only.
 """
 
@@ -80,15 +80,16 @@ class ClusterCollector(Collector):
 
     def __init__(self, views: Views) -> None:
         self._views = views
-        self._sequence = -1
+        self._built_of: tuple[int, frozenset[str]] = (-1, frozenset())
         self._built: list[Metric] = []
 
     async def look(self) -> None:
-        """Build them for the sequence that the views stand at."""
+        """Build them for the sequence that the views stand at, and the nodes that are silent now."""
         views = self._views
-        if self._sequence == views.sequence:
+        built_of = views.sequence, frozenset(filter(views.silent_s, views.nodes.rows))
+        if self._built_of == built_of:
             return
-        sequence, keepers, counted, states = views.sequence, views.waiting.keepers(), Rooms(), Counts[tuple[str, ...]]()
+        keepers, counted, states = views.waiting.keepers(), Rooms(), Counts[tuple[str, ...]]()
         for at, row in enumerate(list(views.nodes.rows.values()), start=1):
             node = map_node(views, row, keepers.get(row.id, ""))
             counted.add(node)
@@ -97,7 +98,7 @@ class ClusterCollector(Collector):
                 await asyncio.sleep(0)
         rooms = counted.documents()
         self._built = [*_queues(views, rooms), *_rooms(rooms, states), *_idle(views)]
-        self._sequence = sequence
+        self._built_of = built_of
 
     def collect(self) -> Iterator[Metric]:
         """As they were built last."""

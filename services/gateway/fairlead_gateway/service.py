@@ -39,6 +39,7 @@ from fairlead_gateway.identities import SETTING, Identities
 from fairlead_gateway.intake import Intake
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.past import Past
+from fairlead_gateway.presence import Presence
 from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.rows import Outcome
 from fairlead_gateway.watching import Feed
@@ -117,6 +118,8 @@ class Gateway:
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
         views.outcomes.on_outcome = self._decided
         folding.on_folded = self._folded
+        self.presence = Presence(views, lambda: folding.bus_answers)
+        views.silent_s = self.presence.silent_s
         self._server: HttpServer | None = None
 
     def _decided(self, command_id: str, outcome: Outcome) -> None:
@@ -130,7 +133,8 @@ class Gateway:
             self.metrics.happened.take(batch)
 
     async def background(self) -> None:
-        """Fold, publish and watch the log's end until one of them fails."""
+        """Fold, publish, listen to beats and watch the log's end until one of them fails."""
+        await self.presence.listen(self._bus)
         async with asyncio.TaskGroup() as group:
             for work in (
                 self.folding.run(),

@@ -37,7 +37,7 @@ def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     """One node; `keeper`: the waiting job that it is kept for."""
     labels = row.inventory.labels
     domains = {level: domain for level in DOMAIN_LABELS if (domain := domain_of(labels, level))}
-    state = node_state(row)
+    state = node_state(row, silent=views.silent_s(row.id) > 0)
     unheld: GpuState = "closed" if state != "ready" else "kept" if keeper else "free"
     holders, living = _holders(views, row)
     gpus = [

@@ -51,8 +51,9 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
     """One node as outsiders see it."""
     inventory = row.inventory
     cpu_milli, memory_mib = held_sum(row.held)
+    silent_s = views.silent_s(row.id)
     return api.Node(
-        id=row.id, state=node_state(row), reason=row.reason or row.quarantine_reason, runtime=inventory.runtime, simulated=inventory.simulated,
+        id=row.id, state=node_state(row, silent=silent_s > 0), reason=row.reason or row.quarantine_reason, runtime=inventory.runtime, simulated=inventory.simulated,
         address=inventory.address, hostname=inventory.hostname,
         gpu_model=inventory.gpus[0].model if inventory.gpus else "", gpus=len(inventory.gpus),
         gpus_free=gpus_free(row), cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
@@ -60,7 +61,7 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
         jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, setter=row.setter,
         taints=sorted({*(taint for taint, _ in row.taints), *inventory.taints}), faulted=dict(sorted(row.faulted.items())),
         inside=summary(inventory.inside), mig=cut_summary(inventory.gpus),
-        health=[_ailment(each) for each in row.ailments], blamed_by=list(row.blamed_by),
+        health=[_ailment(each) for each in row.ailments], blamed_by=list(row.blamed_by), silent_seconds=silent_s,
     )  # fmt: skip
 
 

@@ -79,6 +79,8 @@ class Views:
         self.plans = PlansView()
         self.idle = IdleView(self.jobs)
         self.outcomes = OutcomesView()
+        #: Seconds for which a node has been silent, 0 for none: the live gateway's (presence.py). The log does not know.
+        self.silent_s: Callable[[str], int] = lambda _node: 0
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
         runs = RunsView(self.jobs, lambda: self.at_ns)

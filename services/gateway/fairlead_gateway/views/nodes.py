@@ -174,8 +174,8 @@ def _key_and_effect(taint: str) -> tuple[str, str]:
     return head.partition("=")[0], effect
 
 
-def node_state(row: NodeRow) -> str:
-    """The one word for a node: the strongest of what holds."""
+def node_state(row: NodeRow, *, silent: bool = False) -> str:
+    """The one word for a node: the strongest of what holds. `silent`: its agent is not heard, and its lease still runs."""
     if row.lost:
         return "lost"
     if row.drained:
@@ -184,7 +184,9 @@ def node_state(row: NodeRow) -> str:
         return "draining"
     if row.quarantined:
         return "quarantined"
-    return "cordoned" if row.cordoned else "suspect" if row.suspect else "ready"
+    if row.cordoned:
+        return "cordoned"
+    return "silent" if silent else "suspect" if row.suspect else "ready"
 
 
 def gpus_free(row: NodeRow) -> int:
