@@ -1,5 +1,6 @@
 """The core: what should be against what is. Pure, so every case is a few lines."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -300,6 +301,20 @@ def test_a_run_above_its_share_ends_alone_and_says_so() -> None:
     assert isinstance(report, ExitSeen)
     assert (report.outcome, report.signal, report.message) == ("gpu_memory", 15, "used too much")
     assert node.core.over_share(KEY, "again", SECOND_NS).instructions == []
+
+
+@pytest.mark.parametrize("exit", [Exit(signal=9, over_memory=True), Exit(code=1, over_memory=True)])
+def test_a_run_killed_at_its_memory_limit_is_reported_as_oom(exit: Exit) -> None:
+    """Its code and signal are kept; one that was being stopped has ended as it was stopped for."""
+    for stopped, outcome in ((False, "oom"), (True, "gpu_memory")):
+        node = Node()
+        node.desire(5, order("7", "sleep", "9"))
+        node.core.started(KEY, 0, 0)
+        if stopped:
+            node.core.over_share(KEY, "used too much", SECOND_NS)
+        (report,) = node.core.exited(KEY, exit, True, 0).reports
+        assert isinstance(report, ExitSeen)
+        assert (report.outcome, report.exit_code, report.signal) == (outcome, exit.code, exit.signal)
 
 
 def test_an_agent_that_slept_gives_no_more_time() -> None:

@@ -303,7 +303,7 @@ async def test_a_container_over_its_memory_is_told_so(world: World) -> None:
     runtime, watch = await world.runtime()
     runtime.start(world.sh("796", "x=a; while true; do x=$x$x; done"))
     exit = await watch.exit_of(key("796"))
-    assert (exit.signal, exit.message) == (9, "killed: over its memory limit")
+    assert exit == Exit(signal=9, message="killed: over its memory limit", over_memory=True)
 
 
 @pytest.mark.docker

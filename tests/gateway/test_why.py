@@ -125,6 +125,11 @@ TABLE: list[tuple[str, list[ev.Event], str, str, dict[str, int | str]]] = [
         [joined(), submitted(), offered(), placed(), ended(code=None, outcome="gpu_memory"), ev.JobFailed(cause="x", job="1", reason="gpu_memory", message="used 9,812 MiB of its 5,000 MiB share of g for 12 s")],
         "failed", "failed: it was stopped for using more GPU memory than its share at 2026-01-01T00:00:06.000Z: used 9,812 MiB of its 5,000 MiB share of g for 12 s", {"reason": "gpu_memory"},
     ),
+    (
+        "killed at its memory limit",
+        [joined(), submitted(), offered(), placed(), ended(code=None, outcome="oom", signal=9), ev.JobFailed(cause="x", job="1", reason="oom", signal=9, message="killed: over its memory limit")],
+        "failed", "failed: it was killed for exceeding its memory limit", {"reason": "oom"},
+    ),
     ("cancelled", [submitted(), ev.JobCancelled(cause="c", job="1", by="bob")], "cancelled", "was cancelled by bob at", {"by": "bob"}),
     (
         "an array at work", [submitted(array=(0, 1)), offered("1_0"), offered("1_1", 2)], "elements",

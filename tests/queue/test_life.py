@@ -84,19 +84,20 @@ def test_retries_are_attempts_after_the_first() -> None:
     assert kinds(world.settle()) == ["JobFailed"]
 
 
-def test_who_uses_more_than_its_share_of_a_gpu_fails_by_itself() -> None:
+@pytest.mark.parametrize("outcome", ["gpu_memory", "oom"])
+def test_a_job_stopped_for_its_own_use_of_memory_fails_by_itself(outcome: ev.RunOutcome) -> None:
     """It is tried again only as often as it wishes to be, and its failure says what it used."""
     world = World()
     words = "used 9,812 MiB of its 5,000 MiB share of g for 12 s"
     job = world.submit(retries=1)
     world.run(job)
-    world.end(job, None, "gpu_memory", message=words)
+    world.end(job, None, outcome, message=words)
     requeued, _ = world.settle()
     assert (requeued.reason, requeued.attempt) == ("retry", 2)
     world.run(job)
-    world.end(job, None, "gpu_memory", message=words)
+    world.end(job, None, outcome, message=words)
     [failed] = world.settle()
-    assert (failed.reason, failed.message) == ("gpu_memory", words)
+    assert (failed.reason, failed.message) == (outcome, words)
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("exited", 1), ("start_failed", None)])

@@ -14,12 +14,13 @@ RunOutcome = Literal[
     "node_rebooted",  # a node of the run booted anew under it
     "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
     "gpu_memory",  # it used more GPU memory than its share and was stopped for it; message says how much, of what
+    "oom",  # the kernel killed a process of it because it reached its memory limit; exit_code and signal as for exited
 ]
-#: Whose fault it is that a rank could not be started, as far as its agent can tell.
+#: The cause of a failed start, as far as its agent can tell.
 StartFault = Literal[
-    "",  # nobody's, or it is not known
-    "job",  # no node could start it: an image that does not exist, or that nobody may read
-    "node",  # another node could: a full disk
+    "",  # not known
+    "job",  # the job file: an image that does not exist or that nobody may read, secrets on a node without containers
+    "node",  # the node: a full disk; another node could start it
 ]
 StopReason = Literal[
     "cancelled",  # a person wants it to end
@@ -37,7 +38,8 @@ RequeueReason = Literal[
     "idle",
 ]  # fmt: skip
 FailReason = Literal[
-    "exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency", "gpu_memory", "idle"
+    "exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency", "gpu_memory", "oom",
+    "idle",
 ]  # fmt: skip
 
 #: Why the queue does not offer a job now.

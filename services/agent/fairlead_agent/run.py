@@ -42,6 +42,8 @@ class Exit(NamedTuple):
     message: str = ""
     #: The guard ended it, because no lease covered it any more.
     fenced: bool = False
+    #: The kernel killed a process of it at its memory limit, and it has failed.
+    over_memory: bool = False
 
     @property
     def known(self) -> bool:

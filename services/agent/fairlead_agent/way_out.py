@@ -107,4 +107,6 @@ def outcome_of(exit: Exit) -> RunOutcome:
     """Of a run that nobody here has stopped."""
     if exit.fenced:
         return "node_lost"
+    if exit.over_memory:
+        return "oom"
     return "exited" if exit.known else "exit_unknown"

@@ -15,9 +15,10 @@ ENDS: list[tuple[int, bool, Heard, Exit | None]] = [
     (255, False, Heard(), Exit(code=255)),
     (139, False, Heard(), Exit(code=139, message="as a program ends by signal 11 (SIGSEGV)")),
     (137, False, Heard(), Exit(code=137, message="as a program ends by signal 9 (SIGKILL)")),
-    (137, True, Heard(), Exit(signal=9, message=OVER_MEMORY)),
-    (137, False, Heard(over_memory=True), Exit(signal=9, message=OVER_MEMORY)),
-    (1, True, Heard(), Exit(code=1, message="a process of it was killed: over its memory limit")),
+    (137, True, Heard(), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
+    (137, False, Heard(over_memory=True), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
+    (1, True, Heard(), Exit(code=1, message="a process of it was killed: over its memory limit", over_memory=True)),
+    (0, True, Heard(), Exit(code=0, message="a process of it was killed: over its memory limit")),
     (137, False, Heard(sent=9), Exit(signal=9)),
     (143, False, Heard(sent=15), Exit(signal=15)),
     (9, False, Heard(sent=15), Exit(code=9)),
@@ -29,7 +30,7 @@ ENDS: list[tuple[int, bool, Heard, Exit | None]] = [
     (137, False, Heard(engine_away=True, engine_spares=True), None),
     (5, False, Heard(engine_away=True, engine_spares=True), Exit(code=5)),
     (0, False, Heard(engine_away=True, engine_spares=True), Exit(code=0)),
-    (137, True, Heard(engine_away=True), Exit(signal=9, message=OVER_MEMORY)),
+    (137, True, Heard(engine_away=True), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
 ]
 
 

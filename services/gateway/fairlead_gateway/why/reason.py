@@ -14,6 +14,7 @@ _FAILURES = {
     "idle": "it lay idle",
     "time_limit": "it reached its time limit",
     "start_failed": "it could not be started",
+    "oom": "it was killed for exceeding its memory limit",
     "gpu_memory": "it was stopped for using more GPU memory than its share",
     "infrastructure": "it was lost to the cluster's own failures too often",
     "element_failed": "at least one of its elements failed",

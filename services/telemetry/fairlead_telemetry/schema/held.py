@@ -41,7 +41,7 @@ RUNS = Relation(
         Column(
             "outcome",
             "VARCHAR",
-            "exited stopped start_failed preflight node_lost node_rebooted exit_unknown gpu_memory",
+            "exited stopped start_failed preflight node_lost node_rebooted exit_unknown gpu_memory oom",
         ),
         Column("exit_code", "INTEGER", "of the rank that decided the outcome"),
         Column("signal", "INTEGER", "of the rank that decided the outcome"),

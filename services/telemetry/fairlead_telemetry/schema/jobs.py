@@ -34,7 +34,7 @@ JOBS = Relation(
         Column(
             "reason",
             "VARCHAR",
-            "why it failed: exit_code time_limit start_failed infrastructure element_failed gpu_memory",
+            "why it failed: exit_code time_limit start_failed infrastructure element_failed gpu_memory oom",
         ),
         Column("submitted_at", "TIMESTAMP", "UTC; an element's is its array's"),
         Column("started_at", "TIMESTAMP", "when every rank of the newest attempt ran; empty for an array itself"),

@@ -46,7 +46,7 @@ def how(state: Mapping[str, Any], heard: Heard) -> Exit:
     said = str(state.get("Error") or "")[:200]
     number = code - SIGNALLED
     if over_memory and number == KILL:
-        return Exit(signal=KILL, message=OVER_MEMORY)
+        return Exit(signal=KILL, message=OVER_MEMORY, over_memory=True)
     if heard.sent and code in _STOPPED:
         return Exit(signal=number)
     if heard.foreign:
@@ -59,7 +59,7 @@ def how(state: Mapping[str, Any], heard: Heard) -> Exit:
             message=f"it ended with exit code {code} while the Docker engine was away{_ENDS_THEM[heard.engine_spares]}"
         )
     if over_memory:
-        return Exit(code=code, message="a process of it was killed: over its memory limit")
+        return Exit(code=code, message="a process of it was killed: over its memory limit", over_memory=code != 0)
     if code and not said and 0 < number <= SIGNALS_MAX:
         said = f"as a program ends by {name_of(number)}"
     return Exit(code=code, message=said)
