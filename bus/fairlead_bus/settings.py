@@ -6,6 +6,7 @@ An empty value counts as not given. Which settings there are stands with those w
 from collections.abc import Mapping, Sequence
 
 from fairlead_schemas.ids import is_token
+from fairlead_schemas.imagenames import Registries, parse_registries
 
 
 class BadSetting(ValueError):
@@ -57,3 +58,14 @@ def whole(env: Mapping[str, str], name: str, default: int, *, unit: str, least: 
     if not least <= value <= most:
         raise BadSetting(f'{name}: expected a whole number of {unit} from {least} to {most}, found "{text}"')
     return value
+
+
+def registries(env: Mapping[str, str]) -> Registries | None:
+    """FAIRLEAD_REGISTRIES: the registries that images may come from; None where it is not given. Raises BadSetting."""
+    text = env.get("FAIRLEAD_REGISTRIES")
+    if not text:
+        return None
+    try:
+        return parse_registries(text)
+    except ValueError as error:
+        raise BadSetting(f"FAIRLEAD_REGISTRIES: {error}") from error

@@ -13,6 +13,7 @@ from fairlead_schemas.commands import SubmitJob, digest_of
 from fairlead_schemas.events import Dependency
 from fairlead_schemas.fielderrors import InvalidJob
 from fairlead_schemas.ids import is_job_id, is_queue_path
+from fairlead_schemas.imagenames import BadImageName, Registries, parse_image
 from fairlead_schemas.jobspec import DependsOn, JobSpec
 from fairlead_schemas.partitions import NEVER_NS, STOP_AFTER_NS, OnPartition, least_replace_ns
 from fairlead_schemas.requesting import amount, request_of
@@ -23,11 +24,14 @@ START_YEAR_MAX = 2200  # in nanoseconds, later times leave 64 bits
 _ARRAY = re.compile(r"(?:(\d{1,7})-(\d{1,7})|(\d{1,7}))(?:%(\d{1,6}))?\Z", re.ASCII)
 
 
-def resolve(spec: JobSpec, *, command_id: str, user: str, key: str = "") -> SubmitJob:
+def resolve(
+    spec: JobSpec, *, command_id: str, user: str, key: str = "", registries: Registries | None = None
+) -> SubmitJob:
     """The command that submits this job, its words turned into integers.
 
-    `command_id` and `key` come from the caller; nothing is invented here. Raises InvalidJob with
-    every field that is out of range.
+    `command_id` and `key` come from the caller; nothing is invented here. `registries`: those that images may come
+    from; None where they are not known (each agent checks its own). Raises InvalidJob with every field that is out of
+    range.
     """
     reading = Reading()
     request = request_of(spec, reading)
@@ -42,6 +46,8 @@ def resolve(spec: JobSpec, *, command_id: str, user: str, key: str = "") -> Subm
     after = _after(spec.dependsOn, reading)
     on_partition = _on_partition(spec, reading)
     _check_fields(spec, reading)
+    if spec.image:
+        _check_image(spec.image, registries, reading)
     if reading.errors:  # before encoding, which cannot write integers beyond 64 bits
         raise InvalidJob(reading.errors)
     body = jobspec.canonical(spec)
@@ -88,6 +94,16 @@ def _check_fields(spec: JobSpec, reading: Reading) -> None:
             f"env.{name}",
             'expected a name without "=" and no NUL characters',
         )
+
+
+def _check_image(name: str, registries: Registries | None, reading: Reading) -> None:
+    try:
+        image = parse_image(name)
+    except BadImageName as error:
+        reading.wrong("image", str(error))
+        return
+    if registries is not None and (fault := registries.fault(image.registry)):
+        reading.wrong("image", fault)
 
 
 def _check_launch(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None:
@@ -137,8 +153,7 @@ def _check_text(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None
     ):
         ok = len(text) <= most and text.isprintable()
         expect(ok, field, f"expected at most {most} printable characters")
-    for field in ("workdir", "image"):
-        expect("\0" not in getattr(spec, field), field, "expected no NUL characters")
+    expect("\0" not in spec.workdir, "workdir", "expected no NUL characters")
 
 
 def _array(value: int | str | None, reading: Reading) -> tuple[tuple[int, int] | None, int]:

@@ -92,9 +92,9 @@ def read_program(spec: bytes | msgspec.Raw) -> Program:
     try:
         program = _decoder.decode(spec)
     except msgspec.MsgspecError as error:
-        raise Unlaunchable(f"the job file cannot be read: {error}") from error
+        raise Unlaunchable(f"the job file cannot be read: {error}", "job") from error
     if not program.command:
-        raise Unlaunchable("the job file has no command")
+        raise Unlaunchable("the job file has no command", "job")
     return program
 
 
@@ -104,12 +104,13 @@ def plan(order: RunOrder, program: Program, place: Place) -> Launch:
     if (program.volumes or program.secrets) and not place.containers:
         raise Unlaunchable(
             "its volumes and secrets need containers, and this node runs jobs as processes; ask for a node with "
-            "nodeSelector: {fairlead/runtime: docker}"
+            "nodeSelector: {fairlead/runtime: docker}",
+            "job",
         )
     if wrong := [
         f"{fault.field}: {fault.message}" for fault in faults(program.volumes, program.secrets, program.project)
     ]:
-        raise Unlaunchable("; ".join(wrong))
+        raise Unlaunchable("; ".join(wrong), "job")
     hosts, key = order.hosts, key_of(order)
     ranks = ranks_of(order, program.launcher, program.command, program.processesPerNode)
     inside = place.boxes_inside.replace("{run}", key.name) if ranks.needs_box else ""

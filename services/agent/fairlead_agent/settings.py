@@ -19,6 +19,7 @@ FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: admi
 FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): reserving.py (default none)
 FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
 FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: grants/settings.py (default nothing)
+FAIRLEAD_REGISTRIES  registries that images may come from, as "public, 10.0.0.5:5000, *.example.com" (default public)
 FAIRLEAD_BEAT_S     seconds between beats (default 2)
 FAIRLEAD_SAMPLE_S   seconds between samples (default 1)
 FAIRLEAD_METRICS    HOST:PORT at which Prometheus finds /metrics, or off (default 127.0.0.1:9400)
@@ -50,8 +51,9 @@ from fairlead_agent.grants import settings as grants
 from fairlead_agent.grants.settings import Grants
 from fairlead_agent.reserving import BadReservation, Reserved, parse_reserved
 from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS
-from fairlead_bus.settings import BadSetting, one_of, seconds, token, whole
+from fairlead_bus.settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.ids import is_token
+from fairlead_schemas.imagenames import Registries
 
 RuntimeName = Literal["process", "docker"]
 GangNetwork = Literal["bridge", "host"]
@@ -84,6 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reserved: Reserved = Reserved()
     require_userns: bool = False
     grants: Grants = Grants()
+    registries: Registries = Registries()
     beat_s: float = 2.0
     sample_s: float = 1.0
     #: Host and port; None: nowhere.
@@ -134,6 +137,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         reserved=_reserved(env),
         require_userns=one_of(env, "FAIRLEAD_REQUIRE_USERNS", ("on", "off"), "off") == "on",
         grants=grants.from_environment(env),
+        registries=registries(env) or Registries(),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
         sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 1.0),
         metrics=_address(env, "FAIRLEAD_METRICS", "127.0.0.1:9400"),

@@ -21,6 +21,7 @@ from fairlead_schemas import api
 from fairlead_schemas.ask import COMMANDS_MAX, AskDryRun, Outcome
 from fairlead_schemas.commands import SubmitJob
 from fairlead_schemas.fielderrors import FieldError, InvalidJob
+from fairlead_schemas.imagenames import Registries
 from fairlead_schemas.jobspec import decode_job
 from fairlead_schemas.resolving import resolve
 
@@ -31,12 +32,14 @@ class DryRuns:
     """Answers the route. `clock` is wall time in ns."""
 
     def __init__(
-        self, views: Views, decisions: Decisions, explaining: Explaining, clock: Callable[[], int] = time.time_ns
-    ) -> None:
+        self, views: Views, decisions: Decisions, explaining: Explaining, clock: Callable[[], int] = time.time_ns,
+        registries: Registries | None = None,
+    ) -> None:  # fmt: skip
         self._views = views
         self._decisions = decisions
         self._explaining = explaining
         self._clock = clock
+        self._registries = registries
 
     async def answer(self, head: Head, body: bytes) -> Answer:
         """One job or a list of jobs. Raises Refused."""
@@ -45,7 +48,7 @@ class DryRuns:
         several = is_list(body)
         if not several and len(body) > ONE_BYTES_MAX:
             raise too_large(ONE_BYTES_MAX)
-        commands = _list(head.user, body) if several else [_one(head.user, body)]
+        commands = self._list(head.user, body) if several else [self._one(head.user, body)]
         self._decisions.require_room()
         found = await self._try(commands, several)
         return Answer(200, encode(found if several else found[0]))
@@ -71,26 +74,27 @@ class DryRuns:
         now_ns = max(self._clock(), self._views.at_ns)
         return outlook.accepted(self._views, command, raw, outcome, sequence, now_ns)
 
-
-def _one(user: str, body: bytes) -> SubmitJob:
-    try:
-        return resolve(decode_job(body), command_id="", user=user)
-    except InvalidJob as error:
-        raise invalid(error.errors, hint=HINT) from None
-
-
-def _list(user: str, body: bytes) -> list[SubmitJob]:
-    try:
-        bodies = split_list(body)
-    except InvalidJob as error:
-        raise invalid(error.errors) from None
-    check_count(len(bodies), COMMANDS_MAX)
-    errors: list[FieldError] = []
-    commands: list[SubmitJob] = []
-    for index, one in enumerate(bodies):
+    def _one(self, user: str, body: bytes) -> SubmitJob:
         try:
-            commands.append(resolve(decode_job(one), command_id="", user=user))
+            return self._resolve(body, user)
         except InvalidJob as error:
-            errors.extend(at(index, error.errors))
-    refuse_list(errors, len(bodies))
-    return commands
+            raise invalid(error.errors, hint=HINT) from None
+
+    def _list(self, user: str, body: bytes) -> list[SubmitJob]:
+        try:
+            bodies = split_list(body)
+        except InvalidJob as error:
+            raise invalid(error.errors) from None
+        check_count(len(bodies), COMMANDS_MAX)
+        errors: list[FieldError] = []
+        commands: list[SubmitJob] = []
+        for index, one in enumerate(bodies):
+            try:
+                commands.append(self._resolve(one, user))
+            except InvalidJob as error:
+                errors.extend(at(index, error.errors))
+        refuse_list(errors, len(bodies))
+        return commands
+
+    def _resolve(self, body: bytes, user: str) -> SubmitJob:
+        return resolve(decode_job(body), command_id="", user=user, registries=self._registries)

@@ -33,6 +33,7 @@ from fairlead_schemas.api import Reason, SubmitResult
 from fairlead_schemas.commands import CancelJob, HoldJob, ReleaseJob
 from fairlead_schemas.fielderrors import FieldError, InvalidJob, field_error
 from fairlead_schemas.ids import is_job_id
+from fairlead_schemas.imagenames import Registries
 from fairlead_schemas.resources import Request
 
 LIST_JOBS_MAX = 20_000
@@ -62,11 +63,13 @@ class Wish(NamedTuple):
 class Intake:
     """Answers the hot routes."""
 
-    def __init__(self, views: Views, gate: CommandGate, decisions: Decisions) -> None:
+    def __init__(
+        self, views: Views, gate: CommandGate, decisions: Decisions, registries: Registries | None = None
+    ) -> None:
         self._views = views
         self._gate = gate
         self._decisions = decisions
-        self._translator = Translator()
+        self._translator = Translator(registries)
 
     # ------------------------------------------------------------------ POST /v1/jobs
 

@@ -10,7 +10,7 @@ import structlog
 
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
-from fairlead_bus.settings import seconds
+from fairlead_bus.settings import registries, seconds
 from fairlead_gateway import (
     idleverbs,
     logs,
@@ -43,6 +43,7 @@ from fairlead_gateway.presence import Presence
 from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.rows import Outcome
 from fairlead_gateway.watching import Feed
+from fairlead_schemas.imagenames import Registries
 
 log = structlog.get_logger()
 
@@ -57,14 +58,17 @@ class Settings(NamedTuple):
     decision_wait_s: float = 2.0
     #: A file of those who may see rows of the warehouse (identities.py); "": everybody is `anonymous-admin`.
     identities: str = ""
+    #: The registries that images may come from; None: each node's agent checks its own list.
+    registries: Registries | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S and FAIRLEAD_IDENTITIES. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_IDENTITIES, FAIRLEAD_REGISTRIES. Raises BadSetting."""
         return cls(
             http=HttpSettings.from_environment(env),
             decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
             identities=env.get(SETTING, ""),
+            registries=registries(env),
         )
 
 
@@ -86,7 +90,7 @@ class Gateway:
             is_ready=lambda: folding.caught_up, has_room=lambda: folding.has_room,
         )  # fmt: skip
         decisions.on_decided = self.metrics.decision_seconds.observe
-        intake = Intake(views, self.queue, decisions)
+        intake = Intake(views, self.queue, decisions, settings.registries)
         past = Past(bus, views)
         asking = Asking(views, decisions)
         identities = Identities.read(settings.identities)
@@ -109,7 +113,7 @@ class Gateway:
         hot = {
             ("POST", "/v1/jobs"): intake.jobs,
             ("POST", "/v1/events"): intake.events,
-            ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining).answer,
+            ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining, registries=settings.registries).answer,
         }
         guard = RequestGuard(settings.http.hosts, settings.http.host)
         self.app = Door(views, hot, build_app(folding, self.metrics, routers, hot), guard, self.metrics.count_refusal)

@@ -11,6 +11,7 @@ import msgspec
 
 from fairlead_schemas.commands import digest_of
 from fairlead_schemas.fielderrors import FieldError, InvalidJob
+from fairlead_schemas.imagenames import Registries
 from fairlead_schemas.jobspec import decode_job
 from fairlead_schemas.resolving import resolve
 
@@ -40,7 +41,9 @@ class Submission(NamedTuple):
 class Translator:
     """Bodies in, submissions out; remembers the newest distinct ones, in two generations."""
 
-    def __init__(self) -> None:
+    def __init__(self, registries: Registries | None = None) -> None:
+        """`registries`: as for `resolve`."""
+        self._registries = registries
         self._young: dict[tuple[str, bytes], Submission] = {}
         self._old: dict[tuple[str, bytes], Submission] = {}
 
@@ -48,7 +51,7 @@ class Translator:
         """One job file (JSON). Raises InvalidJob naming each bad field."""
         found = self._young.get((user, body))
         if found is None:
-            found = self._old.get((user, body)) or _translate(user, body)
+            found = self._old.get((user, body)) or _translate(user, body, self._registries)
             if len(body) <= KEPT_BODY_BYTES_MAX:
                 self._keep(user, body, found)
         return found
@@ -59,8 +62,8 @@ class Translator:
         self._young[user, body] = submission
 
 
-def _translate(user: str, body: bytes) -> Submission:
-    command = resolve(decode_job(body), command_id="", user=user)
+def _translate(user: str, body: bytes, registries: Registries | None) -> Submission:
+    command = resolve(decode_job(body), command_id="", user=user, registries=registries)
     before, marker, after = _encode(command).partition(b'"id":"')
     return Submission(before + marker, after, digest_of(bytes(command.spec))[:16])
 

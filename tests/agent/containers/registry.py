@@ -12,7 +12,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+from fairlead_schemas.imagenames import parse_registries
+
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+#: Loopback is no registry unless an admin lists it.
+ON_LOOPBACK = parse_registries("public, 127.0.0.1")
 CHUNK_BYTES = 64 * 1024
 #: The registry's own codes, as registries answer them.
 ERRORS = {

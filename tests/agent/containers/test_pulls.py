@@ -7,18 +7,20 @@ import shutil
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import docker
 import docker.errors
 import pytest
 
 from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.runtimes.docker.images import Images
+from fairlead_agent.runtimes.docker.engine import EngineLink
+from fairlead_agent.runtimes.docker.images import Image, Images, PullFailed
 from fairlead_agent.runtimes.docker.pulls import MEANS, Failure, Kind, Progress, backoff_s, classify
 from fairlead_agent.runtimes.docker.runtime import PULLING, UNWANTED, DockerRuntime
 from fairlead_schemas.events import StartFault
 from tests.agent.containers.image import SOCKET, root_file_system
-from tests.agent.containers.registry import Registry
+from tests.agent.containers.registry import ON_LOOPBACK, Registry
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 MIB = 2**20
@@ -44,7 +46,7 @@ SAID: list[tuple[int, str, Kind, StartFault]] = [
     (500, "received unexpected HTTP status: 500 Internal Server Error", "registry", ""),
     (500, "received unexpected HTTP status: 503 Service Unavailable", "registry", ""),
     (0, "filesystem layer verification failed for digest sha256:12", "registry", ""),
-    (500, "Get \"https://registry.example/v2/\": dial tcp: lookup registry.example: no such host", "network", ""),
+    (500, "Get \"https://registry.example/v2/\": dial tcp: lookup registry.example: no such host", "no_host", "job"),
     (500, "Get \"https://registry.example/v2/\": dial tcp 10.0.0.1:443: connect: connection refused", "network", ""),
     (500, "Get \"https://registry.example/v2/\": net/http: TLS handshake timeout", "network", ""),
     (500, "Get \"https://registry.example/v2/\": x509: certificate signed by unknown authority", "network", ""),
@@ -64,7 +66,7 @@ SAID: list[tuple[int, str, Kind, StartFault]] = [
 def test_a_failed_pull_is_classified(status: int, words: str, kind: Kind, fault: StartFault) -> None:
     """Whose fault it is, and whether this node may try again: never where the job or the disk is at fault."""
     failure = classify(IMAGE, status, words)
-    again = kind in ("rate_limit", "registry", "network", "unknown")
+    again = kind in ("rate_limit", "registry", "no_host", "network", "unknown")
     assert (kind, fault, again) == failure[:3]
     assert IMAGE in failure.message and words.split(maxsplit=1)[0] in failure.message
 
@@ -93,6 +95,62 @@ def test_progress_counts_the_layers_whose_size_is_known_and_never_falls() -> Non
     assert progress.take({"error": "short", "errorDetail": {"message": "unexpected EOF"}}) == "unexpected EOF"
 
 
+class NeverAsked:
+    """An engine that must not be reached."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the engine was reached: {name}")
+
+
+@pytest.mark.parametrize(
+    ("image", "kind"),
+    [
+        *((name, "reference") for name in ("/", ".", "//", "../containers", "../images", "../containers/att-victim", "a/../b")),
+        *((name, "reference") for name in ("a b", "A", "a:", "a@sha256:12", "a\nb", "a?x=y", "a%2fb", "sha256:" + "a" * 200)),
+        *((f"{host}/x/y:z", "not_allowed") for host in ("127.0.0.1:5000", "localhost", "169.254.169.254", "[::1]:5000")),
+    ],
+)  # fmt: skip
+async def test_a_name_that_must_not_reach_the_engine_does_not(image: str, kind: Kind) -> None:
+    """The engine would take it for another request, or connect, as root, to where no registry is allowed."""
+    with pytest.raises(PullFailed) as refused:
+        await Images(cast(EngineLink, NeverAsked())).ready(image, lambda _: None)
+    failure = refused.value.failure
+    assert (failure.kind, failure.fault, failure.again) == (kind, "job", False)
+
+
+@pytest.mark.parametrize("during", ["the pull", "the creation"])
+async def test_whatever_a_start_raises_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    """A run that neither starts nor ends would hold its GPUs: an error that nobody expects is its end, in its own words."""
+    runtime, watch = (
+        DockerRuntime(tmp_path, "n1", incarnation(), simulated=True, socket=str(tmp_path / "none")),
+        Watch(),
+    )
+    runtime._watcher = watch
+
+    async def ready(_name: str, _say: object) -> Image:
+        if during == "the pull":
+            raise TypeError("list indices must be integers")
+        return Image("sha256:12", "x@sha256:12")
+
+    async def call_slowly(_ask: object) -> None:
+        raise TypeError("list indices must be integers")
+
+    async def call(_ask: object, _within_s: float | None = None) -> None:
+        raise docker.errors.NotFound("no such container")
+
+    monkeypatch.setattr(runtime.images, "ready", ready)
+    monkeypatch.setattr(runtime.engine, "call_slowly", call_slowly)
+    monkeypatch.setattr(runtime.engine, "call", call)
+    runtime.start(launch("7", "true", image="x"))
+    await watch.until(lambda: key("7") in watch.failures, 10)
+    assert watch.failures == {key("7"): "list indices must be integers"}
+    runtime.start(launch("7", "true", image="x"))  # it is forgotten, so a cancel finds nothing
+    await watch.until(lambda: not runtime._runs, 10)
+    await runtime.close()
+
+
 # ---------------------------------------------------------------------------------------- with an engine
 
 
@@ -113,7 +171,7 @@ class World:
 
     async def runtime(self) -> tuple[DockerRuntime, Watch]:
         runtime, watch = DockerRuntime(self.base, "n1", self.incarnation, simulated=True, socket=SOCKET), Watch()
-        runtime.images = Images(runtime.engine, stall_s=3.0, patience=0.01)
+        runtime.images = Images(runtime.engine, ON_LOOPBACK, stall_s=3.0, patience=0.01)
         await runtime.open(watch)
         self._open.append(runtime)
         return runtime, watch
@@ -294,7 +352,7 @@ async def test_a_registry_that_falls_silent_is_not_waited_for_without_end(world:
     image = world.push(mib=1)
     world.registry.stalls = True
     runtime, watch = await world.runtime()
-    runtime.images = Images(runtime.engine, stall_s=0.5, patience=0.001)
+    runtime.images = Images(runtime.engine, ON_LOOPBACK, stall_s=0.5, patience=0.001)
     runtime.start(launch("871", "true", image=image))
     await watch.until(lambda: key("871") in watch.failures)
     assert "cannot be reached" in watch.failures[key("871")]

@@ -11,7 +11,7 @@ import pytest
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import ExitSeen, OutputPiece, StartSeen
 from tests.agent.containers.image import SOCKET, root_file_system
-from tests.agent.containers.registry import Registry
+from tests.agent.containers.registry import ON_LOOPBACK, Registry
 from tests.agent.placer_script import order
 from tests.agent.world import World
 
@@ -22,7 +22,9 @@ pytestmark = pytest.mark.docker
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     """One node whose runs are containers."""
     world = World(tmp_path)
-    world.settings = msgspec.structs.replace(world.settings, runtime="docker", docker_socket=SOCKET, devices="none")
+    world.settings = msgspec.structs.replace(
+        world.settings, runtime="docker", docker_socket=SOCKET, devices="none", registries=ON_LOOPBACK
+    )
     await world.open()
     yield world
     await world.close()

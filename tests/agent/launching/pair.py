@@ -14,6 +14,7 @@ from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.gangs import GangAnswer, GangCall, decode_answer, encode_gang
 from fairlead_schemas.reports import ExitSeen
 from tests.agent.closing import until_ended
+from tests.agent.containers.registry import ON_LOOPBACK
 from tests.agent.placer_script import PlacerScript, order
 
 GANG: dict[str, Any] = {"hosts": ("127.0.0.1", "127.0.0.2"), "nodes": ("n1", "n2"), "slots": (1, 1)}
@@ -38,7 +39,9 @@ class Pair:
         return self
 
     async def start(self, node: str) -> None:
-        settings = Settings(node=node, runtime=self.runtime, devices="none", data=self.data / node, beat_s=0.1)
+        settings = Settings(
+            node=node, runtime=self.runtime, devices="none", data=self.data / node, beat_s=0.1, registries=ON_LOOPBACK
+        )  # fmt: skip
         agent = await build_agent(self.hub.connect(), settings)
         self.agents[node] = agent, asyncio.ensure_future(agent.run())
         await self.placer.joined(node)

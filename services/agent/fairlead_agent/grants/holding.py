@@ -18,6 +18,7 @@ from fairlead_agent.grants.settings import Grants
 from fairlead_agent.launch import Launch
 from fairlead_agent.run import RunKey, parse_name
 from fairlead_agent.runtimes.docker.template import Bind
+from fairlead_schemas.events import StartFault
 from fairlead_schemas.mountrules import Secret, Volume
 
 SECRET_BYTES_MAX = 64 * 1024
@@ -27,7 +28,11 @@ _VOLUME, _SECRET = "v", "s"
 
 
 class NotGranted(ValueError):
-    """The node does not give what the job names; the message says why."""
+    """The node does not give what the job names; the message says why, `fault` whether the name is at fault or the node."""
+
+    def __init__(self, message: str, fault: StartFault = "job") -> None:
+        super().__init__(message)
+        self.fault: StartFault = fault
 
 
 class Holdings:
@@ -57,7 +62,7 @@ class Holdings:
             self.drop(launch.key)
             if isinstance(error, NotGranted):
                 raise
-            raise NotGranted(f"this node's agent cannot mount its volumes or secrets: {error}") from error
+            raise NotGranted(f"this node's agent cannot mount its volumes or secrets: {error}", "node") from error
 
     def give(self, key: RunKey, uid: int, gid: int) -> None:
         """Make the run's secrets its program's. `uid`, `gid`: as this machine counts them."""
@@ -100,11 +105,13 @@ class Holdings:
             )
         private = (str(self.directory), self._grants.secrets, self._grants.volumes)
         if any(f"{path}/".startswith(f"{mount.path}/") for path in private if path):
-            raise NotGranted(f'volume "{volume.name}" of this node cannot be used: the agent\'s own files lie in it')
+            raise NotGranted(
+                f'volume "{volume.name}" of this node cannot be used: the agent\'s own files lie in it', "node"
+            )
         try:
             return open_path(mount.path), mount.writable
         except Closed as error:
-            raise NotGranted(f'volume "{volume.name}" of this node cannot be used: {error}') from error
+            raise NotGranted(f'volume "{volume.name}" of this node cannot be used: {error}', "node") from error
 
     def _own(self, launch: Launch, volume: Volume) -> tuple[int, bool]:
         """A volume of the project. Everybody in its containers may write: who is who there, images decide."""
@@ -120,7 +127,9 @@ class Holdings:
             finally:
                 os.close(root)
         except Closed as error:
-            raise NotGranted(f'volume "{volume.name}" of project "{launch.project}" cannot be used: {error}') from error
+            raise NotGranted(
+                f'volume "{volume.name}" of project "{launch.project}" cannot be used: {error}', "node"
+            ) from error
 
     def _secret(self, launch: Launch, secret: Secret, target: Path) -> Bind:
         if not self._grants.secrets:

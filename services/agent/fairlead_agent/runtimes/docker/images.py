@@ -13,13 +13,15 @@ from docker import auth
 from docker.utils import parse_repository_tag
 
 from fairlead_agent.runtimes.docker.engine import EngineLink
-from fairlead_agent.runtimes.docker.pulls import Failure, Progress, backoff_s, classify
+from fairlead_agent.runtimes.docker.pulls import Failure, Progress, backoff_s, classify, refused
 from fairlead_agent.runtimes.docker.streams import EngineRefused, answer, documents
+from fairlead_schemas.imagenames import BadImageName, Registries, parse_image
 
 #: Without a word of progress for this long, a pull counts as broken off.
 STALL_S = 300.0
 #: Of the percentages, each tenth is said.
 SAID_STEP = 10
+PUBLIC_ONLY = Registries()
 
 Say = Callable[[str], None]
 
@@ -54,9 +56,12 @@ class _Pull:
 class Images:
     """The images of one engine."""
 
-    def __init__(self, engine: EngineLink, *, stall_s: float = STALL_S, patience: float = 1.0) -> None:
+    def __init__(
+        self, engine: EngineLink, registries: Registries = PUBLIC_ONLY, *, stall_s: float = STALL_S, patience: float = 1.0
+    ) -> None:  # fmt: skip
         """`patience`: what waits between tries are multiplied by (tests have less)."""
         self._engine = engine
+        self._registries = registries
         self._stall_s = stall_s
         self._patience = patience
         self._pulls: dict[str, _Pull] = {}
@@ -64,6 +69,7 @@ class Images:
     async def ready(self, name: str, say: Say) -> Image:
         """The image, pulled if it is missing; `say` hears how far that is. May be cancelled. Raises PullFailed and
         what the engine raises."""
+        self._check(name)
         found = await self._here(name)
         if found is not None:
             return found
@@ -86,6 +92,15 @@ class Images:
             raise PullFailed(classify(name, 0, "it was pulled, and is not there: somebody removed it"))
         say(f"image {name} is here: {found.digest}")
         return found
+
+    def _check(self, name: str) -> None:
+        """Refuse names that would make another request of the engine, or send it where it must not go. Raises PullFailed."""
+        try:
+            fault = self._registries.fault(parse_image(name).registry)
+        except BadImageName as error:
+            raise PullFailed(classify(name, 400, str(error))) from error
+        if fault:
+            raise PullFailed(refused(name, fault))
 
     async def _here(self, name: str) -> Image | None:
         try:

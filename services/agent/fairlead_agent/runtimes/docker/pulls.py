@@ -8,7 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from fairlead_schemas.events import StartFault
 
-Kind = Literal["reference", "not_found", "denied", "rate_limit", "registry", "network", "disk", "unknown"]
+Kind = Literal[
+    "reference", "not_allowed", "not_found", "denied", "rate_limit", "registry", "no_host", "network", "disk", "unknown"
+]  # fmt: skip
+
 
 #: A registry that is away is asked again after 10 s, 20 s, 40 s …, at most five times in all.
 TRIES_MAX = 5
@@ -24,20 +27,26 @@ _WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
                 "incorrect username or password", "forbidden")),
     ("not_found", ("manifest unknown", "not found: does not exist", "name unknown", "repository name not known",
                    "no matching manifest", "manifest for")),
-    ("network", ("no such host", "connection refused", "connection reset", "i/o timeout", "tls handshake", "x509:", "eof",
+    ("no_host", ("no such host",)),
+    ("network", ("connection refused", "connection reset", "i/o timeout", "tls handshake", "x509:", "eof",
                  "network is unreachable", "no route to host", "context deadline exceeded", "timeout", "broke off",
                  "server gave http response to https client", "broken pipe", "proxyconnect", "without an answer")),
     ("registry", ("unexpected http status: 5", "received unexpected http status", "internal server error", "bad gateway",
                   "service unavailable", "unexpected status code", "filesystem layer verification failed",
                   "unexpected commit digest", "error parsing http")),
 )  # fmt: skip
-FAULTS: dict[Kind, StartFault] = {"reference": "job", "not_found": "job", "denied": "job", "disk": "node"}
+FAULTS: dict[Kind, StartFault] = {
+    "reference": "job", "not_allowed": "job", "not_found": "job", "denied": "job", "no_host": "job", "disk": "node",
+}  # fmt: skip
+_AGAIN: tuple[Kind, ...] = ("rate_limit", "registry", "no_host", "network", "unknown")
 MEANS: dict[Kind, str] = {
     "reference": "is not the name of an image; mend `image` in the job file",
+    "not_allowed": "is not from a registry that this node may use",
     "not_found": "is not in its registry; check its name and tag",
     "denied": "was refused by its registry: it is not there, or the node's engine may not read it (docker login)",
     "rate_limit": "was not given: the registry says that this node asks too often",
     "registry": "was not given: its registry fails",
+    "no_host": "was not got: its registry does not exist",
     "network": "was not got: its registry cannot be reached from this node",
     "disk": "does not fit on this node's disk",
     "unknown": "could not be pulled",
@@ -57,7 +66,12 @@ def classify(image: str, status: int, words: str) -> Failure:
     """`status`: of the engine's answer, 0 where it broke off or said so within its progress; `words`: its sentence."""
     kind = _kind(status, words.lower())
     message = f"image {image} {MEANS[kind]}: {' '.join(words.split())[:300]}"
-    return Failure(kind, FAULTS.get(kind, ""), kind in ("rate_limit", "registry", "network", "unknown"), message)
+    return Failure(kind, FAULTS.get(kind, ""), kind in _AGAIN, message)
+
+
+def refused(image: str, words: str) -> Failure:
+    """Of an image that the engine is not asked for."""
+    return Failure("not_allowed", FAULTS["not_allowed"], False, f"image {image} {MEANS['not_allowed']}: {words}")
 
 
 def _kind(status: int, words: str) -> Kind:

@@ -15,7 +15,7 @@ import docker
 import docker.errors
 import structlog
 
-from fairlead_agent.grants.holding import Holdings
+from fairlead_agent.grants.holding import Holdings, NotGranted
 from fairlead_agent.grants.settings import Grants
 from fairlead_agent.launch import Launch, Unlaunchable
 from fairlead_agent.run import Exit, Found, RunKey
@@ -28,7 +28,7 @@ from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, Pat
 from fairlead_agent.runtimes.docker.events import EngineNews
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
 from fairlead_agent.runtimes.docker.following import ContainerRun, end_of, is_running, rest_of
-from fairlead_agent.runtimes.docker.images import Images, PullFailed
+from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFailed
 from fairlead_agent.runtimes.docker.inside import CHECKPOINT, exec_in
 from fairlead_agent.runtimes.docker.output import Files
 from fairlead_agent.runtimes.docker.processes import lives, number_of, signal_directly
@@ -37,8 +37,13 @@ from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
 from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
 from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork
 from fairlead_schemas.events import StartFault
+from fairlead_schemas.imagenames import Registries
 
 CONFLICT = 409
+#: runc's words where the image has no such program.
+NOT_A_PROGRAM = 'exec: "'
+#: Errors that a start is known to end with; others are also logged with their traceback.
+START_ERRORS = (*ENGINE_ERRORS, PullFailed, RuntimeUnfit, ValueError)
 UNWANTED = "was asked to stop before it was started"
 
 _log = structlog.get_logger()
@@ -53,7 +58,7 @@ class DockerRuntime:
         self, base: Path, node: str, incarnation: str, *, simulated: bool, network: str = "", keep: int = KEEP_ENDED,
         socket: str = DOCKER_SOCKET, patience: Patience = Patience(),  # noqa: B008 -- immutable
         limits: HostLimits = HostLimits(), grants: Grants = Grants(), require_userns: bool = False,  # noqa: B008 -- immutable
-        gang_network: GangNetwork = "bridge",
+        gang_network: GangNetwork = "bridge", registries: Registries = PUBLIC_ONLY,
     ) -> None:  # fmt: skip
         self.holdings = Holdings(base, grants)
         self._limits = limits
@@ -61,7 +66,7 @@ class DockerRuntime:
         self._gang_network: GangNetwork = gang_network
         self.directories = RunDirectories(base / "runs", keep)
         self.engine = EngineLink(socket, patience)
-        self.images = Images(self.engine)
+        self.images = Images(self.engine, registries)
         self._whose = adopting.Installation(node, str(base.absolute()), incarnation)
         self._simulated = simulated
         self._network = network
@@ -120,8 +125,10 @@ class DockerRuntime:
                 raise  # the agent lets go
             self._failed(run, UNWANTED)
             return
-        except (*ENGINE_ERRORS, PullFailed, RuntimeUnfit, ValueError) as error:
-            self._failed(run, why(error), error.failure.fault if isinstance(error, PullFailed) else "")
+        except Exception as error:  # noqa: BLE001 -- a run that neither starts nor ends would hold its GPUs for ever
+            if not isinstance(error, START_ERRORS):
+                _log.error("a run could not be started", run=run.key.name, exc_info=error)
+            self._failed(run, why(error), fault_of(error))
             return
         run.outages = self.engine.outages
         self._watcher.started(run.key, run.image)
@@ -129,7 +136,7 @@ class DockerRuntime:
 
     async def _begin(self, run: ContainerRun, launch: Launch) -> None:
         if not launch.image:
-            raise ValueError("the job file names no image, which the Docker runtime needs")
+            raise Unlaunchable("the job file names no image, which the Docker runtime needs", "job")
         directory = self.directories.path(run.key)
         notes = Notes(directory, run.files.stderr)
 
@@ -154,7 +161,7 @@ class DockerRuntime:
             if error.status_code != CONFLICT:  # that name is another container's
                 await self._undo(run)
             raise
-        except (*ENGINE_ERRORS, RuntimeUnfit, ValueError):
+        except Exception:
             await self._undo(run)
             raise
 
@@ -193,7 +200,12 @@ class DockerRuntime:
         self._watcher.start_failed(run.key, message, fault)
 
     async def _follow(self, run: ContainerRun) -> None:
-        exit = await end_of(self.engine, run)
+        try:
+            exit = await end_of(self.engine, run)
+        except Exception as error:  # noqa: BLE001 -- as in `_life`: nobody else would see its end
+            _log.error("a run could not be followed and is ended", run=run.key.name, exc_info=error)
+            await self._undo(run)
+            exit = Exit(message=f"it was ended, since its agent could not follow it: {why(error)}")
         self._watcher.exited(run.key, exit)
 
     def terminate(self, key: RunKey) -> None:
@@ -366,3 +378,18 @@ class DockerRuntime:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a task of the Docker runtime has failed", exc_info=error)
+
+
+def fault_of(error: Exception) -> StartFault:
+    """The cause of a failed start; "" where the error does not tell."""
+    match error:
+        case PullFailed():
+            return error.failure.fault
+        case Unlaunchable() | NotGranted():
+            return error.fault
+        case RuntimeUnfit():
+            return "node"
+        case docker.errors.APIError() if NOT_A_PROGRAM in str(error.explanation):
+            return "job"
+        case _:
+            return ""
