@@ -36,8 +36,8 @@ class QueueCore:
             return NOTHING
         decided = decide(self.state, inputs, now_ns)
         if not inputs and not decided.events and not decided.full:
-            self._quiet_at = self._folded
-            self._quiet_until = self._next_time(decided, now_ns)
+            until = self._next_time(decided, now_ns)
+            self._quiet_at, self._quiet_until = self._folded, until
         cursors = {each.source: each.position for each in inputs}
         return Decision(list(decided.events), cursors)
 

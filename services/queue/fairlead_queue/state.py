@@ -1,12 +1,14 @@
 """All folded state of the queue service, and the bookkeeping that keeps its indexes true.
 
-Mutable for speed; only `evolve` calls what changes it, and `decide` where it takes it back. It knows no event and no
-rule: here it is written what follows from "this job now waits there", in `evolve` what an event means, and in
+Mutable for speed; only `evolve` calls what changes it, and `decide` within `State.speculating`, which rolls it back. It
+knows no event and no rule: here it is written what follows from "this job now waits there", in `evolve` what an event means, and in
 `decide` what should happen next.
 """
 
 from bisect import bisect_left, insort
 
+from fairlead_bus.undo import UndoLog
+from fairlead_queue import before_images
 from fairlead_queue.budgets import Account
 from fairlead_queue.fairness import users
 from fairlead_queue.limits import KEYS_MAX
@@ -23,10 +25,11 @@ from fairlead_schemas.queues import DEFAULT_POOL, PoolSettings
 from fairlead_schemas.resources import Request
 
 
-class State:
-    """Everything that a decision may read."""
+class State(UndoLog):
+    """Everything that a decision may read, and the undo log of the decision in progress."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.pools: dict[str, Pool] = {DEFAULT_POOL: Pool(DEFAULT_POOL, PoolSettings())}
         self.queues: dict[str, Queue] = {}
         #: {queue: what it has used of its budget}
@@ -82,6 +85,7 @@ class State:
         leaf = queue.leaves.get(key)
         if leaf is None:
             node = queue.node
+            self.note(self._remove_leaf, queue, key, users.path_of(queue.path, user) if limits else "", node.leaf)
             if limits:
                 node = queue.pool.tree.add(users.path_of(queue.path, user), users.limits_of(queue.settings, user))
                 queue.pool.ranking.touch(node)
@@ -93,12 +97,69 @@ class State:
         leaf = self.leaf(self.queues[path], user)
         lane = leaf.lanes.get(request)
         if lane is None:
+            self.note(
+                self._remove_lane, leaf, request, None if request in self.classes else self.pools[pool_of(request)]
+            )
             klass = self.classes.get(request)
             if klass is None:
                 pool = self.pools[pool_of(request)]
                 klass = self.classes[request] = pool.classes[request] = Klass(request, pool)
             lane = leaf.lanes[klass.request] = Lane(leaf, klass)
         return lane
+
+    def _remove_leaf(self, queue: Queue, key: str, path: str, before: Leaf | None) -> None:
+        """Undo `leaf`; `path`: of the user's node, "" where the leaf hangs on its queue's, as `before` did."""
+        queue.leaves.pop(key, None)
+        if not path:
+            queue.node.leaf = before
+            return
+        tree = queue.pool.tree
+        node = tree.nodes.get(path)
+        if node is not None:
+            queue.pool.ranking.remove(node)
+            tree.discard(node)
+
+    def _remove_lane(self, leaf: Leaf, request: Request, pool: Pool | None) -> None:
+        """Undo `lane`; `pool`: where the class was made with it."""
+        leaf.lanes.pop(request, None)
+        if pool is not None:
+            self.classes.pop(request, None)
+            pool.classes.pop(request, None)
+
+    # -- speculation
+
+    def try_in_line(self, job: Job, imaged: set[Lane | Leaf]) -> None:
+        """Let a job that no event has submitted yet wait in line, until the speculation ends. `imaged`: lanes and leaves
+        of which this speculation has before-images; it is added to."""
+        lane = job.lane
+        if lane not in imaged:
+            imaged.add(lane)
+            before_images.image_line(self, lane)
+            if lane.leaf not in imaged:
+                imaged.add(lane.leaf)
+                before_images.image_leaf(self, lane.klass.pool, lane.leaf)
+        self.note(self._take_out, job, self.in_line, lane in self.unexplained)
+        self.add(job)
+        self.wait_in_line(job)
+
+    def _take_out(self, job: Job, in_line: int, unexplained: bool) -> None:
+        """Undo `try_in_line`, except the parts that have images."""
+        lane, priority = job.lane, priority_of(job.order)
+        self.jobs.pop(job.id, None)
+        self.in_line = in_line
+        self.due.discard_age(job)
+        if not unexplained:
+            self.unexplained.pop(lane, None)
+        line = lane.lines.get(priority)
+        if line is not None:
+            line.discard(job)
+            if not line:
+                del lane.lines[priority]
+
+    def forget_derived(self) -> None:
+        """Drop the order of queues and the refusals that are remembered: they may be half updated."""
+        for pool in self.pools.values():
+            pool.forget_all()
 
     # -- jobs come and go
 

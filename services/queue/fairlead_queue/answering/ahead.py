@@ -28,15 +28,12 @@ def ahead_of(state: State, job: Job, most: int) -> Ahead:
     offers = sorted(pool.offers.values(), key=lambda other: other.rank)
     if job.open:
         return Ahead([other for other in offers if other.rank < job.rank], False)
-    with _without_its_limits(job):
+    with _without_its_limits(job), state.speculating():
         turns = Turns(state, pool, unbounded=True)
-        try:
-            for _, candidate in islice(iter(turns.next, None), most + 1):
-                if candidate.job is job:
-                    return Ahead(offers, False)
-                offers.append(candidate.job)
-        finally:
-            turns.undo()
+        for _, candidate in islice(iter(turns.next, None), most + 1):
+            if candidate.job is job:
+                return Ahead(offers, False)
+            offers.append(candidate.job)
     return Ahead(offers, True)
 
 

@@ -31,18 +31,14 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
     queue = state.queues[command.queue]
     request = in_pool(plan, command)
     order = order_in(plan, command, state.next_place)
-    job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
-    job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
-    state.add(job)
-    state.wait_in_line(job)
-    try:
+    with state.speculating():
+        job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
+        job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
+        state.try_in_line(job, set())
         return Outcome(
             pool=queue.pool.name, quota=tuple(_quota(job)), borrows=_borrows(job), waits=_waits(state, job),
             displaces=_displaces(state, job, now_ns), estimate=estimate(state, job, command, now_ns),
         )  # fmt: skip
-    finally:
-        state.unwait(job)
-        state.remove(job)
 
 
 def _waits(state: State, job: Job) -> Explanation:

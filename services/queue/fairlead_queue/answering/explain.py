@@ -9,8 +9,7 @@ from itertools import islice
 
 from fairlead_queue.answering.ahead import AHEAD_MAX, ahead_of
 from fairlead_queue.answering.changes import changes_of, for_place
-from fairlead_queue.deciding.gates import Closed
-from fairlead_queue.deciding.turns import Turns
+from fairlead_queue.deciding.gates import Closed, Gates
 from fairlead_queue.fairness.users import user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
@@ -54,9 +53,9 @@ def explain(state: State, job: Job) -> Explanation:
 
 def gate(state: State, lane: Lane) -> Closed | None:
     """Which gate is closed for the lane's jobs now; None: they could be offered."""
-    turns = Turns(state, lane.klass.pool)
-    turns.pool.forget_refused()
-    return turns.gates.closed(lane)
+    gates = Gates(state, lane.klass.pool)
+    gates.pool.forget_refused()
+    return gates.closed(lane)
 
 
 def _offered(state: State, job: Job) -> Explanation:

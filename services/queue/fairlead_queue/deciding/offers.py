@@ -8,6 +8,7 @@ from fairlead_queue.deciding.starving import Help
 from fairlead_queue.deciding.turns import Turns
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.order import RANK_STEP
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.events import JobOffered
@@ -22,20 +23,18 @@ def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
         return None
     if plan.state.silent_arrays:
         say_of_arrays(plan)
-    tried = _try_fresh(plan)
-    times = [
-        _offer(plan, pool, reviewing) for _, pool in sorted(plan.state.pools.items()) if pool.waiting or pool.offers
-    ]
-    for job in reversed(tried):
-        plan.state.unwait(job)
-        plan.state.remove(job)
+    with plan.state.speculating():
+        _try_fresh(plan)
+        times = [
+            _offer(plan, pool, reviewing) for _, pool in sorted(plan.state.pools.items()) if pool.waiting or pool.offers
+        ]
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
 
-def _try_fresh(plan: Plan) -> list[Job]:
-    """Jobs that this very decision accepts wait in line like the others, until it is made. Of a class that the placer has
-    enough of, none could be offered."""
-    state, tried, full = plan.state, list[Job](), dict[Request, bool]()
+def _try_fresh(plan: Plan) -> None:
+    """Put the jobs that this very decision accepts in line. Of a class that the placer has enough of, none could be
+    offered."""
+    state, imaged, full = plan.state, set[Lane | Leaf](), dict[Request, bool]()
     for fresh in plan.fresh:
         is_full = full.get(fresh.request)
         if is_full is None:
@@ -44,10 +43,7 @@ def _try_fresh(plan: Plan) -> list[Job]:
             continue
         job = Job(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
         job.user, job.since_ns = fresh.user, plan.now_ns
-        state.add(job)
-        state.wait_in_line(job)
-        tried.append(job)
-    return tried
+        state.try_in_line(job, imaged)
 
 
 def _is_full(state: State, request: Request) -> bool:
@@ -70,7 +66,6 @@ def _offer(plan: Plan, pool: Pool, reviewing: bool) -> int | None:
     if reviewing:
         starving = Help(plan, turns)
         times = [give_quota(plan, turns, starving.offers()), say_anew(plan, turns), starving.limits()]
-    turns.undo()
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
 

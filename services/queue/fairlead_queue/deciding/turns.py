@@ -1,6 +1,7 @@
 """Whose turn it is, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in theirs, through gates.
 
-What is given is charged at once, so that the next turn is that of whoever deserves it then; `undo` takes everything back.
+A turn is charged at once, so that the next one goes to the leaf that deserves it then. Use it within `State.speculating`,
+which takes all of that back.
 """
 
 from bisect import insort
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from itertools import chain
 from operator import attrgetter, itemgetter
 
+from fairlead_queue.before_images import image_charges, image_leaf, image_turn
 from fairlead_queue.deciding.candidates import Candidate, candidates
 from fairlead_queue.deciding.gates import Gates
 from fairlead_queue.fairness.tree import Node
@@ -30,6 +32,7 @@ class Turns:
     def __init__(
         self, state: State, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
     ) -> None:
+        assert state.journal is not None, "turns are taken within State.speculating"
         self.state, self.pool = state, pool
         self.gates = Gates(state, pool, unbounded=unbounded)
         #: Jobs that this decision has moved already.
@@ -38,8 +41,8 @@ class Turns:
         self._reopened: dict[Lane, list[Job]] = {}
         self._fronts: dict[Leaf, list[_Front]] = {}
         self._begun = False
-        self._charged: list[tuple[Lane, int]] = []
-        self._closed: list[Node] = []
+        #: {lane: jobs charged more (or less) than in the state}
+        self._charged: dict[Lane, int] = {}
         #: Leaves that were met once with nothing left.
         self._seen: set[Node] = set()
         #: Lanes of which everything has been given a turn.
@@ -150,6 +153,7 @@ class Turns:
         leaf.node.front = fronts[0][0] if fronts else 0
 
     def _open_fronts(self, leaf: Leaf) -> list[_Front]:
+        image_turn(self.state, self.pool, leaf.node)
         fronts: list[_Front] = [(order, job.lane, None) for order, job in leaf.fronts]
         if self._reopened:
             lanes = [lane for lane in leaf.lanes.values() if lane in self._reopened]
@@ -172,20 +176,27 @@ class Turns:
 
     def _give(self, lane: Lane) -> None:
         self.gates.count(lane.klass, 1)
-        self.pool.charge(lane, 1)
-        self._charged.append((lane, 1))
+        self._charge(lane, 1)
+
+    def _charge(self, lane: Lane, times: int) -> None:
+        charged = self._charged.get(lane)
+        if charged is None:
+            charged = 0
+            image_charges(self.state, lane)
+        self.pool.charge(lane, times)
+        self._charged[lane] = charged + times
 
     def reopen(self, jobs: list[Job]) -> None:
-        """Take open offers back: their jobs wait again, in their places, until `undo`."""
+        """Take open offers back: their jobs wait again, in their places."""
         for job in jobs:
             lane = job.lane
             self._reopened.setdefault(lane, []).append(job)
             self.gates.count(lane.klass, -1)
-            self.pool.charge(lane, -1)
-            self._charged.append((lane, -1))
+            self._charge(lane, -1)
             self.gates.want(lane.klass)
         for lane, reopened in self._reopened.items():
             reopened.sort(key=_order)
+            image_leaf(self.state, self.pool, lane.leaf)
             node, first = lane.leaf.node, reopened[0].order
             node.front = min(node.front or first, first)
             if not lane.front:
@@ -193,55 +204,30 @@ class Turns:
             self.pool.ranking.touch(node)
 
     def set_aside(self, jobs: list[Job]) -> None:
-        """Open offers that are on their way back count no longer, until `recharge` or `undo`."""
+        """Open offers that are on their way back count no longer, until `recharge`."""
         for job in jobs:
             self.aside.add(job.id)
             self.gates.count(job.lane.klass, -1)
-            self.pool.charge(job.lane, -1)
-            self._charged.append((job.lane, -1))
+            self._charge(job.lane, -1)
 
     def changed(self) -> dict[Lane, int]:
         """Jobs by which the charges of lanes differ from the state's."""
-        changed: dict[Lane, int] = {}
-        for lane, times in self._charged:
-            changed[lane] = changed.get(lane, 0) + times
-        return changed
+        return dict(self._charged)
 
     def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
         """Of these lanes one job each is charged again; of those given a turn one each is not."""
-        for lane, times in [*((lane, 1) for lane in lanes), *((lane, -1) for lane in given)]:
-            self.pool.charge(lane, times)
-            self._charged.append((lane, times))
+        for lane in lanes:
+            self._charge(lane, 1)
+        for lane in given:
+            self._charge(lane, -1)
 
     def regive(self, lane: Lane) -> bool:
         """Charge a job that was given a turn, if the limits still allow it."""
         if self.gates.refusal(lane) is not None:
             return False
-        self.pool.charge(lane, 1)
-        self._charged.append((lane, 1))
+        self._charge(lane, 1)
         return True
 
     def _close(self, node: Node) -> None:
         node.closed = True
         self.pool.ranking.touch(node)
-        self._closed.append(node)
-
-    def undo(self) -> None:
-        """The state is as it was."""
-        for lane, times in reversed(self._charged):
-            self.pool.charge(lane, -times)
-        for node in self._closed:
-            node.closed = False
-            self.pool.ranking.touch(node)
-        for lane in self._reopened:
-            if not lane.front:
-                wants, mask = lane.leaf.node.wants, lane.klass.mask
-                wants[mask] -= 1
-                if not wants[mask]:
-                    del wants[mask]
-        for leaf in {**self._fronts, **{lane.leaf: None for lane in self._reopened}}:
-            node = leaf.node
-            front = leaf.fronts[0][0] if leaf.fronts else 0
-            if front != node.front:
-                node.front = front
-                self.pool.ranking.touch(node)

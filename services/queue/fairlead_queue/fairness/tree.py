@@ -165,6 +165,12 @@ class Tree:
         self.limit(node, Limits())
         del self.nodes[node.path], node.parent.children[node.name]
 
+    def discard(self, node: Node) -> None:
+        """Take away a queue that has no children, no charges and keeps nothing, also one that was added in part."""
+        assert node.parent is not None
+        self.nodes.pop(node.path, None)
+        node.parent.children.pop(node.name, None)
+
     def limit(self, node: Node, limits: Limits) -> None:
         """Put limits on a queue; what is charged stays."""
         node.weight, node.priority = limits.weight, limits.priority

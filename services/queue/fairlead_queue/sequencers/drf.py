@@ -169,12 +169,12 @@ class Drf:
     # ------------------------------------------------------------------ arithmetic
 
     def _measure_capacity(self) -> None:
-        self._capacity = list(self.tree.capacity)
-        self.whole = lcm(*(amount for amount in self._capacity if amount)) << _FINE
-        self._units = [self.whole // amount if amount else 0 for amount in self._capacity]
-        if self.past is not None:
-            self.whole *= 100
+        capacity = list(self.tree.capacity)
+        whole = lcm(*(amount for amount in capacity if amount)) << _FINE
+        self._units = [whole // amount if amount else 0 for amount in capacity]
+        self.whole = whole * 100 if self.past is not None else whole
         self.fine = 2 * self.whole.bit_length() + _SLACK
+        self._capacity = capacity  # last: an exception before leaves it to be measured again
 
     def _shares(self, node: Node) -> list[int]:
         """What is charged to a node (and was), as a share of each resource."""

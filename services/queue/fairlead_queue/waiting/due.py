@@ -69,6 +69,14 @@ class Due:
             _take(self.ages, job.ages_ns, job.id)
             job.ages_ns = 0
 
+    def discard_age(self, job: Job) -> None:
+        """Forget when the priority of a job rises, if that was noted."""
+        entry = (job.ages_ns, job.id)
+        at = bisect_left(self.ages, entry)
+        if at < len(self.ages) and self.ages[at] == entry:
+            del self.ages[at]
+        job.ages_ns = 0
+
     def await_mark(self, account: Account, now_ns: int) -> None:
         """What the account counts has changed, and so has when there is something to be said of it."""
         self.drop_mark(account)

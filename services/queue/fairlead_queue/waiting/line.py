@@ -67,3 +67,13 @@ class Line[J: Ordered]:
         at = bisect_left(jobs, job.order, head, key=_order)
         assert jobs[at] is job, f"order {job.order} is not in its line"
         del jobs[at]
+
+    def discard(self, job: J) -> None:
+        """Take a job out if it is here."""
+        jobs = self._jobs
+        if jobs and jobs[-1] is job:  # mostly it came last
+            jobs.pop()
+            return
+        at = bisect_left(jobs, job.order, self._head, key=_order)
+        if at < len(jobs) and jobs[at] is job:
+            del jobs[at]

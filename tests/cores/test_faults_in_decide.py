@@ -1,0 +1,42 @@
+"""An exception in mid-decision leaves nothing behind: the same core, asked again, decides as if it had not happened.
+
+`FAULTS=all` interrupts every decision at each of its calls instead of a few that are drawn: minutes for each core.
+"""
+
+import os
+from typing import Any
+
+import pytest
+
+from fairlead_queue.core import QueueCore
+from fairlead_replay.sim.many import quiet
+from fairlead_replay.sim.restless import Restless
+from tests.cores.injection import Injector, Replay, record
+
+#: Decisions that each core makes again.
+DECISIONS = 1000
+ALL_CALLS = os.environ.get("FAULTS") == "all"
+
+
+@pytest.fixture(autouse=True)
+def quiet_services() -> None:
+    """No log lines while a world is simulated."""
+    quiet()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "core"), [("queue", QueueCore)])
+def test_a_fault_at_any_call_leaves_no_trace(name: str, core: type[Any]) -> None:
+    """The snapshot is equal after each fault, and the next decision of the core is that of a core without faults, byte
+    for byte: so no memo, cache or derived index is left half updated either."""
+    injector = Injector()
+    replay, seed = Replay(core, injector, 1, all_calls=ALL_CALLS), 0
+    while replay.decisions < DECISIONS:
+        seed += 1
+        for recording in record(name, core, injector, seed, people=Restless):
+            with injector:
+                try:
+                    replay.run(recording, DECISIONS)
+                except AssertionError as error:
+                    raise AssertionError(f"{name}, seed {seed}: {error}") from error
+    assert replay.faults >= DECISIONS

@@ -1,0 +1,78 @@
+"""A command whose decision raises, on the service shell: recorded as rejected, and nothing else of it."""
+
+import asyncio
+import hashlib
+
+import msgspec
+import pytest
+
+from fairlead_bus.memory import MemoryHub
+from fairlead_gateway.views.fold import Views
+from fairlead_queue.core import QueueCore
+from fairlead_queue.deciding import offers
+from fairlead_queue.deciding.plan import Plan
+from fairlead_queue.deciding.turns import Turns
+from fairlead_queue.service import build
+from fairlead_schemas import subjects
+from fairlead_schemas.commands import SubmitJob, encode_commands
+from fairlead_schemas.commit import Commit
+from fairlead_schemas.events import CommandRejected, JobOffered, JobSubmitted
+from fairlead_schemas.resources import Request
+from tests.queue.test_service import commits
+from tests.queue.world import SPEC
+
+
+class Bug(Exception):
+    """What a decision raises."""
+
+
+def submission(id_: str) -> SubmitJob:
+    return SubmitJob(id=id_, user=id_, name="job", queue="default", request=Request(gpu_milli=1000), spec=SPEC)
+
+
+@pytest.mark.parametrize("bug", [Bug, AssertionError, RecursionError])
+async def test_a_poisoned_command_commits_one_rejection(bug: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault strikes after the decision has put its new jobs in line and charged their queues. The neighbours in the
+    message are accepted, no job is offered that nobody submitted, the gateway folds the log, and the live state is the
+    fold of the log."""
+    say_why = offers.say_why
+
+    def faulty(plan: Plan, turns: Turns) -> None:
+        if any(fresh.user == "poison" for fresh in plan.fresh):
+            raise bug("planted")
+        say_why(plan, turns)
+
+    monkeypatch.setattr(offers, "say_why", faulty)
+    bus = MemoryHub().connect()
+    await bus.ensure()
+    service = await build(bus)
+    running = asyncio.create_task(service.run())
+    message = encode_commands([submission("ada"), submission("poison"), submission("bob")])
+    await bus.append(subjects.CMD, subjects.cmd("queue"), message)
+    await bus.append(subjects.CMD, subjects.cmd("queue"), encode_commands([submission("eve")]))
+    log = await commits(bus, lambda log: any(event.cause == "cmd:eve" for commit in log for event in commit.events))
+
+    events = [event for commit in log for event in commit.events]
+    assert [event.command for event in events if isinstance(event, CommandRejected)] == ["poison"]
+    submitted = [event.job for event in events if isinstance(event, JobSubmitted)]
+    offered = [event.job for event in events if isinstance(event, JobOffered)]
+    assert len(submitted) == 3
+    assert sorted(offered) == sorted(submitted), "each accepted job is offered once, and no other"
+    _gateway_folds(log)
+    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=5.0))
+    assert answer["sha256"] == hashlib.sha256(_folded(log).snapshot()).hexdigest()
+    await service.stop()
+    assert await running == 0
+
+
+def _gateway_folds(log: list[Commit]) -> None:
+    views = Views()
+    for sequence, commit in enumerate(log, start=1):
+        views.fold(sequence, commit)
+
+
+def _folded(log: list[Commit]) -> QueueCore:
+    core = QueueCore()
+    for sequence, commit in enumerate(log, start=1):
+        core.evolve(sequence, commit)
+    return core
