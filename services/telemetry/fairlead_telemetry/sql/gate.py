@@ -1,15 +1,18 @@
 """Which statements people may run: decided on DuckDB's own syntax tree, by what is allowed. Pure.
 
 The database itself is locked down besides (`worker.py`); this gate refuses what that lock
-leaves open: PRAGMA, CHECKPOINT, temporary tables, and functions that tell about the machine.
+leaves open: PRAGMA, CHECKPOINT, temporary tables, and every function that is not on the list of `functions.py`.
 Start at `check`.
 """
 
 import json
 import re
+from difflib import get_close_matches
 from typing import Any
 
 import duckdb
+
+from fairlead_telemetry.sql.functions import ALLOWED
 
 QUERY_CHARS_MAX = 64 * 1024
 
@@ -17,11 +20,6 @@ QUERY_CHARS_MAX = 64 * 1024
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 #: Table functions that make rows from their arguments alone. All others read files, settings or other SQL text.
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"})
-#: Scalar functions that read the process or the server, or write.
-_SCALARS = frozenset(
-    {"current_setting", "getenv", "getvariable", "write_log", "nextval", "currval", "setseed", "set_config"}
-)
-_PREFIXES = ("duckdb_", "pragma_", "read_", "parquet_", "sniff_")
 #: They tell what lies where on the disk.
 _INNER_TABLES = ("duckdb_", "pragma_", "pg_settings")
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s+", re.IGNORECASE)
@@ -92,6 +90,14 @@ def _check_tree(tree: Any) -> None:
             stack.extend(value for value in found.values() if isinstance(value, dict | list))
 
 
+def _check_function(name: str) -> None:
+    if name in ALLOWED:
+        return
+    close = get_close_matches(name, ALLOWED, n=1)
+    hint = f"did you mean {close[0]}()?" if close else "functions that compute from their arguments are allowed"
+    raise Refused("forbidden", f"function {name[:80]}() is unknown or not allowed", hint)
+
+
 def _check_node(node: dict[str, Any]) -> None:
     kind = node.get("type")
     if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
@@ -104,10 +110,8 @@ def _check_node(node: dict[str, Any]) -> None:
             raise Refused(
                 "forbidden", f"table function {name}() is not allowed", "read the tables that SHOW TABLES lists"
             )
-    elif node.get("class") == "FUNCTION":
-        name = str(node.get("function_name", "")).lower()
-        if name in _SCALARS or name.startswith(_PREFIXES):
-            raise Refused("forbidden", f"function {name}() is not allowed", "read the tables that SHOW TABLES lists")
+    elif node.get("class") in ("FUNCTION", "WINDOW"):
+        _check_function(str(node.get("function_name", "")).lower())
     elif kind == "BASE_TABLE" and str(node.get("table_name", "")).lower().startswith(_INNER_TABLES):
         raise Refused(
             "forbidden", f"{node['table_name']} is not allowed", "use information_schema.columns or SHOW TABLES"
