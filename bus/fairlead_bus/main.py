@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from fairlead_bus import nkey
+from fairlead_bus import damage, nkey
 from fairlead_bus.nats_bus import NatsBus, connect
-from fairlead_bus.port import Bus, BusError
+from fairlead_bus.port import Bus, BusError, LogDamaged
 from fairlead_bus.settings import BadSetting, one_of
 
 #: After SIGTERM a process that does not come to its end by itself is cut off after this long.
@@ -132,6 +132,8 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_n
         bus = await connect(nats_url(), name=name, key=bus_key())
         await _prepare(bus, on_node=on_node)
         service = await build(bus)
+    except LogDamaged as error:
+        return damage.end(name, error)
     except BusError as error:
         structlog.get_logger().critical("cannot use the bus", reason=str(error))
         return 1

@@ -50,6 +50,11 @@ class LogDamaged(BusError):
         self.sequence = sequence
 
 
+class CommandsLost(BusError):
+    """Stored commands are gone, or new ones would be given sequences that count as read. Nothing is taken from the
+    stream until a person has accepted the loss."""
+
+
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """One message of a stream. A struct: made for every message of the log, it costs a quarter of a named tuple."""
 

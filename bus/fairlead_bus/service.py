@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_bus import poison, snapshots, streams
+from fairlead_bus import damage, poison, snapshots, streams
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.lease import POLL_S, Lease
 from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader
@@ -38,7 +38,7 @@ FULL_RETRY_S = 1.0
 IDLE_COLLECT_S = 30.0
 #: The core's own time is waited for at least so long: log time may run slower than the loop's.
 SHORTEST_WAIT_S = 0.001
-EXIT_OK, EXIT_DAMAGED, EXIT_STEPPED_DOWN = 0, 70, 75
+EXIT_OK, EXIT_STEPPED_DOWN = 0, 75
 
 log = structlog.get_logger()
 
@@ -102,7 +102,7 @@ class Service[C: Core]:
     # -- life
 
     async def run(self) -> int:
-        """Serve until stopped (0), another writer takes over (75) or the log is damaged (70)."""
+        """Serve until stopped (0), another writer takes over (75), the log is damaged (70) or commands are lost (74)."""
         try:
             while not await self.lease.try_acquire():
                 if self._stopping:
@@ -120,9 +120,8 @@ class Service[C: Core]:
         except StaleWriter as error:
             log.warning("stepped down", service=self.writer, reason=str(error))
             return EXIT_STEPPED_DOWN
-        except LogDamaged as error:
-            log.critical("log damaged, stopped", service=self.writer, sequence=error.sequence, reason=str(error))
-            return EXIT_DAMAGED
+        except damage.DAMAGES as error:
+            return damage.end(self.writer, error)
         finally:
             await self._close()
 

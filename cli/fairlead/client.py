@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 import httpx_sse
+import msgspec
 
 from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, hint_for
 from fairlead.wire import PAGE_ITEMS, RESENDS_MAX, TIMEOUT_S, Wire, decode, decode_page, query_of, raise_for
@@ -32,6 +33,7 @@ from fairlead_schemas.api import (
 )
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.clustermap import ClusterMap
+from fairlead_schemas.conditions import Condition, Readiness
 from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.jobmetrics import JobMetrics
 from fairlead_schemas.jobuse import JobUses
@@ -305,6 +307,14 @@ class Client(Wire):
             return self._http.get("/readyz", timeout=2.0).status_code == 200
         except httpx.HTTPError:
             return False
+
+    def conditions(self) -> list[Condition]:
+        """Return the reasons why the cluster cannot work, as `/readyz` names them; none where the gateway is away."""
+        try:
+            answer = self._http.get("/readyz", timeout=2.0)
+            return msgspec.json.decode(answer.content, type=Readiness).conditions
+        except (httpx.HTTPError, msgspec.MsgspecError):
+            return []
 
     # ------------------------------------------------------------------ the log
 

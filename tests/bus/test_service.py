@@ -12,11 +12,12 @@ from fairlead_bus import lease
 from fairlead_bus import service as shell
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter
-from fairlead_bus.service import EXIT_DAMAGED, EXIT_OK, EXIT_STEPPED_DOWN, Service
+from fairlead_bus.service import EXIT_OK, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.snapshots import Snapshot
 from fairlead_bus.source import CommandSource
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.conditions import EXIT_DAMAGED
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
 from tests.bus.worlds import World

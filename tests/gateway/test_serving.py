@@ -14,10 +14,11 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.settings import BadSetting
 from fairlead_gateway import submissions
 from fairlead_gateway.http_server import HttpSettings
-from fairlead_gateway.service import EXIT_DAMAGED, EXIT_OK, Settings, build
+from fairlead_gateway.service import EXIT_OK, Settings, build
 from fairlead_gateway.submissions import Translator
 from fairlead_gateway.views.fold import SHAPE
 from fairlead_schemas import subjects
+from fairlead_schemas.conditions import EXIT_DAMAGED
 from fairlead_schemas.jobspec import JobSpec, decode_job
 from fairlead_schemas.resolving import resolve
 from tests.gateway.world import World, gpus, until

@@ -61,6 +61,10 @@ class World:
         """The first."""
         return self.explainers[0]
 
+    async def exit_code(self) -> int:
+        """Wait for the first explainer to end by itself, and return its exit code."""
+        return await asyncio.wait_for(self._running.pop(0), WAIT_S)
+
     async def start(self, bus: MemoryBus) -> Explainer:
         """One more explainer."""
         explainer = Explainer(bus, clock=lambda: self.queue.now, idle_s=self._idle_s)

@@ -11,6 +11,7 @@ from fairlead_bus.port import Message, Stored
 from fairlead_replay.explainer import folds, service
 from fairlead_schemas import subjects
 from fairlead_schemas.ask import COMMANDS_MAX, AskDryRun, AskWhy, Outcome, decode_answer, encode
+from fairlead_schemas.conditions import EXIT_DAMAGED
 from tests.replay.asking import WAIT_S, World, busy_morning, until
 
 
@@ -91,29 +92,26 @@ async def test_a_fault_is_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_damaged_log_is_not_answered_from() -> None:
-    """No guess: `failed` as long as it is damaged; the process lives on."""
+    """No guess: the question is answered with `failed` and the reason, and the process ends with the code of damage."""
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
-        whole = list(world.hub.streams[subjects.LOG].messages)
         world.hub.damage(subjects.LOG, 3, lambda payload: payload.replace(b'"n":', b'"n":1'))
-        for _ in range(2):
-            answer = await world.why(job)
-            assert (answer.error, answer.message) == ("failed", "LogDamaged: the explainer's log has more")
-        world.hub.streams[subjects.LOG].messages = whole
-        assert (await world.why(job)).why == world.told(job)
+        answer = await world.why(job)
+        assert answer.error == "failed"
+        assert answer.message.startswith("the log is damaged: log sequence")
+        assert await world.exit_code() == EXIT_DAMAGED
 
 
 async def test_a_log_that_went_back_is_not_answered_from_what_it_was() -> None:
-    """What was folded is of commits that are gone: `failed` once, then as the log is now."""
+    """What was folded is of commits that are gone: it is answered with `failed`, and the process ends."""
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         await world.why(job)
         world.hub.truncate(subjects.LOG, world.last - 1)
         assert (await world.why(job)).error == "failed"
-        answer = await world.why(job)
-        assert (answer.sequence, answer.why) == (world.last - 1, world.told(job, world.last - 1))
+        assert await world.exit_code() == EXIT_DAMAGED
 
 
 async def test_another_log_is_folded_from_its_own_start() -> None:

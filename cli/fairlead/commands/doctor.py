@@ -19,7 +19,7 @@ from fairlead.commands import doctor_node
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError
 from fairlead.render import Column, Format
-from fairlead.stack import nats_server, state
+from fairlead.stack import conditions, nats_server, state
 
 DISK_LEAST_GIB = 2
 FSYNC_ROUNDS = 20
@@ -58,7 +58,7 @@ def doctor(
         return
     folder = (data or state.default_data()).absolute()
     looks: tuple[Callable[[], Finding], ...] = (
-        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder), lambda: _warehouse(folder)
+        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder), lambda: _conditions(folder), lambda: _warehouse(folder)
     )  # fmt: skip
     findings = [look() for look in looks]
     if output in (Format.json, Format.yaml):
@@ -75,6 +75,20 @@ def doctor(
         render.write(render.table([[f.what, f.verdict, f.found, f.fix or " "] for f in findings], columns))
     if any(finding.verdict == "bad" for finding in findings):
         raise typer.Exit(1)
+
+
+def _conditions(folder: Path) -> Finding:
+    """Reasons why the cluster cannot work until a person has done something, as the running gateway or the last `up`
+    found them."""
+    there = state.load(folder)
+    found = conditions.load(folder)
+    if there is not None and state.lives(there.supervisor):
+        with Client(there.url) as client:
+            found = list(dict.fromkeys([*found, *client.conditions()]))
+    if not found:
+        return Finding("cluster", "ok", "no damage was seen")
+    error = conditions.error_of(found, "" if folder == state.default_data() else str(folder))
+    return Finding("cluster", "bad", str(error), error.hint)
 
 
 def _warehouse(folder: Path) -> Finding:

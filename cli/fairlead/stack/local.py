@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from fairlead.client import Client
 from fairlead.errors import Conflict, FairleadError, Unreachable
-from fairlead.stack import lock, nats_server, state
+from fairlead.stack import conditions, lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid
 from fairlead_agent.devices.racks import rack_labels
 from fairlead_agent.lease import NAME as LEASE
@@ -132,6 +132,7 @@ class Stack:
         try:
             # What a killed supervisor left behind would write to the same store.
             end_leftovers(self.options.data)
+            conditions.save(self.options.data, [])
             port = self._http_port()
             self.url = f"http://127.0.0.1:{port}"
             self._start_nats()
@@ -218,12 +219,21 @@ class Stack:
     def _until(self, condition: Callable[[], bool], name: str) -> None:
         deadline = time.monotonic() + READY_S
         while not condition():
+            self._raise_damage()
             if time.monotonic() > deadline:
                 raise FairleadError(
                     f"{name} did not become ready within {READY_S:g} s: {_tail(self.options.data, name)}",
                     hint="fairlead doctor",
                 )
             time.sleep(0.05)
+
+    def _raise_damage(self) -> None:
+        """Raise FairleadError once a service has ended because the log is damaged or commands are lost."""
+        data = self.options.data
+        found = conditions.logged(data / "logs", self._supervisor.damaged())
+        if found:
+            conditions.save(data, found)
+            raise conditions.error_of(found, "" if data == state.default_data() else str(data))
 
     def _nodes_line(self, client: Client) -> str:
         # The log may know nodes of an earlier `up` with other options; they are lost and not meant here.
@@ -253,6 +263,8 @@ class Stack:
                 nodes=node_names(self.options, self._real_gpus),
             )
             state.save(self.options.data, now)
+            if damaged := self._supervisor.damaged():
+                conditions.save(self.options.data, conditions.logged(self.options.data / "logs", damaged))
 
 
 def forget_leases(data: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead import render
+from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED
 
 #: The first restart comes at once; a process that keeps dying is given ever longer pauses.
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.1, 5.0
@@ -43,6 +44,13 @@ class _Kept:
         self.pause_s = BACKOFF_FIRST_S
         self.start_at = 0.0
         self.restarts = 0
+        #: Exit code of the newest process that ended by itself; None before the first.
+        self.ended_with: int | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """True once the process has found its log damaged: another one would find the same."""
+        return self.ended_with == EXIT_DAMAGED
 
 
 class Supervisor:
@@ -82,6 +90,12 @@ class Supervisor:
         with self.lock:
             return {name: kept.restarts for name, kept in self._kept.items() if kept.restarts}
 
+    def damaged(self) -> list[str]:
+        """Return the names of those that ended last because the log is damaged or commands are lost."""
+        with self.lock:
+            codes = (EXIT_DAMAGED, EXIT_COMMANDS_LOST)
+            return [name for name, kept in self._kept.items() if kept.ended_with in codes]
+
     def stop(self, timeout_s: float = STOP_S) -> list[str]:
         """End all, highest group first: TERM, then KILL at the deadline. Returns whom it had to kill."""
         self._stopping.set()
@@ -118,8 +132,16 @@ class Supervisor:
 
     def _look_after(self, kept: _Kept) -> None:
         now = time.monotonic()
+        if kept.is_given_up:
+            return
         if kept.process is not None:
-            if kept.process.poll() is None:
+            kept.ended_with = kept.process.poll()
+            if kept.ended_with is None:
+                return
+            if kept.is_given_up:
+                kept.process = None
+                self._untold = True
+                _say(f"{kept.spec.name} found its log damaged and is not started again: fairlead doctor")
                 return
             if now - kept.started_at >= HEALTHY_S:
                 kept.pause_s = BACKOFF_FIRST_S

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from fairlead_bus import damage
 from fairlead_bus.log import RETRY_S
 from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
 from fairlead_bus.settings import BadSetting, seconds, whole
@@ -52,7 +53,9 @@ class Archiver:
         """Archive until stopped; returns the exit code. One line says why it ends otherwise."""
         try:
             await self._follow()
-        except (LogDamaged, OSError) as error:
+        except LogDamaged as error:
+            return damage.end("archiver", error)
+        except OSError as error:
             log.critical("archiver_refused", reason=f"{type(error).__name__}: {error}", sequence=self._store.size)
             return 1
         finally:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_bus.port import Bus, BusError, Message, Unavailable
+from fairlead_bus import damage
+from fairlead_bus.port import Bus, BusError, LogDamaged, Message, Unavailable
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.answering.dry_run import dry_run
 from fairlead_queue.core import QueueCore
@@ -68,9 +69,10 @@ class Explainer:
         self._unanswered: set[asyncio.Future[bytes]] = set()
         self._answered = self._refused = self._failed = 0
         self._stopping = asyncio.Event()
+        self._damage: LogDamaged | None = None
 
     async def run(self) -> int:
-        """Answer until stopped; returns the exit code."""
+        """Answer until stopped or the log proves to be damaged; returns the exit code."""
         served = [
             await self._bus.serve(subjects.ASK, self._take, group=NAME),
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
@@ -81,7 +83,7 @@ class Explainer:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()  # the work ends by a fault of its own only
-            return 0
+            return damage.end(NAME, self._damage) if self._damage is not None else 0
         finally:
             for subscription in served:
                 await subscription.close()
@@ -178,6 +180,11 @@ class Explainer:
             self._failed += 1
             log.warning("question not answered", reason=str(error))
             payload = encode(Answer(error="failed", message=f"the log cannot be read now: {error}"))
+        except LogDamaged as error:
+            self._failed += 1
+            self._damage = error
+            self._stopping.set()
+            payload = encode(Answer(error="failed", message=f"the log is damaged: {error}"))
         except Exception as error:
             self._failed += 1
             log.exception("question not answered", kind=type(question.ask).__name__)

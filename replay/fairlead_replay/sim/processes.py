@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead_agent.records import Record
 from fairlead_bus.port import Bus
-from fairlead_bus.service import EXIT_DAMAGED
 from fairlead_bus.source import CommandSource
 from fairlead_placer.act import Actor
 from fairlead_placer.sources import ReportSource
@@ -15,6 +14,7 @@ from fairlead_replay.sim.agent import SimAgent, new_journal
 from fairlead_replay.sim.invariants import Violation
 from fairlead_replay.sim.machine import Machine
 from fairlead_replay.sim.workload import EPOCH_NS
+from fairlead_schemas.conditions import EXIT_DAMAGED
 from fairlead_telemetry.activity import ActivitySource
 
 if TYPE_CHECKING:

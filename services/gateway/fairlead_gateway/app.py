@@ -22,6 +22,7 @@ from fairlead_gateway.openapi import install
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json
 from fairlead_schemas import asyncapi
+from fairlead_schemas.conditions import Condition, Readiness
 from fairlead_schemas.fielderrors import FieldError
 
 #: Built once: it is the same for every process of a version.
@@ -29,11 +30,16 @@ log_document = cache(asyncapi.document)
 
 
 def build_app(
-    folding: Folding, numbers: Metrics, routers: list[APIRouter], hot: Collection[tuple[str, str]]
+    folding: Folding,
+    numbers: Metrics,
+    routers: list[APIRouter],
+    hot: Collection[tuple[str, str]],
+    conditions: Callable[[], list[Condition]],
 ) -> FastAPI:
-    """The application behind the door. `hot`: (method, path) that the door answers itself."""
+    """The application behind the door. `hot`: (method, path) that the door answers itself. `conditions` returns the
+    reasons why the cluster cannot work now."""
     app = FastAPI(title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None)
-    routers = [_own_routes(folding, numbers), *routers]
+    routers = [_own_routes(folding, numbers, conditions), *routers]
     for router in routers:
         app.include_router(router, dependencies=[Depends(_only_known_parameters)])
     install(app)
@@ -50,7 +56,7 @@ def build_app(
     return app
 
 
-def _own_routes(folding: Folding, numbers: Metrics) -> APIRouter:
+def _own_routes(folding: Folding, numbers: Metrics, conditions: Callable[[], list[Condition]]) -> APIRouter:
     router = APIRouter()
     views = folding.views
 
@@ -58,12 +64,14 @@ def _own_routes(folding: Folding, numbers: Metrics) -> APIRouter:
     async def healthz() -> Response:
         return Json({"status": "ok", "sequence": views.sequence})
 
-    @router.get("/readyz", summary="The bus answers and the views are near the log's end")
+    @router.get("/readyz", summary="The bus answers, the views are near the log's end, and no condition holds")
     async def readyz() -> Response:
-        body = {
-            "ready": folding.is_near_end, "bus": folding.bus_answers, "sequence": views.sequence, "log_end": folding.log_end,
-        }  # fmt: skip
-        return Json(body, status_code=200 if folding.is_near_end else 503)
+        found = conditions()
+        body = Readiness(
+            ready=folding.is_near_end and not found, bus=folding.bus_answers, sequence=views.sequence,
+            log_end=folding.log_end, conditions=found,
+        )  # fmt: skip
+        return Json(body, status_code=200 if body.ready else 503)
 
     @router.get("/metrics", summary="Prometheus metrics")
     async def get_metrics() -> Response:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 import structlog
 
+from fairlead_bus import damage
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import registries, seconds
@@ -43,12 +44,12 @@ from fairlead_gateway.presence import Presence
 from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.rows import Outcome
 from fairlead_gateway.watching import Feed
+from fairlead_schemas.conditions import Condition
 from fairlead_schemas.imagenames import Registries
 
 log = structlog.get_logger()
 
 EXIT_OK = 0
-EXIT_DAMAGED = 70
 
 
 class Settings(NamedTuple):
@@ -116,7 +117,8 @@ class Gateway:
             ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining, registries=settings.registries).answer,
         }
         guard = RequestGuard(settings.http.hosts, settings.http.host)
-        self.app = Door(views, hot, build_app(folding, self.metrics, routers, hot), guard, self.metrics.count_refusal)
+        inner = build_app(folding, self.metrics, routers, hot, self.conditions)
+        self.app = Door(views, hot, inner, guard, self.metrics.count_refusal)
         for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
@@ -135,6 +137,10 @@ class Gateway:
         self.feed.extend(batch)
         if self.folding.caught_up:
             self.metrics.happened.take(batch)
+
+    def conditions(self) -> list[Condition]:
+        """Return the reasons why the cluster cannot work until a person has done something."""
+        return []
 
     async def background(self) -> None:
         """Fold, publish, listen to beats and watch the log's end until one of them fails."""
@@ -168,7 +174,7 @@ class Gateway:
                 return EXIT_OK
             server.should_exit = True
             await serving
-            return _damage(background.exception())
+            return self._ended(background.exception())
         finally:
             deadlines.cancel()
             background.cancel()
@@ -176,6 +182,16 @@ class Gateway:
                 await background
             with contextlib.suppress(Unavailable):
                 await self.folding.save()
+
+    def _ended(self, error: BaseException | None) -> int:
+        """Log why the background work failed, and return the exit code."""
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(inner, KeyError):
+            inner = LogDamaged(self.folding.views.sequence, f"not valid: {inner}")
+        if isinstance(inner, LogDamaged):
+            return damage.end("gateway", inner)
+        log.critical("gateway failed", exc_info=inner)
+        return 1
 
     async def stop(self) -> None:
         """Let `run` return once open requests have ended, at most DRAIN_S later."""
@@ -186,18 +202,6 @@ class Gateway:
 
 def _statistic(gate: CommandGate, what: str) -> Callable[[], float]:
     return lambda: gate.statistics()[what]
-
-
-def _damage(error: BaseException | None) -> int:
-    inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
-    if isinstance(inner, LogDamaged):
-        log.critical("log damaged, stopped", sequence=inner.sequence, reason=str(inner))
-        return EXIT_DAMAGED
-    if isinstance(inner, KeyError):
-        log.critical("log is not valid, stopped", reason=str(inner))
-        return EXIT_DAMAGED
-    log.critical("gateway failed", exc_info=inner)
-    return 1
 
 
 async def build(bus: Bus, settings: Settings | None = None) -> Gateway:

@@ -14,9 +14,10 @@ from typing import Any
 import duckdb
 import structlog
 
+from fairlead_bus import damage as log_damage
 from fairlead_bus.main import instance
 from fairlead_bus.port import Bus, LogDamaged
-from fairlead_bus.service import EXIT_DAMAGED, EXIT_STEPPED_DOWN, Service
+from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
 from fairlead_bus.source import CommandSource
 from fairlead_schemas.sample_columns import SampleColumns
@@ -103,8 +104,7 @@ class Telemetry:
             self._refused(errors, ingest)
             return_code = EXIT_REFUSED
         except* LogDamaged as errors:
-            self._refused(errors, ingest)
-            return_code = EXIT_DAMAGED
+            return_code = log_damage.end(IdleCore.writer, log_damage.leaf(errors))
         except* (duckdb.Error, OSError) as errors:
             self._refused(errors, ingest)
             return_code = EXIT_REFUSED

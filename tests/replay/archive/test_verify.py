@@ -22,6 +22,7 @@ from fairlead_replay.export import write_export
 from fairlead_replay.fold import Cluster
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_commit, encode_commit
+from fairlead_schemas.conditions import EXIT_DAMAGED
 from tests.replay.archive.scenes import (
     LOG,
     NOW_NS,
@@ -277,11 +278,11 @@ async def test_the_archiver_follows_and_signs_what_came(tmp_path: Path) -> None:
 
 
 async def test_the_archiver_ends_at_a_log_that_breaks(tmp_path: Path) -> None:
-    """With exit code 1; what was whole is archived, the rest is not."""
+    """With the exit code of damage; what was whole is archived, the rest is not."""
     broken = [*LOG[:30], *LOG[31:]]
     store = store_at(tmp_path)
     hub = await hub_with(broken)  # the memory bus numbers anew: the chain breaks at 31
-    assert await Archiver(hub.connect(), store, clock=lambda: NOW_NS).run() == 1
+    assert await Archiver(hub.connect(), store, clock=lambda: NOW_NS).run() == EXIT_DAMAGED
     assert sum(1 for _ in Shelf(tmp_path).lines()) == next(
         at
         for at, one in enumerate(broken[30:], start=30)

@@ -1,0 +1,41 @@
+"""Ends upon damage: one form of log line, and an exit code that a supervisor knows."""
+
+import pytest
+import structlog
+
+from fairlead_bus import damage
+from fairlead_bus.port import BusError, CommandsLost, LogDamaged, Unavailable
+from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, REMEDIES, Condition
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "condition"),
+    [
+        (LogDamaged(7, "gap"), EXIT_DAMAGED, "log_damaged"),
+        (CommandsLost("sequences 91 to 100 are gone"), EXIT_COMMANDS_LOST, "commands_lost"),
+    ],
+)
+def test_an_end_upon_damage_is_logged_with_its_condition_and_the_commands_to_type(
+    error: BusError, code: int, condition: str
+) -> None:
+    """`fairlead up` reads the condition from that line, a person reads the commands."""
+    with structlog.testing.capture_logs() as lines:
+        assert damage.end("queue", error) == code
+    (line,) = lines
+    assert (line["log_level"], line["service"], line["condition"]) == ("critical", "queue", condition)
+    assert line["reason"] == str(error)
+    assert "`fairlead audit " in line["hint"]
+
+
+def test_other_errors_are_no_damage() -> None:
+    """A bus that is away is waited for: it must not end a service as damaged."""
+    with pytest.raises(Unavailable):
+        damage.end("queue", Unavailable("away"))
+
+
+def test_a_condition_names_the_data_directory_where_a_command_needs_it() -> None:
+    """Commands look into the default directory unless told otherwise; the new log's directory is the person's choice."""
+    hint = Condition(code="log_damaged", message="").hint("/srv/a")
+    assert "`fairlead audit verify --data /srv/a`" in hint
+    assert "--data NEW --data" not in hint
+    assert all(REMEDIES.values()), "every condition has a command"
