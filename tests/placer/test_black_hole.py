@@ -1,28 +1,59 @@
-"""Nodes that fail different jobs fast, jobs that do not go back to where they failed, and the breaker."""
+"""Nodes that fail different jobs fast, proof and suspicion, and the breaker."""
 
 import msgspec
 import pytest
 
 from fairlead_bus.core import Input
 from fairlead_schemas import events as ev
-from fairlead_schemas.commands import QuarantineNode, ResetBreaker, UncordonNode, UnquarantineNode
+from fairlead_schemas.commands import CordonNode, QuarantineNode, ResetBreaker, UncordonNode, UnquarantineNode
 from fairlead_schemas.reports import ExitSeen
 from fairlead_schemas.resources import Request
 from tests.placer.world import SECOND, World, cluster, names, placed, request
 
 
-def offer(world: World, wanted: Request, user: str, job: str = "") -> list[ev.Event]:
-    submitted, offered = world.submitted(wanted, job=job)
-    return world.queue(msgspec.structs.replace(submitted, user=user), offered)
+def offer(world: World, wanted: Request, user: str, job: str = "", file: str = "") -> list[ev.Event]:
+    """A job of the user's; `file`: what its job file holds (by default every job has another one)."""
+    file = file or f"job {world.jobs + 1}"
+    submitted, offered = world.submitted(wanted, job=job, user=user, spec=msgspec.json.encode({"command": [file]}))
+    return world.queue(submitted, offered)
 
 
-def run(world: World, node: str, user: str, *, code: int = 1, lasting: int = 5) -> list[ev.Event]:
+def on(node: str) -> Request:
+    """One GPU of that node."""
+    return request(1, selector=(f"kubernetes.io/hostname={node}",))
+
+
+def run(
+    world: World, node: str, user: str, *, code: int = 1, lasting: int = 5, file: str = ""
+) -> list[ev.Event]:  # fmt: skip
     """A job of the user's that must go to the node, and what comes of its end there."""
-    offer(world, request(1, selector=(f"kubernetes.io/hostname={node}",)), user)
+    offer(world, on(node), user, file=file)
     job = str(world.jobs)
     world.start(node, job)
     world.now += lasting * SECOND
     return world.exit(node, job, exit_code=code)
+
+
+def again(world: World, job: str, attempt: int) -> dict[str, list[str]]:
+    """The queue lets the job try again; where it goes."""
+    requeued = ev.JobRequeued(cause="clock", job=job, reason="retry", attempt=attempt)
+    return placed(world.queue(requeued, ev.JobOffered(cause="clock", job=job, attempt=attempt, rank=1)))
+
+
+def hurt(world: World, *users: str, code: int = 1) -> None:
+    """A job of each user's, of a whole node, fails on n1, while the other nodes are busy."""
+    for user in users:
+        assert placed(offer(world, request(8), user)) == {str(world.jobs): ["n1"]}
+        world.start("n1", str(world.jobs))
+        world.now += SECOND
+        world.exit("n1", str(world.jobs), exit_code=code)
+
+
+def refuse(world: World, node: str, job: str) -> list[ev.Event]:
+    """A job that must go to the node, which cannot start it."""
+    offer(world, on(node), "ann", job)
+    end = ExitSeen(n=0, job=job, attempt=1, rank=0, outcome="start_failed", fault="node", clean=True)
+    return world.report(node, end)
 
 
 def lost(node: str) -> Input:
@@ -38,23 +69,134 @@ def labelled(count: int) -> World:
     return world
 
 
-def test_two_fast_failures_make_a_suspect_and_a_third_quarantine() -> None:
-    """Of different users' jobs: one run at a time after the second, none after the third."""
+@pytest.mark.parametrize("code", [1, 2, 126, 127, 9])
+def test_nobodys_mistake_closes_a_node(code: int) -> None:
+    """Different users' jobs that fail fast, and nothing that tells whether they would do so elsewhere: one run at a time
+    after the second, a rest after the third, and work again after that."""
     world = labelled(3)
-    assert names(run(world, "n1", "ann")) == ["RunEnded"]
-    assert names(run(world, "n1", "bob")) == ["RunEnded", "NodeSuspected"]
-    here = request(1, selector=("kubernetes.io/hostname=n1",))
-    assert placed(offer(world, here, "cem")) == {"3": ["n1"]}
-    [refused] = offer(world, here, "cem")
+    assert names(run(world, "n1", "ann", code=code)) == ["RunEnded"]
+    assert names(run(world, "n1", "bob", code=code)) == ["RunEnded", "NodeSuspected"]
+    assert placed(offer(world, on("n1"), "cem")) == {"3": ["n1"]}
+    [refused] = offer(world, on("n1"), "dee")
     assert isinstance(refused, ev.JobUnplaceable)
     assert refused.reasons["suspect"] == 1
     world.start("n1", "3")
-    events = world.exit("n1", "3", exit_code=1)
-    assert names(events)[:2] == ["RunEnded", "NodeQuarantined"]
-    assert events[1] == ev.NodeQuarantined(
-        cause="clock", node="n1", setter="health", reason="3 different jobs failed fast", jobs=("1", "2", "3")
+    ended, rests = world.exit("n1", "3", exit_code=code)
+    assert names([ended]) == ["RunEnded"]
+    assert rests == ev.NodeSuspected(
+        cause="clock", node="n1", jobs=("1", "2", "3"), rests_until_ns=world.now + 30 * SECOND
     )
+    world.now += 30 * SECOND - 1
+    assert world.step() == []
+    assert world.core.wake_at() == world.now + 1
+    world.now += 1
+    over, next_one = world.step()
+    assert over == ev.NodeSuspected(cause="clock", node="n1", jobs=("1", "2", "3"))
+    assert placed([next_one]) == {"4": ["n1"]}
+
+
+def test_rests_grow_and_a_run_that_does_well_ends_all() -> None:
+    """A node that fails whatever it gets has failed seven in ten minutes; one good run, and it is ready."""
+    world, rests = labelled(1), list[int]()
+    for user in ("ann", "bob", "cem", "dee", "eva", "fay"):
+        events = run(world, "n1", user)
+        [until_ns] = [e.rests_until_ns for e in events if isinstance(e, ev.NodeSuspected)] or [0]
+        if until_ns:
+            rests.append((until_ns - world.now) // SECOND)
+            world.now = until_ns
+            world.step()
+    assert rests == [30, 60, 120, 240]
+    assert names(run(world, "n1", "gus", code=0)) == ["RunEnded", "NodeCleared"]
+    node = world.core.state.nodes["n1"]
+    assert (node.suspect, node.resting, node.rest_ns) == (False, False, 0)
+
+
+def test_made_up_user_names_close_no_node() -> None:
+    """Nobody checks who says that he is whom: with nothing that did well elsewhere the node rests, and no more."""
+    world = labelled(3)
+    for at in range(8):
+        events = run(world, "n1", f"nobody-{at}")
+        assert "NodeQuarantined" not in names(events)
+        world.now = max(world.now, world.core.state.nodes["n1"].rest_ns)
+        world.step()
+    assert world.core.state.nodes["n1"].open
+
+
+def test_three_jobs_that_failed_here_and_do_well_elsewhere_put_the_node_in_quarantine() -> None:
+    """Whatever the exit code: each job's next attempt is the proof."""
+    world = labelled(3)
+    for node in ("n2", "n3"):
+        offer(world, request(8, selector=(f"kubernetes.io/hostname={node}",)), "zoe")
+    hurt(world, "ann", "bob", "cem", code=127)
+    assert world.core.state.nodes["n1"].resting
+    events = [*world.exit("n2", "1"), *world.exit("n3", "2")]
+    for job in ("3", "4", "5"):
+        assert "NodeQuarantined" not in names(events)
+        [node] = again(world, job, 2)[job]
+        assert node != "n1"
+        world.start(node, job, attempt=2)
+        events = world.exit(node, job, attempt=2)
+    assert events[1] == ev.NodeQuarantined(
+        cause="clock", node="n1", setter="health", reason="3 different jobs failed fast here and not elsewhere",
+        jobs=("3", "4", "5"),
+    )  # fmt: skip
     assert world.core.state.nodes["n1"].held == {}
+
+
+def test_next_attempts_that_run_on_elsewhere_are_proof_before_they_end() -> None:
+    """A training run of weeks is none the worse a witness."""
+    world = cluster(4)
+    for node in ("n2", "n3", "n4"):
+        assert placed(world.command(CordonNode(id=f"c-{node}", node=node))) == {}
+    hurt(world, "ann", "bob", "cem")
+    for at, node in enumerate(("n2", "n3", "n4"), 1):
+        world.command(UncordonNode(id=f"u-{node}", node=node))
+        assert again(world, str(at), 2) == {str(at): [node]}
+        world.start(node, str(at), attempt=2)
+    world.now += 119 * SECOND
+    assert "NodeQuarantined" not in names(offer(world, request(8), "dee"))
+    world.now += SECOND
+    assert "NodeQuarantined" in names(offer(world, request(8), "eva"))
+
+
+def test_the_same_job_file_that_does_well_elsewhere_is_proof() -> None:
+    """A person who submits it again, or an array whose other elements do well; another user's may need other files."""
+    world = labelled(2)
+    for user in ("ann", "bob", "cem"):
+        run(world, "n1", user, file=f"{user}'s")
+    run(world, "n2", "ann", code=0, file="ann's")
+    run(world, "n2", "dee", code=0, file="bob's")
+    assert [fail.blame for fail in world.core.state.failing["n1"]] == ["node", "", ""]
+    run(world, "n2", "bob", code=0, file="bob's")
+    assert "NodeQuarantined" in names(run(world, "n2", "cem", code=0, file="cem's"))
+
+
+def test_a_job_that_fails_alike_elsewhere_is_to_blame_itself() -> None:
+    """By a retry or submitted again, it counts against neither node; until it does well on a third."""
+    world = labelled(4)
+    run(world, "n1", "ann", code=3)
+    run(world, "n1", "bob", file="bob's")
+    assert world.core.state.nodes["n1"].suspect
+    assert names(run(world, "n2", "bob", file="bob's")) == ["RunEnded"]
+    blames = {name: [fail.blame for fail in fails] for name, fails in world.core.state.failing.items()}
+    assert blames == {"n1": ["", "job"], "n2": ["job"]}
+    assert names(run(world, "n2", "cem", code=4)) == ["RunEnded"]
+    run(world, "n3", "bob", code=0, file="bob's")
+    blames = {name: [fail.blame for fail in fails] for name, fails in world.core.state.failing.items()}
+    assert blames == {"n1": ["", "node"], "n2": ["node", ""]}
+
+
+@pytest.mark.parametrize(("outcome", "fault"), [("start_failed", "node"), ("preflight", "")])
+def test_a_node_that_refuses_jobs_by_itself_needs_no_other_witness(
+    outcome: ev.RunOutcome, fault: ev.StartFault
+) -> None:
+    """A full disk or a failed check of its own: three different jobs, be they one user's."""
+    world, events = labelled(2), list[ev.Event]()
+    for at in (1, 2, 3):
+        offer(world, on("n1"), "ann", str(at))
+        end = ExitSeen(n=0, job=str(at), attempt=1, rank=0, outcome=outcome, fault=fault, clean=True)
+        events = world.report("n1", end)
+    assert names(events) == ["RunEnded", "NodeQuarantined"]
 
 
 @pytest.mark.parametrize(
@@ -110,11 +252,12 @@ def test_a_canary_that_does_well_clears_the_node() -> None:
 
 
 def test_one_users_failures_count_once_unless_his_runs_do_well_elsewhere() -> None:
-    """A program that fails everywhere is no fault of the node; one that works on another node is evidence."""
+    """Then the node is suspect, and not more: what did well there was another job."""
     world = labelled(2)
     for _ in range(4):
         assert names(run(world, "n1", "ann")) == ["RunEnded"]
-    assert names(run(world, "n2", "ann", code=0)) == ["RunEnded", "NodeQuarantined"]
+    [_, rests] = run(world, "n2", "ann", code=0)
+    assert isinstance(rests, ev.NodeSuspected) and rests.jobs == ("1", "2", "3", "4")
 
 
 def test_elements_of_an_array_are_one_job() -> None:
@@ -150,8 +293,8 @@ def test_a_stop_or_a_loss_says_nothing_of_the_node() -> None:
 def test_a_person_releases_a_quarantined_node_and_an_uncordon_does_not() -> None:
     """Its record starts anew."""
     world = labelled(1)
-    for user in ("ann", "bob", "cem"):
-        run(world, "n1", user)
+    for job in ("1", "2", "3"):
+        refuse(world, "n1", job)
     world.command(UncordonNode(id="u", node="n1"))
     assert not world.core.state.nodes["n1"].open
     [released] = world.command(UnquarantineNode(id="r", user="ops", node="n1"))
@@ -176,11 +319,11 @@ def test_a_person_quarantines_beyond_any_breaker() -> None:
 def test_the_breaker_stops_mass_quarantine_until_a_person_resets_it() -> None:
     """One of ten in five minutes; the second node stays suspect. Time alone changes nothing."""
     world = labelled(10)
-    for user in ("ann", "bob", "cem"):
-        run(world, "n1", user)
-    for user in ("ann", "bob"):
-        run(world, "n2", user)
-    events = run(world, "n2", "cem")
+    for job in ("1", "2", "3"):
+        refuse(world, "n1", job)
+    for job in ("4", "5"):
+        refuse(world, "n2", job)
+    events = refuse(world, "n2", "6")
     assert names(events) == ["RunEnded", "BreakerTripped"]
     assert events[1] == ev.BreakerTripped(cause="clock", kind="nodes", found=2, allowed=1, of=10)
     world.now += 3600 * SECOND
@@ -190,100 +333,17 @@ def test_the_breaker_stops_mass_quarantine_until_a_person_resets_it() -> None:
     assert isinstance(rejected, ev.NodeCommandRejected)
 
 
-def test_a_failed_job_does_not_go_back_and_waits_for_the_others() -> None:
-    """The other node is busy: the retry waits, a job of its class that has not failed takes the room."""
-    world = cluster(2)
-    world.offer(request(8))
-    world.offer(request(8))
-    ended = world.exit("n1", "1", exit_code=1)
-    assert names(ended) == ["RunEnded"]
-    assert world.core.state.failed_on == {"1": (("n1", "exited 1"),)}
-    requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
-    [refused] = world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))
-    assert isinstance(refused, ev.JobUnplaceable)
-    assert refused.reasons == {"avoided": 1, "free_gpus": 1}
-    assert placed(world.offer(request(8))) == {"3": ["n1"]}
-    assert placed(world.exit("n2", "2")) == {"1": ["n2"]}
-    world.exit("n2", "1", attempt=2)
-    world.queue(ev.JobSucceeded(cause="clock", job="1"))
-    assert world.core.state.failed_on == {}
-
-
-def test_with_nowhere_else_to_go_a_job_goes_back() -> None:
-    """One node, or all others drained: a retry there is better than none."""
-    world = cluster(1)
-    world.offer(request(8))
-    world.exit("n1", "1", exit_code=1)
-    requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
-    assert placed(world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))) == {"1": ["n1"]}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "racks"),
-    [
-        (request(8, nodes=2, require=("rack",)), ("r1", "r1", "r2")),  # two others are left, and in one rack none
-        (request(3, nodes=5, tasks=True), ("r1", "r1", "r1")),  # two tasks to a node
-        (request(8, also=(request(2), request(2))), ("r1", "r1", "r1")),  # a node for each kind
-    ],
-    ids=["rack", "tasks", "kinds"],
-)
-def test_others_serve_only_where_all_units_of_the_job_find_room(wanted: Request, racks: tuple[str, ...]) -> None:
-    """Else it would wait for ever for nodes that never take it together."""
-    world = World()
-    for name, rack in zip(("n1", "n2", "n3"), racks, strict=True):
-        world.join(name, labels={"fairlead/rack": rack})
-    [placement] = [event for event in world.offer(wanted) if isinstance(event, ev.JobPlaced)]
-    for rank, part in enumerate(placement.parts):
-        world.exit(part.node, "1", rank, exit_code=1 if rank == 0 else 0)
-    again = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
-    events = world.queue(again, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))
-    assert names(events) == ["JobPlaced"]
-
-
 def test_a_job_that_fails_on_every_node_is_no_evidence_against_the_third() -> None:
-    """After two nodes the job is to blame: its further failures count against nobody."""
+    """From the second node on the job is to blame: its failures count against nobody."""
     world = cluster(4)
     world.offer(request(8))
     for attempt, node in ((1, "n1"), (2, "n2"), (3, "n3")):
         world.exit(node, "1", attempt=attempt, exit_code=1)
         requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=attempt + 1)
         world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=attempt + 1, rank=1))
-    assert sorted(world.core.state.failing) == ["n1", "n2"]
+    blames = {fail.blame for fails in world.core.state.failing.values() for fail in fails}
+    assert (sorted(world.core.state.failing), blames) == (["n1", "n2", "n3"], {"job"})
     assert world.core.state.failed_on == {"1": tuple((node, "exited 1") for node in ("n1", "n2", "n3"))}
-
-
-def test_a_run_says_where_its_job_has_failed_in_the_same_way() -> None:
-    """By exit code or signal, of the rank that decided, and only while it was not stopped: then no node, and none of the
-    others, has anything to do with it."""
-    world = cluster(5)
-    world.offer(request(8, nodes=1))
-    found: list[tuple[str, ...]] = []
-    for attempt, code in enumerate((1, 2, 1, 1, 143), 1):
-        [run] = world.core.state.runs.values()
-        if code == 143:
-            world.queue(ev.JobStopRequested(cause="cmd:9", job="1", attempt=attempt, reason="cancelled"))
-        [ended, *_] = world.exit(run.parts[0].node, "1", attempt=attempt, exit_code=code)
-        assert isinstance(ended, ev.RunEnded)
-        found.append(ended.alike)
-        requeued = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=attempt + 1)
-        world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=attempt + 1, rank=1))
-    assert found == [(), (), ("n1", "n3"), ("n1", "n3", "n4"), ()]
-
-
-def test_of_a_gang_the_node_of_the_rank_that_failed_counts() -> None:
-    """The others were stopped for it."""
-    world = cluster(4)
-    world.offer(request(8, nodes=2))
-    world.exit("n2", "1", 1, exit_code=3)
-    [ended, *_] = world.exit("n1", "1", 0, outcome="stopped", exit_code=143)
-    assert isinstance(ended, ev.RunEnded)
-    assert (ended.rank, ended.alike) == (1, ())
-    again = ev.JobRequeued(cause="clock", job="1", reason="retry", attempt=2)
-    assert placed(world.queue(again, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))) == {"1": ["n1", "n3"]}
-    world.exit("n3", "1", 1, attempt=2, exit_code=3)
-    [ended, *_] = world.exit("n1", "1", 0, attempt=2, outcome="stopped", exit_code=143)
-    assert isinstance(ended, ev.RunEnded)
-    assert ended.alike == ("n2", "n3")
 
 
 def test_many_losses_at_once_hold_the_ends_of_what_ran_there() -> None:

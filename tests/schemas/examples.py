@@ -213,7 +213,7 @@ EVENTS: list[events.EventBase] = [
         cause="clock", node="sim-1", taint="fairlead/unhealthy=xid79:NoSchedule", setter="health", by="x", reason="bus"
     ),
     events.NodeUntainted(cause="cmd:c11", node="sim-1", taint="team=a:NoExecute", setter="health", by="ada"),
-    events.NodeSuspected(cause="clock", node="sim-1", jobs=("811", "812")),
+    events.NodeSuspected(cause="clock", node="sim-1", jobs=("811", "812"), rests_until_ns=1768485600000000000),
     events.NodeCleared(cause="clock", node="sim-1"),
     events.NodeQuarantined(
         cause="clock", node="sim-1", setter="health", by="x", reason="3 different jobs failed fast", jobs=("811", "812")

@@ -99,10 +99,12 @@ class NodeUntainted(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class NodeSuspected(EventBase, tag=True, frozen=True, kw_only=True):
-    """Different jobs failed fast on the node, and none has done well since: it gets one run at a time until one does."""
+    """Different jobs failed fast on the node, and none has done well since: it gets one run at a time until one does, and
+    only work that has no place elsewhere. Written again when the node rests after another failure, and when the rest is over."""
 
     node: str
     jobs: tuple[str, ...]  # those that failed
+    rests_until_ns: int = 0  # it gets no new work before that (Unix time); 0: it does not rest
 
 
 class NodeCleared(EventBase, tag=True, frozen=True, kw_only=True):

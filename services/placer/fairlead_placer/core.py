@@ -108,7 +108,7 @@ class PlacerCore:
         return reports.passed_over(self.state, item.body, error, now_ns) if item.source == "report" else NOTHING
 
     def wake_at(self) -> int | None:
-        """The next deadline of a drain, a window or a plan to cut a GPU, a reserved start, or look for runs to move; 0 when
+        """The next deadline of a drain, a window or a plan to cut a GPU, the end of a suspect node's rest, a reserved start, or look for runs to move; 0 when
         the last commit had no room for all."""
         if self._more:
             return 0
@@ -132,6 +132,7 @@ class PlacerCore:
     def _deadlines(self) -> list[int]:
         state = self.state
         drains = [node.deadline_ns for node in map(state.nodes.__getitem__, state.closed) if node.duty == DRAINING]
+        rests = [node.rest_ns for node in map(state.nodes.__getitem__, state.suspects) if node.resting]
         starts = [kept.start_ns + 1 for kept in state.reservations.values() if kept.start_ns and not kept.hole]
         cuts = planning.deadlines(state, self._looked_ns)
-        return [deadline_ns for deadline_ns in drains + starts if deadline_ns] + windows.deadlines(state) + cuts
+        return [deadline_ns for deadline_ns in drains + rests + starts if deadline_ns] + windows.deadlines(state) + cuts

@@ -1,6 +1,6 @@
 """What the state's tables hold: nodes, jobs, offers, runs. Data and their own words; nothing here changes anything."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -44,6 +44,8 @@ class Node:
         "quarantined",
         "reason",
         "reported",
+        "rest_ns",
+        "resting",
         "row",
         "setter",
         "slot",
@@ -81,6 +83,9 @@ class Node:
         self.quarantined = False
         #: Jobs failed fast here: it gets one run at a time until one does well.
         self.suspect = False
+        #: Of a suspect one: whether it gets no work for a while, and until when it rests or rested last (Unix ns; 0: never).
+        self.resting = False
+        self.rest_ns = 0
         #: (taint, setter) of those that were set, sorted; all that hold, those of the inventory included (derived).
         self.tainted: tuple[tuple[str, Setter], ...] = ()
         self.taints: tuple[str, ...] = effective_taints((), inventory)
@@ -108,11 +113,12 @@ class Node:
     @property
     def takes_work(self) -> bool:
         """What `open` is."""
-        return not (self.lost or self.quarantined or (self.suspect and self.held)) and self.duty == READY
+        busy = self.suspect and (self.resting or self.held)
+        return not (self.lost or self.quarantined or busy) and self.duty == READY
 
     @property
     def serving(self) -> bool:
-        """The same, whether or not a suspect node has its one run already."""
+        """The same, whether or not a suspect node has its one run already, or rests."""
         return not self.lost and self.duty == READY and not self.quarantined
 
     @property
@@ -261,12 +267,29 @@ class Reservation(NamedTuple):
         return self.sinces[self.nodes.index(node)] if self.sinces else self.since
 
 
+#: Who is to blame for a fast failure ("": not known).
+type Blame = Literal["", "node", "job"]
+
+
 class FastFail(NamedTuple):
     """A run that failed within two minutes; an array's elements count as one job."""
 
     at_ns: int
     job: str
     user: str
+    #: The run's own key, how it ended, and a digest of its job file and user.
+    run: str
+    way: str
+    kind: str
+    blame: Blame
+
+    def is_of(self, job: str, kind: str) -> bool:
+        """True for a run of that job, or of one with an equal job file."""
+        return self.job == job or (self.kind == kind != "")
+
+    def is_like(self, other: "FastFail") -> bool:
+        """True for two runs of one job, or of jobs with equal job files."""
+        return self.is_of(other.job, other.kind)
 
 
 class Failed(NamedTuple):

@@ -28,7 +28,7 @@ CAUSES: dict[str, str] = {
     "cordoned": "the node is cordoned",
     "draining": "the node is draining or drained",
     "quarantined": "the node is in quarantine",
-    "suspect": "the node is suspect and has the one run that it may have",
+    "suspect": "the node is suspect: it has the one run that it may have, or rests after a failure",
     "taint": "the node has a taint that the job does not tolerate",
     "gpu_model": "the node has another GPU model",
     "selector": "the node lacks a label of the selector",

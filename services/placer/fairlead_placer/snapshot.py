@@ -57,6 +57,8 @@ class NodeShot(_Strict, frozen=True, kw_only=True):
     dead: bool = False
     quarantined: bool = False
     suspect: bool = False
+    resting: bool = False
+    rest_ns: int = 0
     tainted: tuple[tuple[str, Setter], ...] = ()
     faulted: dict[str, str] = {}
     ills: tuple[str, ...] = ()

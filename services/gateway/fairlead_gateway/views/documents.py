@@ -53,7 +53,7 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
     cpu_milli, memory_mib = held_sum(row.held)
     silent_s = views.silent_s(row.id)
     return api.Node(
-        id=row.id, state=node_state(row, silent=silent_s > 0), reason=row.reason or row.quarantine_reason, runtime=inventory.runtime, simulated=inventory.simulated,
+        id=row.id, state=node_state(row, silent=silent_s > 0), reason=row.reason or row.quarantine_reason or _rest(row), runtime=inventory.runtime, simulated=inventory.simulated,
         address=inventory.address, hostname=inventory.hostname,
         gpu_model=inventory.gpus[0].model if inventory.gpus else "", gpus=len(inventory.gpus),
         gpus_free=gpus_free(row), cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
@@ -63,6 +63,12 @@ def node_document(views: Views, row: NodeRow) -> api.Node:
         inside=summary(inventory.inside), mig=cut_summary(inventory.gpus),
         health=[_ailment(each) for each in row.ailments], blamed_by=list(row.blamed_by), silent_seconds=silent_s,
     )  # fmt: skip
+
+
+def _rest(row: NodeRow) -> str:
+    if not row.rests_until_ns:
+        return ""
+    return f"rests until {rfc3339(row.rests_until_ns)}: {len(row.blamed_by)} different jobs failed fast here"
 
 
 def _ailment(seen: Ailment) -> api.Ailment:

@@ -103,19 +103,22 @@ class NodesView:
     def _suspected(self, e: ev.NodeSuspected, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.suspect, row.blamed_by, row.changed_seq = True, e.jobs, seq
+        row.rests_until_ns = e.rests_until_ns
 
     def _cleared(self, e: ev.NodeCleared, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.suspect, row.blamed_by, row.changed_seq = False, (), seq
+        row.rests_until_ns = 0
 
     def _quarantined(self, e: ev.NodeQuarantined, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.quarantined, row.quarantine_reason, row.changed_seq = True, e.reason, seq
-        row.blamed_by = e.jobs or row.blamed_by
+        row.blamed_by, row.rests_until_ns = e.jobs or row.blamed_by, 0
 
     def _set_free(self, e: ev.NodeReleased, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.quarantined = row.suspect = False
+        row.rests_until_ns = 0
         row.quarantine_reason, row.blamed_by, row.changed_seq = "", (), seq
 
     def _faulted(self, e: ev.GpuFaulted, seq: int, at_ns: int) -> None:

@@ -295,6 +295,8 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     dead: bool = False
     quarantined: bool = False
     suspect: bool = False
+    #: Until when it gets no work after the last failure, of a suspect one (Unix ns); 0: it does not rest.
+    rests_until_ns: int = 0
     #: Why it is cordoned or drained, and which class set that; why it is in quarantine.
     reason: str = ""
     setter: str = ""

@@ -21,7 +21,10 @@ _KEPT_BACK: dict[str, tuple[str, str]] = {
     "draining": ("is draining or drained", "are draining or drained"),
     "lost": ("is lost", "are lost"),
     "quarantined": ("is in quarantine", "are in quarantine"),
-    "suspect": ("is suspect and takes one run at a time", "are suspect and take one run at a time"),
+    "suspect": (
+        "is suspect and has its one run, or rests after a failure",
+        "are suspect and have their one run, or rest after a failure",
+    ),
     "taint": ("has a taint that the job does not tolerate", "have taints that the job does not tolerate"),
     "gpu_faulted": ("has too many faulted GPUs", "have too many faulted GPUs"),
     "avoided": ("is where the job has failed", "are where the job has failed"),

@@ -34,9 +34,9 @@ def takers(views: Views, request: Request, job: str) -> list[NodeRow]:
 
 
 def is_open(row: NodeRow) -> bool:
-    """True when it takes new work of somebody; a suspect node takes one run at a time."""
+    """True when it takes new work of somebody; a suspect node takes one run at a time, and none while it rests."""
     state = node_state(row)
-    return state == "ready" or (state == "suspect" and not row.held)
+    return state == "ready" or (state == "suspect" and not (row.held or row.rests_until_ns))
 
 
 def barring(row: NodeRow, request: Request) -> list[str]:

@@ -1,53 +1,107 @@
 """Nodes that fail one job after another fast, and so drain the queue. Emits on a draft.
 
-Two fast failures of different jobs within ten minutes, and nothing that did well there since: the node is suspect and
-gets one run at a time. The third: quarantine. Failures of one user count once, unless his runs did well on another
-node meanwhile: a program that fails everywhere is no fault of any node.
+Closing a node for good takes proof: a mistake in a job file fails fast, too, and must not cost anybody a node. Three
+different jobs whose failures are the node's fault (`endings.py`) put it in quarantine, until a person releases it.
+
+Proof takes time, and a node that fails everything would empty the queue meanwhile. So suspicion needs none: two fast
+failures of different jobs within ten minutes, and nothing that did well there since, make the node suspect. It gets one run at a
+time, and only what has no place elsewhere. From the third failure on it rests after each, every time twice as long. Failures of one
+user count once here, unless runs of that user did well on another node meanwhile. Who submits under several names can
+thus make a node rest, and no more.
 """
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
-from fairlead_placer.entities import Node
+from fairlead_placer.entities import FastFail, Node, run_key
 from fairlead_placer.nodes import breaker
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
-from fairlead_placer.nodes.endings import WINDOW_NS
+from fairlead_placer.nodes.endings import FAST_NS, SECOND_NS, WINDOW_NS
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import QuarantineNode, UnquarantineNode
 
 SUSPECT_AFTER, QUARANTINE_AFTER = 2, 3
+#: A suspect node rests from so many failures on, at first for so long, and how often that doubles.
+REST_AFTER, REST_NS, REST_DOUBLINGS_MAX = 3, 30 * SECOND_NS, 4
 
 
 def judge(draft: Draft) -> None:
-    """Suspect, quarantine or clear what the ends of runs say."""
+    """Suspect, quarantine or clear nodes by the ends of runs there; begin and end rests."""
     state = draft.state
     for name in sorted(state.suspects):
-        if name not in state.failing and not state.nodes[name].quarantined:
-            draft.emit(ev.NodeCleared(cause="clock", node=name))
-    for name in sorted(name for name, fails in state.failing.items() if len(fails) >= SUSPECT_AFTER):
         node = state.nodes[name]
-        if draft.full or node.quarantined:
+        if name not in state.failing and not node.quarantined:
+            draft.emit(ev.NodeCleared(cause="clock", node=name))
+        elif node.resting and node.rest_ns <= draft.now_ns:
+            _suspect(draft, node, doubtful(state, name, draft.now_ns))
+    for name in sorted(name for name, fails in state.failing.items() if len(fails) >= SUSPECT_AFTER):
+        if draft.full or state.nodes[name].quarantined:
             continue
-        jobs = witnesses(state, name, draft.now_ns)
-        size = EVENT_BYTES + sum(len(job) + 3 for job in jobs)
-        if len(jobs) >= QUARANTINE_AFTER and breaker.allows(draft, name):
-            reason = f"{len(jobs)} different jobs failed fast"
-            draft.emit(ev.NodeQuarantined(cause="clock", node=name, setter="health", reason=reason, jobs=jobs), size)
-        if len(jobs) >= SUSPECT_AFTER and not node.suspect and not node.quarantined and not breaker.is_open(state):
-            draft.emit(ev.NodeSuspected(cause="clock", node=name, jobs=jobs), size)
+        _judge_one(draft, state.nodes[name])
 
 
-def witnesses(state: State, name: str, now_ns: int) -> tuple[str, ...]:
-    """The different jobs whose fast failures speak against the node now, oldest first."""
+def _judge_one(draft: Draft, node: Node) -> None:
+    state, now_ns = draft.state, draft.now_ns
+    proven = to_blame(state, node.name, now_ns)
+    if len(proven) >= QUARANTINE_AFTER and breaker.allows(draft, node.name):
+        reason = f"{len(proven)} different jobs failed fast here and not elsewhere"
+        event = ev.NodeQuarantined(cause="clock", node=node.name, setter="health", reason=reason, jobs=proven)
+        draft.emit(event, _bytes_of(proven))
+        return
+    jobs = doubtful(state, node.name, now_ns)
+    if len(jobs) < SUSPECT_AFTER or breaker.is_open(state):
+        return
+    newest_ns = max(fail.at_ns for fail in state.failing[node.name])
+    if len(jobs) >= REST_AFTER and not node.resting and newest_ns > node.rest_ns:
+        doublings = min(len(jobs) - REST_AFTER, REST_DOUBLINGS_MAX)
+        _suspect(draft, node, jobs, now_ns + (REST_NS << doublings))
+    elif not node.suspect:
+        _suspect(draft, node, jobs)
+
+
+def _suspect(draft: Draft, node: Node, jobs: tuple[str, ...], rests_until_ns: int = 0) -> None:
+    event = ev.NodeSuspected(cause="clock", node=node.name, jobs=jobs, rests_until_ns=rests_until_ns)
+    draft.emit(event, _bytes_of(jobs))
+
+
+def _bytes_of(jobs: tuple[str, ...]) -> int:
+    return EVENT_BYTES + sum(len(job) + 3 for job in jobs)
+
+
+def to_blame(state: State, name: str, now_ns: int) -> tuple[str, ...]:
+    """The different jobs whose fast failures are the node's fault, oldest first."""
+    return tuple([fail.job for fail in _recent(state, name, now_ns) if _is_proven(state, fail, name, now_ns)])
+
+
+def doubtful(state: State, name: str, now_ns: int) -> tuple[str, ...]:
+    """The different jobs whose fast failures may be the node's fault, oldest first; of one user the first, unless the node is
+    known to be at fault or the user's runs do well elsewhere."""
     jobs: list[str] = []
     users: set[str] = set()
-    for fail in state.failing.get(name, ()):
-        if fail.at_ns <= now_ns - WINDOW_NS or fail.job in jobs:
-            continue
-        if fail.user in users and not _works_elsewhere(state, fail.user, name, now_ns):
+    for fail in _recent(state, name, now_ns):
+        proven = _is_proven(state, fail, name, now_ns)
+        if not proven and (
+            fail.blame == "job" or (fail.user in users and not _works_elsewhere(state, fail.user, name, now_ns))
+        ):
             continue
         jobs.append(fail.job)
         users.add(fail.user)
     return tuple(jobs)
+
+
+def _recent(state: State, name: str, now_ns: int) -> list[FastFail]:
+    """One of each job."""
+    return [fail for fail in state.failing.get(name, ()) if fail.at_ns > now_ns - WINDOW_NS]
+
+
+def _is_proven(state: State, fail: FastFail, name: str, now_ns: int) -> bool:
+    """True where the node is to blame; also while the job's next attempt runs on elsewhere for longer than a fast failure."""
+    if fail.blame == "node":
+        return True
+    job, _, attempt = fail.run.rpartition(".")
+    again = state.runs.get(run_key(job, int(attempt) + 1))
+    if again is None or not again.began_ns or any(part.node == name for part in again.parts):
+        return False
+    return now_ns - again.began_ns >= FAST_NS and not again.is_stopping
 
 
 def _works_elsewhere(state: State, user: str, name: str, now_ns: int) -> bool:

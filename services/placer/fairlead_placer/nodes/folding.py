@@ -71,22 +71,24 @@ def _mark_gpus(state: State, node: Node, faulted: dict[str, str]) -> None:
 
 
 def _node_suspected(state: State, seq: int, index: int, at_ns: int, event: ev.NodeSuspected) -> None:
-    state.change(state.nodes[event.node], suspect=True)
+    node = state.nodes[event.node]
+    until_ns = event.rests_until_ns
+    state.change(node, suspect=True, resting=until_ns > 0, rest_ns=until_ns or node.rest_ns)
 
 
 def _node_cleared(state: State, seq: int, index: int, at_ns: int, event: ev.NodeCleared) -> None:
-    state.change(state.nodes[event.node], suspect=False)
+    state.change(state.nodes[event.node], suspect=False, resting=False, rest_ns=0)
 
 
 def _node_quarantined(state: State, seq: int, index: int, at_ns: int, event: ev.NodeQuarantined) -> None:
-    state.change(state.nodes[event.node], quarantined=True)
+    state.change(state.nodes[event.node], quarantined=True, resting=False)
     if event.setter != "person":
         _acted(state, event.node, at_ns)
 
 
 def _node_released(state: State, seq: int, index: int, at_ns: int, event: ev.NodeReleased) -> None:
     state.drop(state.failing, event.node)
-    state.change(state.nodes[event.node], quarantined=False, suspect=False)
+    state.change(state.nodes[event.node], quarantined=False, suspect=False, resting=False, rest_ns=0)
 
 
 def _acted(state: State, name: str, at_ns: int) -> None:

@@ -42,7 +42,7 @@ def opening(
         return Opening(max(back_ns, now_ns), "limits") if 0 < back_ns <= now_ns + HORIZON_NS else None
     free = not (node.suspect and node.held)
     if free and isinstance(seat(node.left, ask), Seat):
-        return Opening(now_ns)
+        return Opening(max(now_ns, node.rest_ns) if node.resting else now_ns)
     left, gone = node.left.copy(), list[_Going]()
     going = _going(state, node, now_ns, kept)
     for each in going:
