@@ -19,7 +19,11 @@ TORCH_VENV := .venv-torch
 TORCH_STAMP := $(TORCH_VENV)/.set-up
 TORCH := torch==2.13.0
 
-.PHONY: help setup demo up down test test-quick test-gpu torch test-torch check partitions bench wheel fmt docs clean
+GENERATOR_VENV := .venv-openapi
+GENERATOR_STAMP := $(GENERATOR_VENV)/.set-up
+GENERATOR_LOCK := tests/data/openapi/client-generator.lock
+
+.PHONY: help setup demo up down test test-quick test-gpu torch test-torch client-generator check partitions bench wheel fmt docs clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +85,14 @@ torch: $(STAMP) ## torch beside, in .venv-torch: its tests are then among those 
 test-torch: torch ## torch.distributed over two played hosts
 	$(PYTHON) -m pytest -q -m torch tests/system $(ARGS)
 
+client-generator: $(GENERATOR_STAMP) ## a generator of clients from OpenAPI, in .venv-openapi: its tests are then among those of `make test`
+
+# It stands beside, since it would hold our own packages at older versions.
+$(GENERATOR_STAMP): $(GENERATOR_LOCK) | $(STAMP)
+	$(PYTHON) -m venv --clear $(GENERATOR_VENV)
+	$(GENERATOR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(GENERATOR_LOCK)
+	touch $(GENERATOR_STAMP)
+
 check: $(STAMP) ## lint, format, types, import rules, generated documents
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
@@ -105,5 +117,5 @@ docs: $(STAMP) ## write the generated documents again
 	$(PYTHON) docs/generate.py
 
 clean: ## remove everything that was installed or produced here
-	rm -rf $(VENV) $(TORCH_VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
+	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

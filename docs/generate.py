@@ -1,7 +1,7 @@
 """Write the documents that are generated from the contracts; `--check` only says which are out of date.
 
 docs/lifecycle.md from the table of moves, docs/events.md from the events' own words, docs/schemas/*.json
-and docs/asyncapi.json from the types; the tables of docs/health.md and docs/sql.md from those of the code, between their marks.
+and docs/asyncapi.json from the types, docs/openapi.json from the gateway's routes; the tables of docs/health.md and docs/sql.md from those of the code, between their marks.
 Nothing here states a fact of its own.
 """
 
@@ -16,6 +16,9 @@ from typing import Any
 
 import msgspec
 
+from fairlead_bus.memory import MemoryHub
+from fairlead_gateway.folding import Folding
+from fairlead_gateway.service import Gateway, Settings
 from fairlead_schemas import asyncapi, events, health, jsonschema, lifecycle, xids
 from fairlead_telemetry import schema
 from fairlead_telemetry.usage import relations as usage_relations
@@ -33,8 +36,15 @@ def documents() -> dict[Path, str]:
         DOCS / "health.md": health_page((DOCS / "health.md").read_text()),
         DOCS / "sql.md": filled("sql.md", (DOCS / "sql.md").read_text(), {"tables": list(_relations())}),
         DOCS / "asyncapi.json": _json(asyncapi.document()),
+        DOCS / "openapi.json": _json(openapi_document()),
         **schemas,
     }
+
+
+def openapi_document() -> dict[str, Any]:
+    """The document that a gateway serves at /openapi.json."""
+    bus = MemoryHub().connect()
+    return Gateway(bus, Settings(), Folding(bus)).api.openapi()
 
 
 def lifecycle_page() -> str:

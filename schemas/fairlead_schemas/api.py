@@ -1,6 +1,6 @@
 """Documents of the HTTP API: the shapes that `-o json` prints and scripts hold us to."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -294,6 +294,34 @@ class Idle(msgspec.Struct, kw_only=True):
     policies: list[IdleScope]
     items: list[IdleRun]
     savings: list[IdleSaving]
+    sequence: int
+
+
+class Cluster(msgspec.Struct, kw_only=True):
+    """All nodes and queues, and the number of jobs in each state."""
+
+    sequence: int
+    #: Time of the commit `sequence`; null: the log is empty.
+    at: str | None
+    jobs: dict[str, int]
+    #: GPUs of nodes that are not lost, and free ones of nodes that are ready.
+    gpus: int
+    gpus_free: int
+    nodes: list[Node]
+    queues: list[Queue]
+
+
+class CommandOutcome(msgspec.Struct, kw_only=True):
+    """Outcome of a command that was decided."""
+
+    id: str
+    outcome: Literal["done", "repeated", "rejected"]
+    #: The job that it led to, and the code of a rejection.
+    job: str | None
+    code: str | None
+    message: str
+    #: Log sequence of the decision.
+    decided_at: int
     sequence: int
 
 

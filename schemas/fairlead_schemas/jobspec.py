@@ -35,6 +35,7 @@ RESERVED_ENV_PREFIXES = (
 
 #: Words of a closed list. Any text decodes, so that a bad one is refused together with all else that is wrong.
 type _Level = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(LEVELS)})]
+type _LevelOrNone = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *LEVELS]})]
 type _Packing = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *PACKINGS]})]
 type _Launcher = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *LAUNCHERS]})]
 type _OnFailure = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(ON_FAILURE)})]
@@ -117,8 +118,8 @@ class TolerationWords(_Strict, frozen=True, kw_only=True):
 class TopologyWords(_Strict, frozen=True, kw_only=True):
     """Levels within which all of the job must lie, or shall if it can be had: one word or several."""
 
-    require: _Level | list[_Level] = ""
-    prefer: _Level | list[_Level] = ""
+    require: _LevelOrNone | list[_Level] = ""
+    prefer: _LevelOrNone | list[_Level] = ""
 
 
 class VolumeWords(_Strict, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import msgspec
 
+from tests.cli.api_document import check_answer, check_request
+
 type Answer = tuple[int, Any]
 
 
@@ -68,11 +70,16 @@ def problem(status: int, detail: str, **more: Any) -> Answer:
 
 
 class GatewayStub:
-    """Answers by (method, path); remembers what it was asked. Unknown paths are a 404 in words."""
+    """Answers by (method, path), and remembers what it was asked. Paths without an answer are a 404 in words.
 
-    def __init__(self) -> None:
+    It is held to the OpenAPI document: a request that the document does not have, and an answer that is not of its schema,
+    fail the test. `foreign` lifts that for what answers instead of a gateway, or as a gateway of another version would.
+    """
+
+    def __init__(self, *, foreign: bool = False) -> None:
         self.answers: dict[tuple[str, str], Answer | Callable[[httpx.Request], Answer]] = {}
         self.requests: list[httpx.Request] = []
+        self.foreign = foreign
 
     def on(self, method: str, path: str, document: Any, status: int = 200) -> None:
         """Answer this path with a document."""
@@ -84,8 +91,11 @@ class GatewayStub:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
+        operation = None if self.foreign else check_request(request)
         found = self.answers.get((request.method, request.url.path), problem(404, f"there is no {request.url.path}"))
         status, document = found(request) if callable(found) else found
         if isinstance(document, httpx.Response):  # one that is no JSON
             return document
+        if operation is not None:
+            check_answer(operation, status, document)
         return httpx.Response(status, content=msgspec.json.encode(document))

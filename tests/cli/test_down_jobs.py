@@ -29,7 +29,7 @@ class OneGpu:
         self.deaf: set[str] = set()
         self.started: list[str] = []
         self._lock = threading.Lock()
-        gateway.on("GET", "/readyz", {})
+        gateway.on("GET", "/readyz", {"ready": True, "bus": True, "sequence": 40, "log_end": 40, "conditions": []})
         gateway.answers["GET", "/v1/jobs"] = self._list
         for job in jobs:
             self.submit(job)

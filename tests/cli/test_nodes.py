@@ -61,6 +61,7 @@ def test_rollouts_are_listed_and_one_is_shown(gateway: GatewayStub, run: Run) ->
     gateway.on("GET", "/v1/rollouts", page(ROLLOUT))
     gateway.on("GET", "/v1/rollouts/driver", ROLLOUT)
     table = run("rollout").out.splitlines()
+    assert dict(gateway.requests[-1].url.params) == {"limit": "1000"}
     assert table[1].split()[:9] == ["driver", "running", "3", "2", "1", "0", "0", "0", "8/16"]
     shown = run("rollout", "show", "driver").out
     assert "n2, n3" in shown and "8 of at most 16" in shown

@@ -69,7 +69,10 @@ def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
         {"kind": "other_queue", "message": "could go"},
     ]
     reason = {"code": "maximum", "message": "queue is full", "detail": detail}
-    answer = {"id": "812", "state": "queued", "reason": reason, "changes": changes, "note": "", "sequence": 40}
+    answer = {
+        "id": "812", "state": "queued", "attempt": 1, "reason": reason, "changes": changes, "note": "",
+        "at": "2026-01-01T00:00:00.000Z", "changed_at": 17, "sequence": 40,
+    }  # fmt: skip
     gateway.on("GET", "/v1/jobs/812/why", answer)
     assert run("why", "812").out == (
         "job       812  queued\n"

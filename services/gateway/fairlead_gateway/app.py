@@ -5,6 +5,7 @@ The hot routes are answered by the door before they reach this application, whic
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Collection
 from functools import cache
 
@@ -20,7 +21,7 @@ from fairlead_gateway.folding import Folding
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.openapi import install
 from fairlead_gateway.problems import Refused, bad_parameter
-from fairlead_gateway.reading import Json
+from fairlead_gateway.reading import Json, answers_with
 from fairlead_schemas import asyncapi
 from fairlead_schemas.conditions import Condition, Readiness
 from fairlead_schemas.fielderrors import FieldError
@@ -38,19 +39,27 @@ def build_app(
 ) -> FastAPI:
     """The application behind the door. `hot`: (method, path) that the door answers itself. `conditions` returns the
     reasons why the cluster cannot work now."""
-    app = FastAPI(title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None,
+        generate_unique_id_function=lambda route: route.name,
+    )  # fmt: skip
     routers = [_own_routes(folding, numbers, conditions), *routers]
     for router in routers:
         app.include_router(router, dependencies=[Depends(_only_known_parameters)])
     install(app)
 
     def allowed(path: str) -> str:
-        """What a 405 names: one path may have a route for each method, and Starlette names the first only."""
-        found = {method for method, hot_path in hot if hot_path == path}
+        """Return the methods of a path, for `Allow`; "" for an unknown path.
+
+        A path may have a route for each method, and Starlette names the first route's only. Of several templates that
+        match, the most literal one is meant: "/v1/jobs/{job}:cancel", not "/v1/jobs/{job}" with a job called "7:cancel".
+        """
+        found: dict[int, set[str]] = {len(path): {method for method, hot_path in hot if hot_path == path}}
         for route in (route for router in (app.router, *routers) for route in router.routes):
             if isinstance(route, APIRoute) and route.path_regex.match(path):
-                found |= route.methods or set()
-        return ", ".join(sorted(found))
+                literal = len(re.sub(r"\{[^}]*\}", "", route.path))
+                found.setdefault(literal, set()).update(route.methods or ())
+        return next((", ".join(sorted(methods)) for _, methods in sorted(found.items(), reverse=True) if methods), "")
 
     _errors(app, folding, allowed)
     return app
@@ -64,7 +73,12 @@ def _own_routes(folding: Folding, numbers: Metrics, conditions: Callable[[], lis
     async def healthz() -> Response:
         return Json({"status": "ok", "sequence": views.sequence})
 
-    @router.get("/readyz", summary="The bus answers, the views are near the log's end, and no condition holds")
+    ready = answers_with("Readiness")
+
+    @router.get(
+        "/readyz", summary="The bus answers, the views are near the log's end, and no condition holds",
+        responses={**ready, 503: {**ready[200], "description": "Readiness, where it is not ready"}},
+    )  # fmt: skip
     async def readyz() -> Response:
         found = conditions()
         body = Readiness(
@@ -73,7 +87,10 @@ def _own_routes(folding: Folding, numbers: Metrics, conditions: Callable[[], lis
         )  # fmt: skip
         return Json(body, status_code=200 if body.ready else 503)
 
-    @router.get("/metrics", summary="Prometheus metrics")
+    @router.get(
+        "/metrics", summary="Prometheus metrics", response_class=Response,
+        responses={200: {"description": "Prometheus text format", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )  # fmt: skip
     async def get_metrics() -> Response:
         numbers.lag.set(max(0, folding.log_end - views.sequence))
         await asyncio.gather(numbers.cluster.look(), numbers.telemetry.look())
@@ -112,21 +129,19 @@ def _errors(app: FastAPI, folding: Folding, allowed: Callable[[str], str]) -> No
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 404:
+        methods = allowed(request.url.path)
+        if error.status_code == 404 and not methods:
             return answer(
                 request,
                 Refused(
                     404, "unknown_path", f"there is no {request.url.path}", hint="GET /openapi.json lists all paths"
                 ),
             )
-        response = answer(
-            request,
-            Refused(
-                error.status_code, f"http_{error.status_code}", f"{request.method} {request.url.path}: {error.detail}"
-            ),
-        )
-        if error.status_code == 405:
-            response.headers["allow"] = allowed(request.url.path)
+        # A path that the door answers has no route of its own for other methods: what looks like a 404 is a 405.
+        status, detail = (405, "Method Not Allowed") if error.status_code == 404 else (error.status_code, error.detail)
+        response = answer(request, Refused(status, f"http_{status}", f"{request.method} {request.url.path}: {detail}"))
+        if status == 405:
+            response.headers["allow"] = methods
         return response
 
     @app.exception_handler(RequestValidationError)

@@ -125,7 +125,7 @@ def routes(verbs: IdleVerbs, views: Views) -> APIRouter:
 
     @router.post(
         "/v1/jobs/{job}:extend", summary="Extend an idle job", operation_id="extend_job",
-        openapi_extra=body_schema("ExtendWish", required=False),
+        responses=answers_with("Job", "SubmitResult"), openapi_extra=body_schema("ExtendWish", required=False),
     )  # fmt: skip
     async def extend(job: str, request: Request) -> Response:
         return await verbs.extend(request, job)
@@ -146,8 +146,9 @@ def routes(verbs: IdleVerbs, views: Views) -> APIRouter:
         return await verbs.apply(request)
 
     @router.put(
-        "/v1/idle/{scope}", summary="Set the idle policies of a scope", openapi_extra=body_schema("IdleScopeWords")
-    )
+        "/v1/idle/{scope}", summary="Set the idle policies of a scope", responses=answers_with("IdleScope"),
+        openapi_extra=body_schema("IdleScopeWords"),
+    )  # fmt: skip
     async def put_idle(scope: str, request: Request) -> Response:
         return await verbs.put(request, scope)
 

@@ -285,10 +285,13 @@ def routes(views: Views, bus: Bus) -> APIRouter:
     """GET /v1/jobs/{id}/logs."""
     router = APIRouter()
 
-    @router.get("/v1/jobs/{job}/logs", summary="A job's output", response_class=Response)
-    async def job_logs(
+    @router.get(
+        "/v1/jobs/{job}/logs", summary="A job's output", response_class=Response,
+        responses={200: {"description": "Lines as they were printed", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )  # fmt: skip
+    async def get_job_logs(
         job: str, follow: bool = False, rank: Annotated[int | None, Query(ge=0)] = None,
-        stream: Annotated[str, Query(description="stdout or stderr; default both.")] = "",
+        stream: Annotated[str, Query(json_schema_extra={"enum": ["", *STREAMS]}, description="stdout or stderr; default both.")] = "",
         attempt: Annotated[int | None, Query(ge=1)] = None,
         tail: Annotated[int, Query(ge=0, le=TAIL_LINES_MAX, description="Only so many last lines (and what follows).")] = 0,
     ) -> Response:  # fmt: skip

@@ -36,7 +36,7 @@ def routes(bus: Bus, identities: Identities) -> APIRouter:
         "/v1/jobs/{job}/metrics", summary="A job's GPUs over time, in equal steps; null where nothing was measured",
         responses=answers_with("JobMetrics"),
     )  # fmt: skip
-    async def metrics(
+    async def get_job_metrics(
         job: str, request: Request, begin: From = "", to: To = "", step: Step = "", attempt: Attempt = 0
     ) -> Response:
         caller = caller_of(identities, request)

@@ -2,10 +2,10 @@
 rollouts, the breaker. Each is one command to the placer; bodies stand in `nodewishes.py`."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_gateway.answers import Head, encode, read_head
 from fairlead_gateway.asking import Asking, body_schema, encode_command, read_wish
@@ -22,7 +22,7 @@ from fairlead_gateway.nodewishes import (
     rollout_command,
 )
 from fairlead_gateway.problems import Refused, not_found
-from fairlead_gateway.reading import Json, answers_with
+from fairlead_gateway.reading import AnyLimit, Continue, Json, answers_with, page_by_name
 from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.plandocs import breaker_document, rollout_document, window_document
@@ -61,7 +61,7 @@ class NodeVerbs:
             raise not_found("node", node[:80])
         await self._verb(request, NODE_VERBS[verb], verb, {"node": node})
         row = self._views.nodes.rows.get(node)
-        return Json({"id": node, "sequence": self._views.sequence} if row is None else node_document(self._views, row))
+        return Json(self._unseen(node) if row is None else node_document(self._views, row))
 
     async def on_rollout(self, request: Request, name: str, verb: str) -> Response:
         """One of ROLLOUT_VERBS."""
@@ -82,7 +82,7 @@ class NodeVerbs:
         await self._send(maintenance_command(wish, command_id, head.user))
         row = self._views.plans.windows.get(wish.name)
         if row is None:
-            return Json({"name": wish.name, "sequence": self._views.sequence})
+            return Json(self._unseen(wish.name))
         return Json(window_document(self._views, row))
 
     async def cancel_window(self, request: Request, name: str) -> Response:
@@ -95,10 +95,14 @@ class NodeVerbs:
         await self._verb(request, (ReasonWish, cmd.ResetBreaker), "reset", {})
         return Json(breaker_document(self._views))
 
+    def _unseen(self, name: str) -> api.SubmitResult:
+        """Answer for a thing that was changed and is in no view any more."""
+        return api.SubmitResult(id=name, sequence=self._views.sequence)
+
     def _rollout(self, name: str) -> Response:
         row = self._views.plans.rollouts.get(name)
         if row is None:
-            return Json({"name": name, "sequence": self._views.sequence})
+            return Json(self._unseen(name))
         return Json(rollout_document(self._views, row))
 
     async def _verb(
@@ -151,9 +155,9 @@ def routes(verbs: NodeVerbs, views: Views) -> APIRouter:
 
 def _add_verbs(router: APIRouter, verbs: NodeVerbs) -> None:
     for verb, (wish, _) in NODE_VERBS.items():
-        _add_verb(router, "nodes/{name}", verb, "node", f"{verb.capitalize()} a node", wish, verbs.on_node)
+        _add_verb(router, "nodes/{node}", verb, "node", f"{verb.capitalize()} a node", wish, verbs.on_node)
     for verb, (wish, _) in ROLLOUT_VERBS.items():
-        title = f"{verb.capitalize()}: a rollout"
+        title = "Report a node of a rollout as done" if verb == "done" else f"{verb.capitalize()} a rollout"
         _add_verb(router, "rollouts/{name}", verb, "rollout", title, wish, verbs.on_rollout)
 
 
@@ -161,11 +165,14 @@ def _add_verb(
     router: APIRouter, of: str, verb: str, kind: str, title: str, wish: type[msgspec.Struct],
     act: Callable[[Request, str, str], Awaitable[Response]],
 ) -> None:  # fmt: skip
+    parameter = of.partition("{")[2].rstrip("}")
+
     @router.post(
-        f"/v1/{of}:{verb}", summary=title, operation_id=f"{verb}_{kind}",
+        f"/v1/{of}:{verb}", summary=title, operation_id=f"{verb}_{kind}".replace("-", "_"),
+        responses=answers_with(kind.capitalize(), "SubmitResult"),
         openapi_extra=body_schema(wish.__name__, required=wish is not ReasonWish),
     )  # fmt: skip
-    async def on_verb(name: str, request: Request) -> Response:
+    async def on_verb(name: Annotated[str, Path(alias=parameter)], request: Request) -> Response:
         return await _or_202(act(request, name, verb))
 
 
@@ -173,9 +180,10 @@ def _add_plans(router: APIRouter, verbs: NodeVerbs, views: Views) -> None:
     @router.get(
         "/v1/rollouts", summary="List rollouts, the last that ended included", responses=answers_with("RolloutPage")
     )
-    async def list_rollouts() -> Response:
-        items = [rollout_document(views, row) for row in views.plans.rollouts.values()]
-        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+    async def list_rollouts(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = page_by_name(views.plans.rollouts, limit, next)
+        items = [rollout_document(views, row) for row in rows]
+        return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
     @router.get("/v1/rollouts/{name}", summary="One rollout", responses=answers_with("Rollout"))
     async def get_rollout(name: str) -> Response:
@@ -184,21 +192,28 @@ def _add_plans(router: APIRouter, verbs: NodeVerbs, views: Views) -> None:
             raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
         return Json(rollout_document(views, row))
 
-    @router.post("/v1/rollouts", summary="Start a rollout", openapi_extra=body_schema("RolloutWish"))
+    @router.post(
+        "/v1/rollouts", summary="Start a rollout", responses=answers_with("Rollout", "SubmitResult"),
+        openapi_extra=body_schema("RolloutWish"),
+    )  # fmt: skip
     async def start_rollout(request: Request) -> Response:
         return await _or_202(verbs.start_rollout(request))
 
     @router.get("/v1/maintenance", summary="List maintenance windows", responses=answers_with("MaintenancePage"))
-    async def list_windows() -> Response:
-        items = [window_document(views, row) for _, row in sorted(views.plans.windows.items())]
-        return Json(api.Page(items=items, next=None, sequence=views.sequence))
+    async def list_maintenance(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = page_by_name(views.plans.windows, limit, next)
+        items = [window_document(views, row) for row in rows]
+        return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.post("/v1/maintenance", summary="Schedule a window", openapi_extra=body_schema("MaintenanceWish"))
-    async def schedule(request: Request) -> Response:
+    @router.post(
+        "/v1/maintenance", summary="Schedule a maintenance window", responses=answers_with("Maintenance", "SubmitResult"),
+        openapi_extra=body_schema("MaintenanceWish"),
+    )  # fmt: skip
+    async def schedule_maintenance(request: Request) -> Response:
         return await _or_202(verbs.schedule(request))
 
     @router.post(
-        "/v1/maintenance/{name}:cancel", summary="Cancel a window", operation_id="cancel_maintenance",
+        "/v1/maintenance/{name}:cancel", summary="Cancel a maintenance window", operation_id="cancel_maintenance",
         openapi_extra=body_schema("ReasonWish", required=False),
     )  # fmt: skip
     async def cancel_window(name: str, request: Request) -> Response:
@@ -209,7 +224,8 @@ def _add_plans(router: APIRouter, verbs: NodeVerbs, views: Views) -> None:
         return Json(breaker_document(views))
 
     @router.post(
-        "/v1/breaker:reset", summary="Reset the breaker", openapi_extra=body_schema("ReasonWish", required=False)
-    )
+        "/v1/breaker:reset", summary="Reset the breaker", responses=answers_with("Breaker"),
+        openapi_extra=body_schema("ReasonWish", required=False),
+    )  # fmt: skip
     async def reset_breaker(request: Request) -> Response:
         return await _or_202(verbs.reset_breaker(request))

@@ -1,5 +1,6 @@
 """The OpenAPI document: FastAPI's paths, msgspec's schemas, and the hot routes by hand. Built once."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -7,14 +8,17 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway import nodewishes as wishes
+from fairlead_gateway.answers import DEFAULT_USER, KEY_CHARS_MAX
 from fairlead_gateway.idleverbs import ExtendWish
+from fairlead_gateway.intake import LIST_JOBS_MAX
 from fairlead_gateway.reading import Json
 from fairlead_gateway.sqlroute import SqlWish
-from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish
+from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish, NoWish
 from fairlead_schemas import (
     api,
     cloudevents,
     clustermap,
+    conditions,
     defrag,
     idlefile,
     jobmetrics,
@@ -25,23 +29,34 @@ from fairlead_schemas import (
     queuesettings,
     usage,
 )
+from fairlead_schemas.ask import COMMANDS_MAX
 
 _TEMPLATE = "#/components/schemas/{name}"
 
-
-_PUBLISHED = {
-    "Job": api.Job, "Node": api.Node, "Queue": api.Queue, "JobPage": api.Page[api.Job], "NodePage": api.Page[api.Node],
-    "QueuePage": api.Page[api.Queue], "PoolPage": api.Page[api.Pool], "QueuesApplied": api.QueuesApplied,
-    "SubmitResult": api.SubmitResult, "Problem": api.Problem, "JobSpec": jobspec.JobSpec, "NodeWish": NodeWish, "CancelWish": CancelWish,
-    "MoveWish": MoveWish, "QueueFileWords": queuefile.QueueFileWords, "QueueWords": queuesettings.QueueWords,
-    "RolloutPage": api.Page[api.Rollout], "Rollout": api.Rollout, "MaintenancePage": api.Page[api.Maintenance],
-    "Breaker": api.Breaker, "TaintWish": wishes.TaintWish, "ReasonWish": wishes.ReasonWish, "GpuWish": wishes.GpuWish,
-    "NodeNameWish": wishes.NodeNameWish, "MaintenanceWish": wishes.MaintenanceWish, "RolloutWish": wishes.RolloutWish,
-    "SqlWish": SqlWish, "ExtendWish": ExtendWish, "Idle": api.Idle, "IdleScopeWords": idlefile.IdleScopeWords, "IdleFileWords": idlefile.IdleFileWords, "IdleApplied": api.IdleApplied, "Why": api.Why, "DryRun": api.DryRun, "ClusterMap": clustermap.ClusterMap,
-    "Defrag": defrag.Defrag, "PoolPacking": poolpacking.PoolPacking, "UsageStatement": usage.UsageStatement,
-    "JobMetrics": jobmetrics.JobMetrics, "JobUses": jobuse.JobUses,
+#: {name of a component: what it is}. A generic type has here the only name that it is published under.
+_PUBLISHED: dict[str, Any] = {
+    "Breaker": api.Breaker, "CancelWish": CancelWish, "Cluster": api.Cluster, "ClusterMap": clustermap.ClusterMap,
+    "CommandOutcome": api.CommandOutcome, "Defrag": defrag.Defrag, "DryRun": api.DryRun, "EventPage": api.Page[cloudevents.CloudEventOut],
+    "ExtendWish": ExtendWish, "GpuWish": wishes.GpuWish, "Idle": api.Idle, "IdleApplied": api.IdleApplied,
+    "IdleFileWords": idlefile.IdleFileWords, "IdleScopeWords": idlefile.IdleScopeWords, "Job": api.Job, "JobMetrics": jobmetrics.JobMetrics,
+    "JobPage": api.Page[api.Job], "JobSpec": jobspec.JobSpec, "JobUses": jobuse.JobUses, "Maintenance": api.Maintenance,
+    "MaintenancePage": api.Page[api.Maintenance], "MaintenanceWish": wishes.MaintenanceWish, "MoveWish": MoveWish, "NoWish": NoWish,
+    "Node": api.Node, "NodeNameWish": wishes.NodeNameWish, "NodePage": api.Page[api.Node], "NodeWish": NodeWish,
+    "PoolPacking": poolpacking.PoolPacking, "PoolPage": api.Page[api.Pool], "Problem": api.Problem, "Queue": api.Queue,
+    "QueueFileWords": queuefile.QueueFileWords, "QueuePage": api.Page[api.Queue], "QueueWords": queuesettings.QueueWords,
+    "QueuesApplied": api.QueuesApplied, "Readiness": conditions.Readiness, "ReasonWish": wishes.ReasonWish, "Rollout": api.Rollout, "RolloutPage": api.Page[api.Rollout],
+    "RolloutWish": wishes.RolloutWish, "SqlWish": SqlWish, "SubmitResult": api.SubmitResult, "TaintWish": wishes.TaintWish,
+    "UsageStatement": usage.UsageStatement, "Why": api.Why,
 }  # fmt: skip
 
+#: {first part of a path behind /v1: the tag of its operations}; of the rest it is "service".
+_TAGS = {
+    "jobs": "jobs", "use": "jobs", "events": "events", "nodes": "nodes", "rollouts": "nodes", "maintenance": "nodes",
+    "breaker": "nodes", "queues": "queues", "pools": "queues", "idle": "idle", "cluster": "cluster", "map": "cluster",
+    "usage": "usage", "sql": "usage", "commands": "service", "schemas": "service",
+}  # fmt: skip
+#: Operations that show a caller what is theirs; the others ask for no identity.
+_WITH_IDENTITY = frozenset({"query_sql", "cancel_sql", "get_job_metrics", "get_use"})
 
 #: POST paths that send a command, besides those on one thing.
 _VERBS = ("/v1/queues:apply", "/v1/idle:apply", "/v1/rollouts", "/v1/maintenance", "/v1/breaker:reset")
@@ -77,12 +92,14 @@ def install(app: FastAPI) -> None:
 
 def _document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
-        title=app.title, version=app.version, routes=app.routes,
+        title=app.title, version=app.version, routes=app.routes, servers=[{"url": "/", "description": "This gateway"}],
+        tags=[{"name": name} for name in dict.fromkeys(_TAGS.values())],
         description="Submit jobs, ask why. Every answer states the log sequence that it is true for. "
-        "There is no authentication yet: X-Fairlead-User names who asks.",
+        "X-Fairlead-User names the caller and is believed; FAIRLEAD_IDENTITIES may ask for tokens where rows are shown.",
     )  # fmt: skip
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(_schemas())
+    document["components"] = {
+        "schemas": _schemas(), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    }  # fmt: skip
     document["paths"].setdefault("/v1/jobs", {})["post"] = _post_jobs()
     document["paths"].setdefault("/v1/jobs:dryrun", {})["post"] = _post_dryrun()
     document["paths"].setdefault("/v1/events", {})["post"] = _post_events()
@@ -93,19 +110,38 @@ def _document(app: FastAPI) -> dict[str, Any]:
             ):
                 operation["parameters"] = [*operation.get("parameters", []), *_HEADERS]
                 operation["responses"]["202"] = _results(200)["202"]
+            if operation["operationId"] in _WITH_IDENTITY:
+                operation["security"] = [{"token": []}, {}]
+            operation["tags"] = [_TAGS.get(re.split("[/:]", path.removeprefix("/v1/"))[0], "service")]
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = _problem()
     return document
 
 
 def _schemas() -> dict[str, Any]:
-    """Component schemas by the names that paths refer to."""
+    """Return the component schemas by the names that paths refer to.
+
+    msgspec calls a generic type `Page_Job_`. A second component of ours that refers to it would make two names for one
+    type, and client generators drop both; so the component itself is renamed, with every reference to it.
+    """
     references, components = msgspec.json.schema_components(_PUBLISHED.values(), ref_template=_TEMPLATE)
-    for name, reference in zip(_PUBLISHED, references, strict=True):
-        if name not in components:
-            components[name] = reference
-    components["CloudEventIn"] = _CLOUD_EVENT
-    return components
+    names = {reference["$ref"].rpartition("/")[2]: name for name, reference in zip(_PUBLISHED, references, strict=True)}
+    renamed = {names.get(name, name): _renamed(schema, names) for name, schema in components.items()}
+    for name in names.values():
+        renamed[name]["title"] = name
+    return {**renamed, "CloudEventIn": _CLOUD_EVENT}
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    """Return a part of the document with its references renamed."""
+    if isinstance(value, list):
+        return [_renamed(each, names) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(reference := value.get("$ref"), str):
+        name = reference.rpartition("/")[2]
+        return {**value, "$ref": _TEMPLATE.format(name=names.get(name, name))}
+    return {key: _renamed(each, names) for key, each in value.items()}
 
 
 def _ref(name: str) -> dict[str, str]:
@@ -120,14 +156,22 @@ def _problem() -> dict[str, Any]:
     return {"description": "A problem", "content": _json(_ref("Problem"), "application/problem+json")}
 
 
-def _header(name: str, description: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
+def _header(name: str, description: str, bounds: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "string", **bounds}
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
 _HEADERS = [
-    _header("Idempotency-Key", "Repeating a request under one key changes nothing more; bound to the user."),
-    _header("X-Fairlead-User", "Who asks."),
-]
+    _header(
+        "Idempotency-Key", "Repeating a request under one key changes nothing more; bound to the user.",
+        {"minLength": 1, "maxLength": KEY_CHARS_MAX, "pattern": r"^[!-~]([ -~]*[!-~])?$"},
+    ),
+    _header("X-Fairlead-User", f"Name of the caller; none: {DEFAULT_USER}.", {"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"}),
+]  # fmt: skip
+
+
+def _one_or_list(schema: dict[str, Any], most: int) -> dict[str, Any]:
+    return {"oneOf": [schema, {"type": "array", "items": schema, "minItems": 1, "maxItems": most}]}
 
 
 def _results(one: int) -> dict[str, Any]:
@@ -143,7 +187,7 @@ def _results(one: int) -> dict[str, Any]:
 
 
 def _post_jobs() -> dict[str, Any]:
-    body = {"oneOf": [_ref("JobSpec"), {"type": "array", "items": _ref("JobSpec")}]}
+    body = _one_or_list(_ref("JobSpec"), LIST_JOBS_MAX)
     return {
         "summary": "Submit one job or a list of jobs", "operationId": "submit_jobs", "parameters": _HEADERS,
         "requestBody": {"required": True, "content": _json(body)}, "responses": _results(201),
@@ -151,7 +195,7 @@ def _post_jobs() -> dict[str, Any]:
 
 
 def _post_dryrun() -> dict[str, Any]:
-    body = {"oneOf": [_ref("JobSpec"), {"type": "array", "items": _ref("JobSpec")}]}
+    body = _one_or_list(_ref("JobSpec"), COMMANDS_MAX)
     result = {"oneOf": [_ref("DryRun"), {"type": "array", "items": _ref("DryRun")}]}
     told = "What would become of them; one that would be refused is a problem (of a list: its entry is not valid)"
     return {
@@ -164,7 +208,7 @@ def _post_dryrun() -> dict[str, Any]:
 def _post_events() -> dict[str, Any]:
     one = _ref("CloudEventIn")
     content = _json(one, "application/cloudevents+json") | _json(
-        {"type": "array", "items": one}, "application/cloudevents-batch+json"
+        {"type": "array", "items": one, "minItems": 1, "maxItems": LIST_JOBS_MAX}, "application/cloudevents-batch+json"
     )
     return {
         "summary": "Send CloudEvents: " + ", ".join(cloudevents.TYPES_IN), "operationId": "send_events",

@@ -30,7 +30,7 @@ def routes(live: Views, past: Past, explaining: Explaining) -> APIRouter:
         "/v1/pools/{pool}/defrag", summary="Which runs would be moved so that big jobs start; nothing is done",
         responses=answers_with("Defrag"),
     )  # fmt: skip
-    async def defrag(pool: str) -> Response:
+    async def get_pool_defrag(pool: str) -> Response:
         return Json((await ask(live, pool, AskDefrag(pool=pool))).defrag)
 
     @router.get(
@@ -39,7 +39,7 @@ def routes(live: Views, past: Past, explaining: Explaining) -> APIRouter:
         "now or at a past moment",
         responses=answers_with("PoolPacking"),
     )  # fmt: skip
-    async def packing(pool: str, at: At = "") -> Response:
+    async def get_pool_packing(pool: str, at: At = "") -> Response:
         if not at:
             return Json((await ask(live, pool, AskPacking(pool=pool))).packing)
         then = await past.views_at(at)

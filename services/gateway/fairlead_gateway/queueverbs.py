@@ -14,7 +14,7 @@ from fairlead_gateway.answers import read_head
 from fairlead_gateway.asking import Asking, body_schema, encode_command, read_json
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.problems import Refused, bad_parameter, invalid, not_found, rejected
-from fairlead_gateway.reading import Json
+from fairlead_gateway.reading import Json, answers_with
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import queue_document, queue_documents
 from fairlead_gateway.views.rows import Outcome
@@ -155,7 +155,10 @@ def routes(verbs: QueueVerbs) -> APIRouter:
     """All of them, for the app."""
     router = APIRouter()
 
-    @router.post("/v1/queues:apply", summary="Apply a queue file", openapi_extra=body_schema("QueueFileWords"))
+    @router.post(
+        "/v1/queues:apply", summary="Apply a queue file", responses=answers_with("QueuesApplied"),
+        openapi_extra=body_schema("QueueFileWords"),
+    )  # fmt: skip
     async def apply_queues(
         request: Request,
         prune: Annotated[bool, Query(description="Remove all queues and pools that the file does not name.")] = False,
@@ -165,7 +168,10 @@ def routes(verbs: QueueVerbs) -> APIRouter:
     ) -> Response:
         return await verbs.apply(request, prune=prune, reclaim=reclaim)
 
-    @router.put("/v1/queues/{path:path}", summary="Create or change a queue", openapi_extra=body_schema("QueueWords"))
+    @router.put(
+        "/v1/queues/{path:path}", summary="Create or change a queue", responses=answers_with("Queue"),
+        openapi_extra=body_schema("QueueWords"),
+    )  # fmt: skip
     async def put_queue(path: str, request: Request) -> Response:
         return await verbs.put(request, path)
 

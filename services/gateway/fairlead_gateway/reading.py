@@ -88,7 +88,7 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int
 
 
 def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
-    @router.get("/v1/cluster", summary="The whole cluster, now or at a past moment")
+    @router.get("/v1/cluster", summary="The whole cluster, now or at a past moment", responses=answers_with("Cluster"))
     async def get_cluster(at: At = "") -> Response:
         return Json(cluster_document(await past.views_at(at) if at else views))
 
@@ -101,7 +101,7 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
 
     @router.get("/v1/nodes", summary="List nodes", responses=answers_with("NodePage"))
     async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = _by_name(views.nodes.rows, limit, next)
+        rows, token = page_by_name(views.nodes.rows, limit, next)
         items = [node_document(views, row) for row in rows]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
@@ -116,12 +116,12 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
 def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
     @router.get("/v1/queues", summary="List queues", responses=answers_with("QueuePage"))
     async def list_queues(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = _by_name({row.path: row for row in views.queues.existing()}, limit, next)
+        rows, token = page_by_name({row.path: row for row in views.queues.existing()}, limit, next)
         return Json(api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence))
 
     @router.get("/v1/pools", summary="List pools of nodes and queues", responses=answers_with("PoolPage"))
     async def list_pools(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = _by_name({row.name: row for row in views.queues.pool_rows()}, limit, next)
+        rows, token = page_by_name({row.name: row for row in views.queues.pool_rows()}, limit, next)
         items = [pool_document(views, row) for row in rows]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
@@ -132,25 +132,26 @@ def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
             raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
         return Json(queue_document(views, row))
 
-    @router.get("/v1/commands/{command}", summary="What a command led to")
+    @router.get("/v1/commands/{command}", summary="Outcome of a command", responses=answers_with("CommandOutcome"))
     async def get_command(command: str) -> Response:
         outcome = views.outcomes.get(command)
         if outcome is None:
             raise not_found(
                 "command", command, hint="not decided yet, never stored, or too old to be remembered; ask again"
             )
-        document = {
-            "id": command, "outcome": "rejected" if outcome.code else "repeated" if outcome.repeated else "done",
-            "job": outcome.job or None, "code": outcome.code or None, "message": outcome.message,
-            "decided_at": outcome.sequence, "sequence": views.sequence,
-        }  # fmt: skip
-        return Json(document)
+        found = api.CommandOutcome(
+            id=command, outcome="rejected" if outcome.code else "repeated" if outcome.repeated else "done",
+            job=outcome.job or None, code=outcome.code or None, message=outcome.message,
+            decided_at=outcome.sequence, sequence=views.sequence,
+        )  # fmt: skip
+        return Json(found)
 
 
-def answers_with(name: str) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says of an answer, by the name of its schema."""
-    schema = {"schema": {"$ref": f"#/components/schemas/{name}"}}
-    return {200: {"description": name, "content": {"application/json": schema}}}
+def answers_with(*names: str) -> dict[int | str, dict[str, Any]]:
+    """Describe an answer for OpenAPI by the name of its schema; several names: it is one of them."""
+    references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return {200: {"description": " or ".join(names), "content": {"application/json": {"schema": schema}}}}
 
 
 # ---------------------------------------------------------------------------------------- jobs
@@ -172,8 +173,11 @@ def _matching(views: Views, states: frozenset[str], queue: str, user: str, befor
             yield row
 
 
-def _by_name[R](rows: Mapping[str, R], limit: int | None, token: str) -> tuple[list[R], str | None]:
-    """One page of named things, and the token of the next: it begins behind a name, whatever came or went since."""
+def page_by_name[R](rows: Mapping[str, R], limit: int | None, token: str) -> tuple[list[R], str | None]:
+    """Return one page of named rows in order of name, and the token of the next page (None: there is none).
+
+    A token is a name: the next page begins behind it, no matter which rows came or went meanwhile.
+    """
     behind = _position(token)
     names = sorted(name for name in rows if name > behind)
     limit = limit or max(1, len(names))
@@ -222,12 +226,12 @@ async def retired_job(bus: Bus, job: str) -> bytes:
     return answer
 
 
-def cluster_document(views: Views) -> dict[str, Any]:
-    """Nodes, queues and job counts as of the views."""
+def cluster_document(views: Views) -> api.Cluster:
+    """Return nodes, queues and job counts as of the views."""
     nodes = [node_document(views, row) for _, row in sorted(views.nodes.rows.items())]
-    return {
-        "sequence": views.sequence, "at": rfc3339(views.at_ns) if views.at_ns else None, "jobs": views.job_counts(),
-        "gpus": sum(node.gpus for node in nodes if node.state != "lost"),
-        "gpus_free": sum(node.gpus_free for node in nodes if node.state == "ready"), "nodes": nodes,
-        "queues": queue_documents(views, views.queues.existing()),
-    }  # fmt: skip
+    return api.Cluster(
+        sequence=views.sequence, at=rfc3339(views.at_ns) if views.at_ns else None, jobs=views.job_counts(),
+        gpus=sum(node.gpus for node in nodes if node.state != "lost"),
+        gpus_free=sum(node.gpus_free for node in nodes if node.state == "ready"), nodes=nodes,
+        queues=queue_documents(views, views.queues.existing()),
+    )  # fmt: skip

@@ -117,8 +117,9 @@ class Gateway:
             ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining, registries=settings.registries).answer,
         }
         guard = RequestGuard(settings.http.hosts, settings.http.host)
-        inner = build_app(folding, self.metrics, routers, hot, self.conditions)
-        self.app = Door(views, hot, inner, guard, self.metrics.count_refusal)
+        #: Behind the door: every route that is not hot, and the OpenAPI document of all.
+        self.api = build_app(folding, self.metrics, routers, hot, self.conditions)
+        self.app = Door(views, hot, self.api, guard, self.metrics.count_refusal)
         for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))

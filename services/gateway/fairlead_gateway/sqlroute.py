@@ -6,10 +6,10 @@ query is cancelled. Start at `routes`.
 
 import asyncio
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from fairlead_bus.port import Bus
 from fairlead_gateway import asktelemetry
@@ -160,13 +160,13 @@ def routes(sql: SqlRoute) -> APIRouter:
         openapi_extra=body_schema("SqlWish"),
         responses={200: {"description": "Rows, as Accept or ?format= asks; a header X-Fairlead-Truncated where they were cut, X-Fairlead-Left-Out where the tables lack some of the caller's", "content": contents}},
     )  # fmt: skip
-    async def ask(request: Request, format: str = "") -> Response:
+    async def query_sql(
+        request: Request, format: Annotated[str, Query(json_schema_extra={"enum": ["", *SQL_FORMATS]})] = ""
+    ) -> Response:
         return await sql.ask(request, format)
 
-    @router.delete(
-        "/v1/sql/{name}", summary="Cancel a query by the id that it was asked under", operation_id="cancel_sql"
-    )
-    async def cancel(request: Request, name: str) -> Response:
+    @router.delete("/v1/sql/{name}", summary="Cancel a query by the id that it was asked under")
+    async def cancel_sql(request: Request, name: str) -> Response:
         return await sql.cancel(request, name)
 
     return router

@@ -13,7 +13,7 @@ from fairlead_gateway.reading import Json, answers_with
 from fairlead_schemas.usage import BYS
 
 Month = Annotated[str, Query(alias="statement", description='A month of UTC, "2026-11"; none: the one that it is.')]
-By = Annotated[str, Query(description=f"One of {', '.join(BYS)}.")]
+By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
 
 
 def routes(bus: Bus) -> APIRouter:
@@ -24,7 +24,7 @@ def routes(bus: Bus) -> APIRouter:
         "/v1/usage", summary="Who had how many GPU-hours of which model in a month, and what they cost",
         responses=answers_with("UsageStatement"),
     )  # fmt: skip
-    async def usage(month: Month = "", by: By = "user") -> Response:
+    async def get_usage(month: Month = "", by: By = "user") -> Response:
         if by not in BYS:
             raise bad_parameter("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
         asked = encode({"month": month[:80], "by": by})

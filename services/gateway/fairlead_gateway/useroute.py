@@ -18,7 +18,7 @@ from fairlead_schemas.jobuse import JOBS_MAX, JobUseRequest
 #: Who looks every second is told soon that there is nothing to see.
 TIMEOUT_S = 2.0
 
-Jobs = Annotated[str, Query(description=f"Ids joined by commas, {JOBS_MAX} at most.")]
+Jobs = Annotated[str, Query(min_length=1, description=f"Ids joined by commas, {JOBS_MAX} at most.")]
 
 
 def routes(bus: Bus, identities: Identities) -> APIRouter:
@@ -29,7 +29,7 @@ def routes(bus: Bus, identities: Identities) -> APIRouter:
         "/v1/use", summary="What running jobs' GPUs do now, by the newest samples; null where nobody knows",
         responses=answers_with("JobUses"),
     )  # fmt: skip
-    async def use(request: Request, jobs: Jobs) -> Response:
+    async def get_use(request: Request, jobs: Jobs) -> Response:
         caller = caller_of(identities, request)
         asked = encode(JobUseRequest(caller=caller, jobs=_ids(jobs)))
         answer = await ask(bus, "use", asked, TIMEOUT_S)

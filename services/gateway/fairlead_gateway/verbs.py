@@ -7,7 +7,7 @@ from fairlead_gateway.answers import read_head
 from fairlead_gateway.asking import Asking, body_schema, read_wish
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.problems import invalid, not_found
-from fairlead_gateway.reading import Json
+from fairlead_gateway.reading import Json, answers_with
 from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import commands
@@ -111,7 +111,7 @@ class Verbs:
             return self._asking.undecided(command)
         row = self._views.nodes.rows.get(node)
         if row is None:
-            return Json({"id": node, "sequence": self._views.sequence})
+            return Json(SubmitResult(id=node, sequence=self._views.sequence))
         return Json(node_document(self._views, row))
 
 
@@ -127,11 +127,11 @@ def routes(verbs: Verbs) -> APIRouter:
     router = APIRouter()
 
     def add_job_verb(verb: str) -> None:
-        body = body_schema("CancelWish", required=False) if verb == "cancel" else None
+        body = body_schema("CancelWish" if verb == "cancel" else "NoWish", required=False)
 
         @router.post(
             f"/v1/jobs/{{job}}:{verb}", summary=f"{verb.capitalize()} a job", operation_id=f"{verb}_job",
-            openapi_extra=body,
+            responses=answers_with("Job", "SubmitResult"), openapi_extra=body,
         )  # fmt: skip
         async def act(job: str, request: Request) -> Response:
             return await verbs.job(request, job, verb)
@@ -139,7 +139,7 @@ def routes(verbs: Verbs) -> APIRouter:
     def add_node_verb(verb: str) -> None:
         @router.post(
             f"/v1/nodes/{{node}}:{verb}", summary=f"{verb.capitalize()} a node", operation_id=f"{verb}_node",
-            openapi_extra=body_schema("NodeWish", required=False),
+            responses=answers_with("Node", "SubmitResult"), openapi_extra=body_schema("NodeWish", required=False),
         )  # fmt: skip
         async def act(node: str, request: Request) -> Response:
             return await verbs.node(request, node, verb)
@@ -150,8 +150,9 @@ def routes(verbs: Verbs) -> APIRouter:
         add_node_verb(verb)
 
     @router.post(
-        "/v1/jobs/{job}:move", summary="Move a waiting job to another queue", openapi_extra=body_schema("MoveWish")
-    )
+        "/v1/jobs/{job}:move", summary="Move a waiting job to another queue",
+        responses=answers_with("Job", "SubmitResult"), openapi_extra=body_schema("MoveWish"),
+    )  # fmt: skip
     async def move_job(job: str, request: Request) -> Response:
         return await verbs.move(request, job)
 

@@ -40,6 +40,8 @@ TAIL_WAIT_S = 5.0
 STEP_BYTES = 256 * 1024
 #: A client that takes nothing for so long is cut off: it resumes where it stood.
 SEND_S = 10.0
+#: A place as parameters have it; `parse_place` reads it. "": none.
+PLACE_PATTERN = r"^([0-9]{1,18}(\.[0-9]{0,6})?)?$"
 #: Commits that one page reads at most, so that a rare job's page ends.
 PAGE_COMMITS_MAX = 20_000
 
@@ -318,12 +320,21 @@ def routes(feed: Feed) -> APIRouter:
     """GET /v1/events."""
     router = APIRouter()
 
-    @router.get("/v1/events", summary="Events of the log as CloudEvents: a page, or with follow=1 a watch")
-    async def events(
+    @router.get(
+        "/v1/events", summary="Events of the log as CloudEvents: a page, or with follow=1 a watch",
+        responses={200: {
+            "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/EventPage"}},
+                "text/event-stream": {"schema": {"type": "string"}},
+            },
+        }},
+    )  # fmt: skip
+    async def list_events(
         request: Request,
-        start: Annotated[str, Query(alias="from", description="First sequence (page: default 1; watch: default now).")] = "",
+        start: Annotated[str, Query(alias="from", json_schema_extra={"pattern": PLACE_PATTERN}, description="First sequence (page: default 1; watch: default now).")] = "",
         follow: bool = False, job: str = "", limit: Limit = 100,
-        next: Annotated[str, Query(alias="continue", description="The `next` of the page before.")] = "",
+        next: Annotated[str, Query(alias="continue", json_schema_extra={"pattern": PLACE_PATTERN}, description="The `next` of the page before.")] = "",
     ) -> Response:  # fmt: skip
         resumed = request.headers.get("last-event-id", "") or next
         place = _start(feed, start, resumed, "Last-Event-ID" if not next else "continue", follow)

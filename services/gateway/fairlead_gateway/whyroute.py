@@ -124,7 +124,7 @@ def routes(whys: Whys) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/jobs/{job}/why", summary="Why a job is where it is", responses=answers_with("Why"))
-    async def why(job: str, at: At = "") -> Response:
+    async def why_job(job: str, at: At = "") -> Response:
         return Json(await whys.then(job, at) if at else await whys.now(job))
 
     return router
