@@ -28,7 +28,7 @@ max_payload: 2MB
 jetstream {{
   store_dir: "{store_dir}"
   sync_interval: {sync_interval}
-  max_mem: 64MB
+  max_mem: {max_mem}
   max_file: 64GB
 }}
 {extra}
@@ -38,13 +38,15 @@ jetstream {{
 class NatsServer:
     """One nats-server. `url` stays the same over `restart`; `store_dir` is removed by `close`."""
 
-    def __init__(self, *, sync_interval: str = "always", extra: str = "", program: str = "") -> None:
+    def __init__(
+        self, *, sync_interval: str = "always", max_mem: str = "64MB", extra: str = "", program: str = ""
+    ) -> None:
         self._program = program or find_program()
         self.directory = Path(tempfile.mkdtemp(prefix="fairlead-nats-"))
         self.store_dir = self.directory / "store"
         self.configuration = self.directory / "nats.conf"
         self.log = self.directory / "nats.log"
-        self._sync_interval = sync_interval
+        self._sync_interval, self._max_mem = sync_interval, max_mem
         self._extra = extra
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -65,6 +67,11 @@ class NatsServer:
         """The server's process id. Raises AssertionError when it does not run."""
         assert self._process is not None, "nats-server is not running"
         return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        """True while its process lives (a paused one does, too)."""
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Start and wait until it greets. A port taken by another in the meantime is replaced before the first start."""
@@ -102,6 +109,10 @@ class NatsServer:
             self._process.wait()
             self._process = None
 
+    def retire(self) -> None:
+        """Begin lame duck mode (SIGUSR2): it hands its leaderships over, sends its clients away and ends."""
+        os.kill(self.pid, signal.SIGUSR2)
+
     def pause(self) -> None:
         """Freeze it (SIGSTOP): connections stay, nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
@@ -127,6 +138,7 @@ class NatsServer:
                 http_port=self.http_port,
                 store_dir=self.store_dir,
                 sync_interval=self._sync_interval,
+                max_mem=self._max_mem,
                 extra=self._extra,
             )
         )

@@ -1,38 +1,65 @@
-"""`python -m fairlead_bus`: make the streams, or check those that there are, and end.
+"""`python -m fairlead_bus [remake]`: make the streams, or check those that there are, and end.
 
-With keys, nobody else may (permissions.py): FAIRLEAD_NATS_NKEY_FILE names the key of `streams`. Run it once for a new
-server, and again after an upgrade or a changed FAIRLEAD_LOG_MAX_BYTES; what is as it should be is left as it is.
+With keys, nobody else may (permissions.py): FAIRLEAD_NATS_NKEY_FILE names the key of `streams`. Run it once for new
+servers, and again after an upgrade or a changed FAIRLEAD_LOG_MAX_BYTES or FAIRLEAD_NATS_REPLICAS; what is as it should be
+is left as it is. It waits for copies that are still being made, and reports those that are not current in time.
+
+`remake` first deletes streams of derived or short-lived contents that are not stored as they must be, which no update
+can change (one server's streams without fsync on three servers). End the services before.
 """
 
+import argparse
 import asyncio
 import sys
 
 import structlog
 
-from fairlead_bus.main import bus_key, configure_logging, nats_url
-from fairlead_bus.nats_bus import connect
+from fairlead_bus import nats_setup
+from fairlead_bus.main import bus_key, configure_logging, nats_url, patiently
+from fairlead_bus.nats_bus import NatsBus, connect
 from fairlead_bus.port import BusError
 from fairlead_bus.settings import BadSetting
 
+COPIES_S = 30.0
+COPIES_POLL_S = 0.5
 
-async def make() -> None:
+log = structlog.get_logger()
+
+
+async def make(*, remake: bool = False) -> None:
     """Raises BusError, BadSetting."""
     bus = await connect(nats_url(), name="streams", key=bus_key())
     try:
-        await bus.ensure()
+        if remake:
+            await patiently(lambda: nats_setup.remake_streams(bus.link))
+        await patiently(bus.ensure)
+        await _wait_for_copies(bus)
     finally:
         await bus.close()
 
 
+async def _wait_for_copies(bus: NatsBus) -> None:
+    """Until all copies are current; those that are not within COPIES_S (a server is down) are logged."""
+    deadline = asyncio.get_running_loop().time() + COPIES_S
+    while behind := await nats_setup.copies_behind(bus.link):
+        if asyncio.get_running_loop().time() > deadline:
+            log.warning("copies are not current: is a server down?", **behind)
+            return
+        await asyncio.sleep(COPIES_POLL_S)
+
+
 def main() -> int:
     """The exit code: 0 when all streams are as they must be."""
+    parser = argparse.ArgumentParser(prog="python -m fairlead_bus", description="Make or check the streams of the bus.")
+    parser.add_argument("command", nargs="?", choices=["make", "remake"], default="make")
+    command = parser.parse_args().command
     configure_logging()
     try:
-        asyncio.run(make())
+        asyncio.run(make(remake=command == "remake"))
     except (BusError, BadSetting) as error:
-        structlog.get_logger().critical("the streams cannot be made", reason=str(error))
+        log.critical("the streams cannot be made", reason=str(error))
         return 1
-    structlog.get_logger().info("the streams are as they must be")
+    log.info("the streams are as they must be")
     return 0
 
 

@@ -1,6 +1,7 @@
 """A service process: settings from the environment, logging, the event loop, signals, the exit code.
 
-FAIRLEAD_NATS       nats://[token@]host:port of the bus (default nats://127.0.0.1:4222)
+FAIRLEAD_NATS       nats://[token@]host:port of the bus, several of one cluster separated by commas
+                    (default nats://127.0.0.1:4222)
 FAIRLEAD_NATS_NKEY_FILE  file (mode 0600) with the seed of this process's bus key, instead of a token (default none)
 FAIRLEAD_INSTANCE   name of this replica for its lease (default: host and process id)
 FAIRLEAD_LOG_LEVEL  debug | info | warning | error (default info)
@@ -22,11 +23,16 @@ import structlog
 
 from fairlead_bus import damage, nkey
 from fairlead_bus.nats_bus import NatsBus, connect
-from fairlead_bus.port import Bus, BusError, LogDamaged
+from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit, Unavailable
 from fairlead_bus.settings import BadSetting, one_of
 
 #: After SIGTERM a process that does not come to its end by itself is cut off after this long.
 STOP_S = 5.0
+#: A cluster that elects leaders answers nothing for up to 10 s or so; a start waits this long for it.
+START_S = 60.0
+START_RETRY_S = 0.5
+#: Between a reconnect and the look at the servers: one that has just started opens its pages in turn.
+RECHECK_S = 1.0
 DEFAULT_NATS = "nats://127.0.0.1:4222"
 BAD_SETTING = "a setting cannot be used"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -107,10 +113,14 @@ def with_bus[T](url: str, name: str, work: Callable[[Bus], Awaitable[T]], *, key
         try:
             return await work(bus)
         finally:
-            with contextlib.suppress(BusError):
-                await asyncio.wait_for(bus.close(), STOP_S)
+            await _close(bus)
 
     return _in_loop(connected())
+
+
+async def _close(bus: NatsBus) -> None:
+    with contextlib.suppress(BusError, OSError):  # a TimeoutError is an OSError
+        await asyncio.wait_for(bus.close(), STOP_S)
 
 
 def collect_rarely() -> None:
@@ -140,7 +150,7 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_n
     except BadSetting as error:
         structlog.get_logger().critical(BAD_SETTING, reason=str(error))
         return 1
-    task = asyncio.ensure_future(_until_sent_away(bus, service))
+    task = asyncio.ensure_future(_until_sent_away(bus, service, on_node=on_node))
     stops: list[asyncio.Future[None]] = []  # the loop itself holds tasks weakly
 
     def ask_to_stop() -> None:
@@ -155,25 +165,44 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_n
     except asyncio.CancelledError:
         return 0
     finally:
-        with contextlib.suppress(BusError):
-            await asyncio.wait_for(bus.close(), STOP_S)
+        await _close(bus)
 
 
 async def _prepare(bus: NatsBus, *, on_node: bool) -> None:
     """With a token everybody makes the streams; with keys one does (`python -m fairlead_bus`), and services look."""
     if bus.link.key is None:
-        await bus.ensure()
+        await patiently(bus.ensure)
     elif not on_node:
-        await bus.check()
+        await patiently(bus.check)
 
 
-async def _until_sent_away(bus: NatsBus, service: Runnable) -> int:
-    """Run the service. When the server closes the connection for good (the key was revoked) it is stopped: exit code 1.
-    A process manager starts it again, perhaps with another key; runs on a node go on meanwhile, until its fence."""
+async def patiently(work: Callable[[], Awaitable[None]]) -> None:
+    """Do a piece of work that a cluster without leaders cannot answer; again until it can, for START_S at most.
+    Raises what `work` raises."""
+    deadline = asyncio.get_running_loop().time() + START_S
+    reason = ""
+    while True:
+        try:
+            return await work()
+        except Unavailable as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            if str(error) != reason:
+                reason = str(error)
+                structlog.get_logger().warning("waiting for the bus", reason=reason)
+        await asyncio.sleep(START_RETRY_S)
+
+
+async def _until_sent_away(bus: NatsBus, service: Runnable, *, on_node: bool) -> int:
+    """Run the service. It is stopped with exit code 1 when the server closes the connection for good (the key was
+    revoked), and when a server that it has come back to is unfit. A process manager starts it again, perhaps with another
+    key; runs on a node go on meanwhile, until its fence."""
     work = asyncio.ensure_future(service.run())
-    away = asyncio.ensure_future(bus.link.closed.wait())
+    ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(bus.link.closed.wait())]
+    if not on_node:
+        ends.append(asyncio.ensure_future(_until_unfit(bus)))
     try:
-        await asyncio.wait({work, away}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({work, *ends}, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return await work
         await service.stop()
@@ -181,5 +210,20 @@ async def _until_sent_away(bus: NatsBus, service: Runnable) -> int:
             await asyncio.wait_for(work, STOP_S)
         return 1
     finally:
-        away.cancel()
-        work.cancel()
+        for task in (*ends, work):
+            task.cancel()
+
+
+async def _until_unfit(bus: NatsBus) -> None:
+    """Look at the servers after each reconnect; return when one must not carry the log."""
+    back = asyncio.Event()
+    bus.on_reconnect(back.set)
+    while True:
+        await back.wait()
+        await asyncio.sleep(RECHECK_S)
+        back.clear()
+        try:
+            await bus.check_again()
+        except ServerUnfit as error:
+            structlog.get_logger().critical("cannot use the bus", reason=str(error))
+            return

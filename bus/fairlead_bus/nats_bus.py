@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import nats.errors
-import nats.js.errors
 from nats.aio.subscription import Subscription as NatsSubscription
-from nats.js.api import ObjectStoreConfig, StorageType
 from nats.js.object_store import ObjectStore
 
-from fairlead_bus import nats_setup, streams
+from fairlead_bus import nats_servers, nats_setup, streams
 from fairlead_bus.nats_link import ANSWER_S, ApiError, Link, NoSuchMessage
 from fairlead_bus.nats_objects import read_object
 from fairlead_bus.nats_tail import NatsTail
@@ -80,11 +78,12 @@ _got = msgspec.json.Decoder(_Got)
 
 
 async def connect(url: str, *, name: str = "fairlead", key: KeyPair | None = None) -> "NatsBus":
-    """Connect to a server and check its version. Raises Unavailable (also where it does not know the key) or ServerUnfit."""
-    link = Link(url, name, key)
-    await link.open()
-    nats_setup.check_version(link)
-    return NatsBus(link)
+    """Connect to one of the servers that `url` names and check its version. Raises Unavailable (also where it does not
+    know the key), ServerUnfit or BadSetting."""
+    bus = NatsBus(Link(url, name, key))
+    await bus.link.open()
+    bus.check_version()
+    return bus
 
 
 class NatsSub:
@@ -109,18 +108,24 @@ class NatsBus:
         self._stores: dict[str, ObjectStore] = {}
 
     async def ensure(self) -> None:
-        await nats_setup.check_sync(self.link)
-        for stream in streams.stream_specs():
-            await nats_setup.ensure_stream(self.link, nats_setup.stream_config(stream), resize=stream.resize)
-        for bucket in streams.BUCKETS:
-            await nats_setup.ensure_stream(self.link, nats_setup.bucket_config(bucket))
-        for store in streams.STORES:
-            await self._store(store)
+        await nats_servers.check_servers(self.link.addresses)
+        await nats_setup.ensure_streams(self.link)
 
     async def check(self) -> None:
-        """For a service that may not make streams: the server fsyncs, and somebody has made them. Waits for that."""
-        await nats_setup.check_sync(self.link)
+        """For a service that may not make streams: the servers fsync, and somebody has made them. Waits for that."""
+        await nats_servers.check_servers(self.link.addresses)
         await nats_setup.wait_for_streams(self.link)
+
+    async def check_again(self) -> None:
+        """The servers' fitness after a reconnect: it may be another server, or one with other settings.
+        Raises ServerUnfit."""
+        self.check_version()
+        await nats_servers.check_servers(self.link.addresses, seen_before=True)
+
+    def check_version(self) -> None:
+        """Raises ServerUnfit where the connected server is below the version floor."""
+        found = self.link.client.connected_server_version
+        nats_servers.check_version((found.major, found.minor, found.patch), self.link.addresses.shown)
 
     # -- streams
 
@@ -254,12 +259,7 @@ class NatsBus:
     async def _store(self, store: str) -> ObjectStore:
         if store not in self._stores:
             context = self.link.client.jetstream(timeout=ANSWER_S)  # pyright: ignore[reportUnknownMemberType] -- its **opts have no types
-            try:
-                self._stores[store] = await context.object_store(store)
-            except nats.js.errors.NotFoundError:
-                self._stores[store] = await context.create_object_store(  # pyright: ignore[reportUnknownMemberType] -- as above
-                    store, ObjectStoreConfig(storage=StorageType.FILE)
-                )
+            self._stores[store] = await context.object_store(store)
         return self._stores[store]
 
     async def put_object(self, store: str, name: str, data: bytes) -> None:

@@ -6,6 +6,7 @@ waiting out a timeout.
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 
@@ -16,11 +17,15 @@ from nats.aio.subscription import Subscription
 
 from fairlead_bus import permissions
 from fairlead_bus.nats_client import DirectClient, Handler
+from fairlead_bus.nats_servers import parse_addresses
 from fairlead_bus.nkey import KeyPair
 from fairlead_bus.port import BusError, NotAllowed, OutcomeUnknown, TooLarge, Unavailable
 
 #: How long a server may take to answer before an outcome counts as unknown.
 ANSWER_S = 5.0
+#: As ANSWER_S for calls that change nothing, which are simply repeated: one that went to a stream without a leader is
+#: never answered, and the next one may find a leader.
+READ_S = 2.0
 CONNECT_S = 20.0
 #: One alone may be a server that is only just reading its list of users.
 DENIALS_MAX = 5
@@ -47,11 +52,12 @@ class NoSuchMessage(BusError):
 class Link:
     """A connection that never gives up, refuses to buffer while it is down, and tells when it is back.
 
-    `key`: whose permissions it has; without one, those of the address's token.
+    `url`: one server or several of one cluster (nats_servers.py); a lost connection is made again to any of them.
+    `key`: whose permissions it has; without one, those of the address's token. Raises BadSetting.
     """
 
     def __init__(self, url: str, name: str, key: KeyPair | None = None) -> None:
-        self.url, self.name, self.key = url, name, key
+        self.addresses, self.name, self.key = parse_addresses(url), name, key
         self.client = DirectClient(key)
         #: The connection is over for good: closed by us, or after so many denials of a server that has known us.
         self.closed = asyncio.Event()
@@ -93,8 +99,16 @@ class Link:
                 task.cancel()
 
     async def _connect(self) -> None:
+        addresses = self.addresses
+        # As options: the library uses a URL's own credentials for that URL alone, and not for servers that it learns of.
+        token, user, password = (
+            (addresses.token, addresses.user, addresses.password) if self.key is None else ("", "", "")
+        )
         await self.client.connect(
-            servers=[self.url],
+            servers=list(addresses.urls),
+            token=token or None,
+            user=user or None,
+            password=password or None,
             name=self.name,
             allow_reconnect=True,
             max_reconnect_attempts=-1,
@@ -111,7 +125,7 @@ class Link:
         )
 
     def _shown(self) -> str:
-        return self.url.rpartition("@")[2]
+        return self.addresses.shown
 
     def _credentials(self) -> str:
         return f"the key {self.key.public}: was it revoked, or never added?" if self.key else "the token of the address"
@@ -119,9 +133,11 @@ class Link:
     async def _on_error(self, error: Exception) -> None:
         text = str(error).lower()
         if "authorization violation" in text:
-            self._denied.set()
             self._denials += 1
-            if self._denials == DENIALS_MAX and not self._closing:
+            if self._denials >= len(self.addresses.urls):  # one of several may have an old list of users
+                self._denied.set()
+            if self._denials >= max(DENIALS_MAX, len(self.client.servers)) and not self._closing:
+                self._closing = True
                 log.error("the bus has sent us away", reason=f"it does not know {self._credentials()}")
                 await self.client.close()
         elif "permissions violation" in text:
@@ -205,15 +221,16 @@ class Link:
     async def read(self, subject: str, payload: bytes = b"") -> bytes:
         """As `ask`, for calls that change nothing: an unknown outcome is as good as unavailable."""
         try:
-            return await self.ask(subject, payload)
+            return await self.ask(subject, payload, timeout_s=READ_S)
         except OutcomeUnknown as error:
             raise Unavailable(str(error)) from error
 
     async def close(self) -> None:
-        """Close for good."""
+        """Close for good. A connection that breaks while its last bytes are written is closed as well."""
         self._closing = True
         if not self.client.is_closed:
-            await self.client.close()
+            with contextlib.suppress(OSError, nats.errors.Error):
+                await self.client.close()
 
 
 class ApiError(msgspec.Struct, frozen=True):

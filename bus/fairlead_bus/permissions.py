@@ -100,12 +100,17 @@ def _writes(service: str) -> tuple[str, ...]:
 
 
 def _streams() -> Grant:
-    """Makes the streams, and nothing else: the only one who may."""
+    """Makes the streams, and nothing else: the only one who may. Those of derived or short-lived contents it may also
+    delete, to make them again with another storage."""
     names = (
         subjects.LOG, subjects.CMD, subjects.SAMPLE, subjects.OUTPUT,
         *(f"KV_{bucket}" for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE)), f"OBJ_{subjects.SNAPSHOT}",
     )  # fmt: skip
-    return Grant(tuple(f"$JS.API.STREAM.{verb}.{name}" for name in names for verb in ("INFO", "CREATE", "UPDATE")))
+    expendable = (subjects.SAMPLE, subjects.OUTPUT, f"KV_{subjects.DESIRED}", f"KV_{subjects.LEASE}")
+    return Grant((
+        *(f"$JS.API.STREAM.{verb}.{name}" for name in names for verb in ("INFO", "CREATE", "UPDATE")),
+        *(f"$JS.API.STREAM.DELETE.{name}" for name in expendable),
+    ))  # fmt: skip
 
 
 #: {service: what it may}. Each writes its own part of the log and nothing else of it.

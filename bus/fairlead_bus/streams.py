@@ -1,7 +1,9 @@
 """The streams, buckets and stores that there are, as data. Both adapters build and check these.
 
 The log is never async and never trimmed; what may lose a tail (samples, output, and the derived desired
-state) is not fsynced per message. What the server makes of these settings: docs/facts.md.
+state) is not fsynced per message. With several copies of each stream there is no such mode: there, derived and
+short-lived contents are held in memory, everything else in files (docs/adr/0019-copies-by-purpose.md).
+What the server makes of these settings: docs/facts.md.
 """
 
 import os
@@ -16,8 +18,12 @@ MIB = 2**20
 MESSAGE_BYTES_MAX = MIB
 LOG_BYTES_DEFAULT = 8 * 1024 * MIB
 LOG_BYTES_LEAST, LOG_BYTES_MOST = 2**16, 2**50
+#: Most copies of a stream that the server makes.
+COPIES_MAX = 5
 DUPLICATE_WINDOW_S = 120
 WEEK_S = 7 * 86400
+#: The size limit of SAMPLE where it is held in the memory of several servers: minutes of thousands of nodes.
+SAMPLE_MEMORY_BYTES = 256 * MIB
 
 
 class StreamSpec(NamedTuple):
@@ -35,6 +41,8 @@ class StreamSpec(NamedTuple):
     sealed: bool = False
     #: False: `bytes_max` is only for making the stream; one that exists keeps the limit that somebody gave it.
     resize: bool = True
+    #: Above 0: several copies are held in memory, and this is their size limit.
+    memory_bytes_max: int = 0
 
 
 class BucketSpec(NamedTuple):
@@ -42,6 +50,8 @@ class BucketSpec(NamedTuple):
 
     name: str
     durable: bool
+    #: True: several copies are held in memory.
+    in_memory: bool = False
     ttl: bool = False
     #: May be read by subject alone, from any copy (`Bus.peek`): the only question that a node's permissions can bind
     #: to one key, since a subject can be allowed and a request's body cannot.
@@ -57,6 +67,13 @@ def log_cap(env: Mapping[str, str]) -> int:
     )
 
 
+def copies_asked(env: Mapping[str, str]) -> int | None:
+    """FAIRLEAD_NATS_REPLICAS; None where it is not set: such a process leaves the copies as they are. Raises BadSetting."""
+    if not env.get("FAIRLEAD_NATS_REPLICAS"):
+        return None
+    return whole(env, "FAIRLEAD_NATS_REPLICAS", 1, unit="servers", least=1, most=COPIES_MAX)
+
+
 def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
     """All streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given. Raises BadSetting.
 
@@ -68,7 +85,17 @@ def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
     return (
         StreamSpec(subjects.LOG, subjects.LOG_ALL, cap, refuse_when_full=True, sealed=True, resize=told),
         StreamSpec(subjects.CMD, subjects.CMD_ALL, 1024 * MIB, refuse_when_full=True, age_max_s=WEEK_S),
-        StreamSpec(subjects.SAMPLE, subjects.SAMPLE_ALL, 512 * MIB, refuse_when_full=False, durable=False),
+        # Passes through on its way to the warehouse.
+        StreamSpec(
+            subjects.SAMPLE,
+            subjects.SAMPLE_ALL,
+            512 * MIB,
+            refuse_when_full=False,
+            durable=False,
+            memory_bytes_max=SAMPLE_MEMORY_BYTES,
+        ),
+        # Read for a week: with several copies in files, since a gigabyte of each server's memory costs more than the
+        # fsyncs do.
         StreamSpec(
             subjects.OUTPUT, subjects.OUTPUT_ALL, 1024 * MIB, refuse_when_full=False, age_max_s=WEEK_S, durable=False
         ),
@@ -77,9 +104,10 @@ def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
 
 BUCKETS = (
     # Derived from the log and written again whenever in doubt: no fsync per put (docs/adr).
-    BucketSpec(subjects.DESIRED, durable=False, peekable=True),
+    BucketSpec(subjects.DESIRED, durable=False, in_memory=True, peekable=True),
     # Job files that are too large for desired state, by node and hash. Stored once, wanted when a run starts.
     BucketSpec(subjects.SPEC, durable=True, peekable=True, age_max_s=WEEK_S),
-    BucketSpec(subjects.LEASE, durable=True, ttl=True),
+    # Never the fence: a lease that is lost with all servers at once is taken anew.
+    BucketSpec(subjects.LEASE, durable=True, in_memory=True, ttl=True),
 )
 STORES = (subjects.SNAPSHOT,)

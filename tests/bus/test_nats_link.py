@@ -41,3 +41,17 @@ async def test_what_fails_is_told_in_words_or_by_name(
     for work in (bus.put_object("S", "a", b""), bus.flush()):
         with pytest.raises(Unavailable, match=f": {told}$"):
             await work
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("reset"), nats.errors.ConnectionClosedError()])
+async def test_a_connection_that_breaks_while_it_is_closed_is_closed(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A service that ends because its server has ended prints no traceback."""
+
+    async def fail() -> None:
+        raise error
+
+    bus = NatsBus(Link("nats://127.0.0.1:1", "test"))
+    monkeypatch.setattr(bus.link.client, "close", fail)
+    await bus.close()

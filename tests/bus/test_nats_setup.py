@@ -6,15 +6,16 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from fairlead_bus import nats_setup
 from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.port import ServerUnfit
-from fairlead_bus.streams import LOG_BYTES_DEFAULT, MIB
+from fairlead_bus.streams import LOG_BYTES_DEFAULT, MIB, SAMPLE_MEMORY_BYTES
 from fairlead_schemas import subjects
 from tests.bus.worlds import NatsWorld
 from tests.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
-CAP = "FAIRLEAD_LOG_MAX_BYTES"
+CAP, REPLICAS = "FAIRLEAD_LOG_MAX_BYTES", "FAIRLEAD_NATS_REPLICAS"
 
 
 @pytest.fixture
@@ -73,3 +74,30 @@ async def test_a_cap_below_what_the_log_holds_is_refused(world: NatsWorld, monke
 async def _config(bus: NatsBus) -> dict[str, object]:
     answer = await bus.link.read(f"$JS.API.STREAM.INFO.{subjects.LOG}")
     return msgspec.json.decode(answer)["config"]
+
+
+def _stored_as(copies: int) -> dict[str, tuple[str, str]]:
+    configs = [stream.config(copies) for stream in nats_setup.wanted()]
+    assert {copies} == {config["num_replicas"] for config in configs}
+    return {config["name"]: (config["storage"], config.get("persist_mode", "")) for config in configs}
+
+
+def test_each_stream_is_stored_by_its_purpose() -> None:
+    """One copy: as ever. Several: no stream asks for the mode without fsync, which the server refuses for copies; derived
+    and passing contents are in memory, with a size limit, and everything else is in files."""
+    fsynced, lossy, memory = ("file", ""), ("file", "async"), ("memory", "")
+    files = {"LOG": fsynced, "CMD": fsynced, "KV_SPEC": fsynced, "OBJ_SNAPSHOT": fsynced}
+    assert _stored_as(1) == files | {"SAMPLE": lossy, "OUTPUT": lossy, "KV_DESIRED": lossy, "KV_LEASE": fsynced}
+    assert _stored_as(3) == files | {"SAMPLE": memory, "OUTPUT": fsynced, "KV_DESIRED": memory, "KV_LEASE": memory}
+    (sample,) = (stream.config(3) for stream in nats_setup.wanted() if stream.name == "SAMPLE")
+    assert sample["max_bytes"] == SAMPLE_MEMORY_BYTES
+
+
+async def test_copies_that_one_server_cannot_have_are_refused(
+    world: NatsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the setting that asks for them."""
+    await world.connect()
+    monkeypatch.setenv(REPLICAS, "3")
+    with pytest.raises(ServerUnfit, match=r"replicas > 1 .*FAIRLEAD_NATS_REPLICAS"):
+        await world.connect()

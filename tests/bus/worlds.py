@@ -110,7 +110,10 @@ class NatsWorld:
         kept = [await bus.read(subjects.LOG, n) for n in range(1, state.last + 1)]
         await bus.link.read(f"$JS.API.STREAM.DELETE.{subjects.LOG}")
         spec = next(spec for spec in streams.stream_specs() if spec.name == subjects.LOG)
-        await nats_setup.ensure_stream(bus.link, nats_setup.stream_config(spec._replace(sealed=False)))
+        await nats_setup.ensure_stream(
+            bus.link,
+            nats_setup.Wanted(spec.name, lambda copies: nats_setup.stream_config(spec._replace(sealed=False), copies)),
+        )
         for stored in kept:
             assert stored is not None
             await bus.append(subjects.LOG, stored.subject, stored.payload)

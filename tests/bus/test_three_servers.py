@@ -1,0 +1,110 @@
+"""Three nats-servers as one bus: streams with three copies, made, moved and served on while a server is away."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+import pytest
+
+from fairlead_bus import __main__ as maker
+from fairlead_bus import nats_setup
+from fairlead_bus.main import patiently
+from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.port import ServerUnfit
+from fairlead_schemas import subjects
+from tests.nats_cluster import SERVERS, NatsCluster
+from tests.nats_server import NatsServer
+
+pytestmark = [pytest.mark.nats, pytest.mark.slow]
+REPLICAS = "FAIRLEAD_NATS_REPLICAS"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsCluster]:
+    """Three empty servers, named in the settings; processes are not told a number of copies."""
+    made = NatsCluster()
+    try:
+        made.start()
+        monkeypatch.setenv("FAIRLEAD_NATS", made.url)
+        monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", made.monitor)
+        monkeypatch.delenv(REPLICAS, raising=False)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+async def bus(cluster: NatsCluster) -> AsyncIterator[NatsBus]:
+    """A client that was given all addresses."""
+    made = await connect(cluster.url, name="test")
+    yield made
+    await made.close()
+
+
+async def storage(bus: NatsBus) -> dict[str, tuple[str, int]]:
+    """{stream: (file or memory, copies)} as the servers have them."""
+    found: dict[str, tuple[str, int]] = {}
+    for stream in nats_setup.wanted():
+        answer = msgspec.json.decode(await bus.link.read(f"$JS.API.STREAM.INFO.{stream.name}"))
+        found[stream.name] = (answer["config"]["storage"], answer["config"]["num_replicas"])
+    return found
+
+
+def expected(copies: int) -> dict[str, tuple[str, int]]:
+    """As `storage`, for streams that are as they must be."""
+    return {stream.name: (stream.config(copies)["storage"], copies) for stream in nats_setup.wanted()}
+
+
+async def test_streams_are_made_with_three_copies(
+    cluster: NatsCluster, bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m fairlead_bus` ends when all copies are current; a process that was not told a number leaves them."""
+    monkeypatch.setenv(REPLICAS, "3")
+    await maker.make()
+    assert expected(3) == await storage(bus)
+    assert {SERVERS} == {cluster.copies(stream) for stream in expected(3)}
+    monkeypatch.delenv(REPLICAS)
+    await bus.ensure()
+    assert expected(3) == await storage(bus)
+
+
+async def test_streams_of_one_copy_are_moved(
+    cluster: NatsCluster, bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log and its like get their copies in place and keep their contents. A stream without fsync cannot: that is
+    refused with the command that makes it again, and nothing is deleted before somebody types it."""
+    await bus.ensure()
+    await bus.append(subjects.LOG, subjects.log("queue"), b"commit")
+    await bus.append(subjects.SAMPLE, subjects.sample("n1"), b"sample")
+    monkeypatch.setenv(REPLICAS, "3")
+    with pytest.raises(ServerUnfit, match=r"stream SAMPLE: expected 3 copies in memory, found 1 copy .* remake"):
+        await maker.make()
+    assert (await bus.state(subjects.SAMPLE)).last == 1
+    await maker.make(remake=True)
+    assert expected(3) == await storage(bus)
+    assert {SERVERS} == {cluster.copies(stream) for stream in expected(3)}
+    stored = await bus.read(subjects.LOG, 1)
+    assert stored is not None and stored.payload == b"commit"
+
+
+async def test_a_process_starts_while_any_one_server_is_away(
+    cluster: NatsCluster, bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also right after the kill of the leader of the log or of the snapshots: it waits for the election, and has both."""
+    monkeypatch.setenv(REPLICAS, "3")
+    await maker.make()
+    await bus.put_object(subjects.SNAPSHOT, "queue-0", b"state")
+    for stream in (f"OBJ_{subjects.SNAPSHOT}", subjects.LOG):
+        server = cluster.wait_for_leader(stream)
+        server.kill()
+        started = await connect(cluster.url, name="started")
+        await patiently(started.ensure)
+        assert await started.get_object(subjects.SNAPSHOT, "queue-0") == b"state"
+        assert await started.append(subjects.LOG, subjects.log("queue"), b"commit") > 0
+        await started.close()
+        await asyncio.to_thread(_back, cluster, server)
+
+
+def _back(cluster: NatsCluster, server: NatsServer) -> None:
+    server.start()
+    cluster.wait(cluster.healthy, "three healthy servers")
