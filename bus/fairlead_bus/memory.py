@@ -17,6 +17,7 @@ from fairlead_bus.port import (
     StaleWriter,
     Stored,
     StreamState,
+    Times,
     TooLarge,
     Unavailable,
 )
@@ -129,7 +130,7 @@ class MemoryBus:
         sequence = 0
         if stored:
             held.check(subject, payload, expected)
-            sequence = held.store(subject, payload)
+            sequence = held.store(subject, payload, hub.clock())
             if msg_id:
                 held.msg_ids[msg_id] = (sequence, now)
         if lost:
@@ -151,6 +152,12 @@ class MemoryBus:
         held = self._reach().streams[stream]
         first = held.messages[0].sequence if held.messages else held.last + 1
         return StreamState(first, held.last, held.bytes, held.spec.bytes_max, held.created)
+
+    async def times(self, stream: str, subject: str = "") -> Times:
+        await asyncio.sleep(0)
+        hub = self._reach()
+        held = hub.streams[stream]
+        return Times(hub.clock(), held.first_ns, held.last_ns.get(subject, 0))
 
     async def advance(self, stream: str, after: int) -> None:
         held = self._reach().streams[stream]

@@ -1,11 +1,12 @@
 """The in-memory twin's server: streams, buckets and blobs in one process, and the faults that may befall them.
 
-Its clients are in `memory.py` and come by `MemoryHub.connect`. It needs no clock but the event loop's, and so
+Its clients are in `memory.py` and come by `MemoryHub.connect`. Besides the event loop's clock it needs the one that it is given, and so
 runs under the simulator's virtual time. The last section of `MemoryHub` injects what the contract suite and the
 simulator ask for.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -45,6 +46,9 @@ class MemoryStream:
         self.last_of: dict[str, Stored] = {}
         self.msg_ids: dict[str, tuple[int, float]] = {}
         self.arrived = asyncio.Event()
+        #: When the first message was stored, and each subject's newest (Unix ns).
+        self.first_ns = 0
+        self.last_ns: dict[str, int] = {}
 
     def check(self, subject: str, payload: bytes, expected: int | None) -> None:
         if len(payload) > streams.MESSAGE_BYTES_MAX:
@@ -56,11 +60,12 @@ class MemoryStream:
         if self.spec.refuse_when_full and self.bytes + len(payload) > self.spec.bytes_max:
             raise StreamFull(f"stream {self.spec.name} is full ({self.spec.bytes_max} bytes)")
 
-    def store(self, subject: str, payload: bytes) -> int:
+    def store(self, subject: str, payload: bytes, at_ns: int) -> int:
         self.last += 1
         message = Stored(self.last, subject, payload)
         self.messages.append(message)
         self.last_of[subject] = message
+        self.first_ns, self.last_ns[subject] = self.first_ns or at_ns, at_ns
         self.bytes += len(payload)
         while self.bytes > self.spec.bytes_max:
             self.bytes -= len(self.messages.pop(0).payload)
@@ -83,7 +88,9 @@ class MemoryStream:
 class MemoryHub:
     """The shared server."""
 
-    def __init__(self, *, log_bytes_max: int | None = None) -> None:
+    def __init__(self, *, log_bytes_max: int | None = None, clock: Callable[[], int] = time.time_ns) -> None:
+        #: The server's own wall clock: stored messages bear its time.
+        self.clock = clock
         self.streams = {
             spec.name: MemoryStream(spec, f"memory-{spec.name}") for spec in streams.stream_specs(log_bytes_max)
         }

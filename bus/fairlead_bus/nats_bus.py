@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import nats.errors
@@ -24,6 +25,7 @@ from fairlead_bus.port import (
     Stored,
     StreamFull,
     StreamState,
+    Times,
     TooLarge,
     Unavailable,
 )
@@ -45,6 +47,7 @@ class _StoredMessage(msgspec.Struct):
     seq: int
     subject: str
     data: str = ""
+    time: datetime | None = None
 
 
 class _Got(msgspec.Struct):
@@ -60,6 +63,7 @@ class _State(msgspec.Struct):
     first_seq: int = 0
     last_seq: int = 0
     bytes: int = 0
+    first_ts: datetime | None = None
 
 
 class _StreamConfig(msgspec.Struct):
@@ -70,9 +74,11 @@ class _StreamInfo(msgspec.Struct):
     state: _State = msgspec.field(default_factory=_State)
     config: _StreamConfig = msgspec.field(default_factory=_StreamConfig)
     created: str = ""
+    ts: datetime | None = None
     error: ApiError | None = None
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ack = msgspec.json.Decoder(_Ack)
 _got = msgspec.json.Decoder(_Got)
 
@@ -153,21 +159,35 @@ class NatsBus:
         return await self._message(stream, {"seq": sequence})
 
     async def _message(self, stream: str, query: dict[str, str | int]) -> Stored | None:
+        found = await self._stored(stream, query)
+        return Stored(found.seq, found.subject, base64.b64decode(found.data)) if found is not None else None
+
+    async def _stored(self, stream: str, query: dict[str, str | int]) -> _StoredMessage | None:
         answer = await self.link.read(f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(query))
         got = _got.decode(answer)
         if got.message is not None:
-            return Stored(got.message.seq, got.message.subject, base64.b64decode(got.message.data))
+            return got.message
         if got.error is not None and got.error.err_code == NO_MESSAGE_FOUND:
             return None
         raise Unavailable(f"stream {stream}: {got.error.description if got.error else 'no answer'}")
 
     async def state(self, stream: str) -> StreamState:
+        info = await self._info(stream)
+        state = info.state
+        return StreamState(state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created)
+
+    async def _info(self, stream: str) -> _StreamInfo:
         answer = await self.link.read(f"$JS.API.STREAM.INFO.{stream}")
         info = msgspec.json.decode(answer, type=_StreamInfo)
         if info.error is not None:
             raise Unavailable(f"stream {stream}: {info.error.description}")
-        state = info.state
-        return StreamState(state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created)
+        return info
+
+    async def times(self, stream: str, subject: str = "") -> Times:
+        newest = await self._stored(stream, {"last_by_subj": subject}) if subject else None
+        info = await self._info(stream)
+        first = info.state.first_ts if info.state.first_seq <= info.state.last_seq else None
+        return Times(_unix_ns(info.ts), _unix_ns(first), _unix_ns(newest.time if newest is not None else None))
 
     async def advance(self, stream: str, after: int) -> None:
         state = await self.state(stream)
@@ -286,6 +306,12 @@ class NatsBus:
         for task in list(self._tasks):
             task.cancel()
         await self.link.close()
+
+
+def _unix_ns(moment: datetime | None) -> int:
+    """Unix nanoseconds of a server's time, to the microsecond; 0 for none."""
+    # An empty stream has the year 1 for the time of its first message.
+    return 0 if moment is None else max(0, (moment - _EPOCH) // timedelta(microseconds=1) * 1000)
 
 
 def _refusal(error: ApiError, subject: str, size: int) -> BusError:

@@ -116,7 +116,7 @@ def _streams() -> Grant:
 #: {service: what it may}. Each writes its own part of the log and nothing else of it.
 SERVICES: dict[str, Grant] = {
     "streams": _streams(),
-    "queue": Grant(_writes("queue"), (subjects.rpc("queue", "state"),), answers=True),
+    "queue": Grant(_writes("queue"), (subjects.rpc("queue", "state"), subjects.BEATS), answers=True),
     "placer": Grant(
         (
             *_writes("placer"),
@@ -129,7 +129,7 @@ SERVICES: dict[str, Grant] = {
         answers=True,
     ),
     "telemetry": Grant(
-        (*_writes("telemetry"), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"),), answers=True
+        (*_writes("telemetry"), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"), subjects.BEATS), answers=True
     ),
     "explainer": Grant(
         (*_read(subjects.LOG), *_load()), (subjects.ASK, subjects.rpc("explainer", "*")), answers=True

@@ -89,6 +89,16 @@ class StreamState(NamedTuple):
     created: str
 
 
+class Times(NamedTuple):
+    """What the server's clock shows (Unix ns), now and when it stored messages; 0 where there is none."""
+
+    now_ns: int
+    #: The stream's first message.
+    first_ns: int
+    #: The subject's newest message.
+    last_ns: int
+
+
 class Subscription(Protocol):
     """Something that delivers until it is closed."""
 
@@ -134,6 +144,10 @@ class Bus(Protocol):
 
     async def state(self, stream: str) -> StreamState:
         """What the stream holds now. Raises Unavailable."""
+        ...
+
+    async def times(self, stream: str, subject: str = "") -> Times:
+        """The server's clock, and its times of the stream's first message and the subject's last. Raises Unavailable."""
         ...
 
     async def advance(self, stream: str, after: int) -> None:

@@ -27,9 +27,11 @@ from fairlead_bus import damage, poison, snapshots, streams
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.lease import POLL_S, Lease
 from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader
+from fairlead_bus.other_clocks import SKEW_NS, OtherClocks
 from fairlead_bus.port import Bus, LogDamaged, Message, StaleWriter, Stored, StreamFull, TooLarge, Unavailable
 from fairlead_bus.source import Source
-from fairlead_bus.steady_clock import SteadyClock, boottime_ns
+from fairlead_bus.steady_clock import STEP_NS, SteadyClock, boottime_ns
+from fairlead_schemas import events as ev
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import VERSION, Commit, commit_hash, decode_commit, encode_commit
 
@@ -38,6 +40,8 @@ FULL_RETRY_S = 1.0
 IDLE_COLLECT_S = 30.0
 #: The core's own time is waited for at least so long: log time may run slower than the loop's.
 SHORTEST_WAIT_S = 0.001
+#: Pauses between comparisons with other clocks: of a leader, and of a process that may not lead yet.
+CLOCK_CHECK_S, CLOCK_RETRY_S = 30.0, 5.0
 EXIT_OK, EXIT_STEPPED_DOWN = 0, 75
 
 log = structlog.get_logger()
@@ -72,6 +76,7 @@ class Service[C: Core]:
         act: Callable[[C], Awaitable[None]] | None = None,
         clock: Callable[[], int] = time.time_ns,
         boot: Callable[[], int] = boottime_ns,
+        skew_ns: int = SKEW_NS,
         instance: str = "",
         schema: str = snapshots.SCHEMA,
         snapshot_events: int = snapshots.SNAPSHOT_EVENTS,
@@ -79,6 +84,9 @@ class Service[C: Core]:
         self.bus, self.core_type, self.writer = bus, core_type, writer
         self.core: C = core_type()
         self.sources, self.act, self.clock = sources, act, SteadyClock(clock, boot)
+        self._others = OtherClocks(bus, clock, skew_ns)
+        #: Log time of the writer's newest commit.
+        self._committed_ns = 0
         self.lease = Lease(bus, writer, instance or f"{writer}-{id(self)}")
         self.fence = FencedWriter(bus, writer)
         self.reader = LogReader(bus)
@@ -104,10 +112,8 @@ class Service[C: Core]:
     async def run(self) -> int:
         """Serve until stopped (0), another writer takes over (75), the log is damaged (70) or commands are lost (74)."""
         try:
-            while not await self.lease.try_acquire():
-                if self._stopping:
-                    return EXIT_OK
-                await asyncio.sleep(POLL_S)
+            if not await self._acquire():
+                return EXIT_OK
             await self._restore()
             await self._open()
             log.info(
@@ -144,6 +150,23 @@ class Service[C: Core]:
 
     # -- start
 
+    async def _acquire(self) -> bool:
+        """Take the lease with a clock that others share. False when the service is stopped meanwhile."""
+        while not self._stopping:
+            if not await self.lease.try_acquire():
+                await asyncio.sleep(POLL_S)
+                continue
+            wrong = await self._others.differ()
+            if not wrong:
+                return True
+            await self.lease.release()
+            log.error(
+                "this machine's clock differs, not leading", service=self.writer, reason=wrong,
+                hint="set the clock (chronyc makestep); FAIRLEAD_CLOCK_SKEW_S sets how far it may differ",
+            )  # fmt: skip
+            await asyncio.sleep(CLOCK_RETRY_S)
+        return False
+
     async def _restore(self) -> None:
         """Newest snapshot, then the tail up to what the log held when we began."""
         state = await self._patiently(lambda: self.bus.state(subjects.LOG))
@@ -157,14 +180,39 @@ class Service[C: Core]:
                 break
         self._spawn(self._read, "read")
         await self._fold_through(state.last)
+        await self._resume_clock()
+
+    async def _resume_clock(self) -> None:
+        """Let log time go on from the writer's newest commit, by the server's measure of the time since."""
+        if not self._committed_ns:
+            return
+        times = await self._patiently(lambda: self.bus.times(subjects.LOG, subjects.log(self.writer)))
+        if times.first_ns <= self._committed_ns:
+            self.clock.resume(self._committed_ns, times.now_ns - times.last_ns)
+        else:
+            # The log was restored from an archive: the server knows when, not when the commits were made. The wall
+            # clock does.
+            self.clock.resume(max(self._committed_ns, self.clock.now()), 0)
+
+    async def _watch_clock(self) -> None:
+        """Keep log time from creeping to a wall clock that differs from the others'."""
+        while True:
+            await asyncio.sleep(CLOCK_CHECK_S)
+            wrong = await self._others.differ(ask_nodes=abs(self.clock.lag_ns) > STEP_NS)
+            if wrong and self.clock.is_trusted:
+                log.error(
+                    "this machine's clock differs, log time does not follow it", service=self.writer, reason=wrong
+                )
+            elif not wrong and not self.clock.is_trusted:
+                log.info("this machine's clock agrees again", service=self.writer)
+            self.clock.is_trusted = not wrong
 
     async def _start_from(self, found: snapshots.Snapshot) -> bool:
         """Take up a snapshot. False when this code cannot read it: another version wrote it, the log has it all."""
         for writer, head in found.heads.items():
             commit = await self._patiently(lambda head=head: self._built_upon(head))
             if writer == self.writer:
-                self._cursors = carried(commit.cursors)
-                self.clock.reach(commit.at_ns)
+                self._cursors, self._committed_ns = carried(commit.cursors), commit.at_ns
         try:
             self.core = self.core_type.restore(found.state)
         except Exception as error:  # noqa: BLE001 -- whatever another version's bytes make the decoder do
@@ -190,6 +238,7 @@ class Service[C: Core]:
             await source.open(self.bus, self.core, self._cursors.get("CMD", 0), self._wake.set)
         await self.bus.serve(subjects.rpc(self.writer, "state"), self._answer_state)
         self._spawn(self._keep_lease, "lease")
+        self._spawn(self._watch_clock, "clock")
         self.leading = True
         self._wake.set()
 
@@ -225,6 +274,8 @@ class Service[C: Core]:
         await self._wait()
         changed = self._fold_ready()
         now_ns = self.clock.now()
+        if self.clock.has_stepped:
+            await self._record_steps(now_ns)
         for source in self.sources if not self._inputs else ():
             self._inputs.extend(source.take(now_ns))
         drawn = self._decide(now_ns)
@@ -235,6 +286,20 @@ class Service[C: Core]:
         if self.act is not None:
             await self.act(self.core)
         self._snapshots.save_when_due()
+
+    async def _record_steps(self, now_ns: int) -> None:
+        """Commit an event for each step of the wall clock. What is decided next is decided at the same log time."""
+        kind = ev.CLOCK_STEPPED[self.writer]
+        steps = self.clock.steps()
+        for step in steps:
+            log.warning(
+                "the wall clock was set, log time creeps to it", service=self.writer,
+                step_s=round(step.step_ns / 1e9, 3), lag_s=round(step.lag_ns / 1e9, 3),
+            )  # fmt: skip
+        events: list[ev.Event] = [kind(cause="clock", step_ns=each.step_ns, lag_ns=each.lag_ns) for each in steps]
+        drawn = self._draw(Decision(events, {}), now_ns)
+        assert drawn is not None, "a step is an event"
+        await self._commit(drawn)
 
     def _decide(self, now_ns: int) -> Drawn | None:
         """The next commit, if there is to be one; its inputs count as consumed."""
@@ -289,6 +354,8 @@ class Service[C: Core]:
         """Until the log, an input or the core's own time gives a reason to decide."""
         while not self._wake.is_set():
             delay_s = self._delay_s()
+            if self.clock.has_stepped:
+                break
             if delay_s is not None and delay_s <= 0:
                 await asyncio.sleep(0)  # a core that never has enough must not keep the loop from the others
                 break
@@ -304,8 +371,8 @@ class Service[C: Core]:
     def _delay_s(self) -> float | None:
         times = [source.wake_at() for source in self.sources]
         times.append(self.core.wake_at())
-        due = min((moment for moment in times if moment is not None), default=None)
-        return None if due is None else (due - self.clock.now()) / 1e9
+        due, now_ns = min((moment for moment in times if moment is not None), default=None), self.clock.now()
+        return None if due is None else (due - now_ns) / 1e9
 
     def _collect_garbage(self) -> None:
         """Full collections happen here only: when nothing waits."""
@@ -330,8 +397,7 @@ class Service[C: Core]:
         self._heads[folded.writer] = folded.head
         self._snapshots.count(len(folded.commit.events))
         if folded.writer == self.writer:
-            self.clock.reach(folded.commit.at_ns)
-            self._cursors = carried(folded.commit.cursors)
+            self._cursors, self._committed_ns = carried(folded.commit.cursors), folded.commit.at_ns
 
     async def _fold_through(self, sequence: int) -> None:
         """Fold until the log has been read up to `sequence`."""

@@ -67,10 +67,6 @@ class SteadyClock:
         self._lag_ns = lag_ns
         return self._now
 
-    def reach(self, at_ns: int) -> None:
-        """Log time is at least this: a commit bears it."""
-        self._now = max(self.now(), at_ns)
-
     def resume(self, at_ns: int, passed_ns: int) -> None:
         """Go on from the log: its last commit bears `at_ns` and was stored `passed_ns` ago.
 

@@ -179,4 +179,7 @@ NOT_MOVING: dict[str, str] = {
     "ReclaimForeseen": "nothing was done: a dry run",
     "ReclaimRequested": "the queue stops the run, or names it to who waits",
     "TelemetryCommandRejected": "nothing was done",
+    "QueueClockStepped": "is about a clock; no job is decided by it",
+    "PlacerClockStepped": "is about a clock; no job is decided by it",
+    "TelemetryClockStepped": "is about a clock; no job is decided by it",
 }

@@ -122,6 +122,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reported: int = 0
     #: The agent's own time when it said so (nanoseconds of no epoch): nobody else compares it.
     at: int = 0
+    #: The node's wall clock when it said so (Unix ns; 0: not stated): writers compare theirs with it before they lead.
+    wall_ns: int = 0
 
 
 class Confirm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

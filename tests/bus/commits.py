@@ -4,12 +4,12 @@ from fairlead_schemas.commit import GENESIS, Commit, commit_hash, encode_commit
 from fairlead_schemas.events import CommandRejected
 
 
-def commit(n: int, prev: bytes | None, *, writer: str = "queue", text: str = "") -> bytes:
-    """Bytes of a writer's n-th commit behind its commit `prev` (None: the first)."""
+def commit(n: int, prev: bytes | None, *, writer: str = "queue", text: str = "", at_ns: int = 0) -> bytes:
+    """Bytes of a writer's n-th commit behind its commit `prev` (None: the first); `at_ns`: n unless given."""
     event = CommandRejected(cause="clock", command=f"c{n}", code="x", message=text)
     return encode_commit(
         Commit(
-            v=1, writer=writer, n=n, basis=0, at_ns=n, cursors={}, events=[event],
+            v=1, writer=writer, n=n, basis=0, at_ns=at_ns or n, cursors={}, events=[event],
             prev=GENESIS if prev is None else commit_hash(prev),
         )
     )  # fmt: skip

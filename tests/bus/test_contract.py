@@ -1,6 +1,7 @@
 """What every bus must do: one suite, run against the in-memory twin and a real nats-server."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -367,3 +368,16 @@ async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> N
     await bus.put(subjects.DESIRED, "n1", b"small")
     found = await bus.get(subjects.DESIRED, "n1")
     assert found is not None and found.value == b"small"
+
+
+async def test_the_server_states_its_time_and_that_of_messages(world: World):
+    """Unix nanoseconds by the server's clock: now, of the stream's first message, and of a subject's newest."""
+    bus = await world.connect()
+    empty = await bus.times(subjects.LOG, QUEUE)
+    assert (empty.first_ns, empty.last_ns) == (0, 0)
+    assert abs(empty.now_ns - time.time_ns()) < 60 * 10**9
+    for subject in (PLACER, QUEUE, QUEUE, PLACER):
+        await bus.append(subjects.LOG, subject, b"x")
+    found = await bus.times(subjects.LOG, QUEUE)
+    assert empty.now_ns <= found.first_ns < found.last_ns < found.now_ns + 1000
+    assert (await bus.times(subjects.LOG)).last_ns == 0

@@ -7,8 +7,9 @@ from typing import Self
 
 import msgspec
 import pytest
+import structlog
 
-from fairlead_bus import lease
+from fairlead_bus import lease, other_clocks
 from fairlead_bus import service as shell
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter
@@ -16,8 +17,9 @@ from fairlead_bus.service import EXIT_OK, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.snapshots import Snapshot
 from fairlead_bus.source import CommandSource
 from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.commit import Commit, decode_commit
 from fairlead_schemas.conditions import EXIT_DAMAGED
+from fairlead_schemas.events import QueueClockStepped
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
 from tests.bus.worlds import World
@@ -308,3 +310,106 @@ async def test_a_step_of_the_wall_clock_is_not_taken_into_the_log(hours: int):
     tail = await bus.tail(subjects.LOG, after=0)
     commits = [decode_commit(each.payload) for each in await tail.next()]
     assert 0 < commits[-1].at_ns - commits[0].at_ns < 60 * 10**9
+
+
+async def commits_of(bus: Bus) -> list[Commit]:
+    """All commits of the log."""
+    return [decode_commit(each.payload) for each in await (await bus.tail(subjects.LOG, after=0)).next()]
+
+
+async def test_a_step_of_the_wall_clock_is_an_event(world: World):
+    """Each step is in the log once, with its size; the next commit of an idle service need not be waited for."""
+    bus, offset_ns = await world.connect(), [0]
+    running = Service(
+        bus, CountingCore, writer="queue", sources=[CommandSource("queue")], clock=lambda: time.time_ns() + offset_ns[0]
+    )
+    task = asyncio.create_task(running.run())
+    await until(lambda: running.leading)
+    offset_ns[0] = -3600 * 10**9
+    await bus.append(subjects.CMD, CMD, command(1))
+    await until(lambda: running.core.ids == ["c1"])
+    offset_ns[0] = 0
+    await bus.append(subjects.CMD, CMD, command(2))
+    await until(lambda: running.core.ids == ["c1", "c2"])
+    await crash(task)
+    events = [event for each in await commits_of(bus) for event in each.events]
+    steps = [event for event in events if isinstance(event, QueueClockStepped)]
+    assert [round(each.step_ns / 1e9) for each in steps] == [-3600, 3600]
+    assert [type(event).__name__ for event in events] == [*["QueueClockStepped", "CommandRejected"] * 2]
+
+
+async def test_a_restart_goes_on_with_log_time(world: World):
+    """A process that starts with a wall clock that is far from log time does not take it over either."""
+    bus, offset_ns = await world.connect(), [0]
+
+    async def lead(number: int) -> None:
+        running = Service(
+            bus, CountingCore, writer="queue", sources=[CommandSource("queue")], instance="a",
+            clock=lambda: time.time_ns() + offset_ns[0], skew_ns=7200 * 10**9,
+        )  # fmt: skip
+        task = asyncio.create_task(running.run())
+        await bus.append(subjects.CMD, CMD, command(number))
+        await until(lambda: len(running.core.ids) == number)
+        await crash(task)
+
+    await lead(1)
+    await lead(2)
+    offset_ns[0] = 3600 * 10**9
+    await lead(3)
+    offset_ns[0] = -3600 * 10**9
+    await lead(4)
+    times = [each.at_ns for each in await commits_of(bus)]
+    assert len(times) == 4
+    assert times == sorted(times)
+    assert times[-1] - times[0] < 120 * 10**9
+
+
+async def test_a_log_from_an_archive_is_gone_on_with_at_the_wall_clock():
+    """Its commits were stored all at once: the server's times do not tell how long ago the last one was made."""
+    hub = MemoryHub()
+    bus, now_ns = hub.connect(), time.time_ns()
+    await bus.append(subjects.LOG, subjects.log("queue"), commit(1, None, at_ns=now_ns - 3600 * 10**9))
+    running = service(bus)
+    task = asyncio.create_task(running.run())
+    await bus.append(subjects.CMD, CMD, command(2))
+    await until(lambda: running.core.ids == ["c1", "c2"])
+    await crash(task)
+    assert (await commits_of(bus))[-1].at_ns >= now_ns
+
+
+async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.MonkeyPatch):
+    """It says so, gives the lease back to those whose clocks agree, and leads by itself once its own does."""
+    monkeypatch.setattr(other_clocks, "LISTEN_S", 0.01)
+    monkeypatch.setattr(shell, "CLOCK_RETRY_S", 0.1)
+    hub, offset_ns = MemoryHub(), [3600 * 10**9]
+    wrong = Service(
+        hub.connect(), CountingCore, writer="queue", instance="wrong", clock=lambda: time.time_ns() + offset_ns[0]
+    )
+    task = asyncio.create_task(wrong.run())
+    right = service(hub.connect(), "right")
+    with structlog.testing.capture_logs() as logged:
+        await until(lambda: any(each["event"] == "this machine's clock differs, not leading" for each in logged))
+        leading = asyncio.create_task(right.run())
+        await until(lambda: right.leading)
+    assert not wrong.leading
+    await right.stop()
+    assert await asyncio.wait_for(leading, 60) == EXIT_OK
+    offset_ns[0] = 0
+    await until(lambda: wrong.leading)
+    await wrong.stop()
+    assert await asyncio.wait_for(task, 60) == EXIT_OK
+
+
+async def test_a_leader_does_not_follow_a_clock_that_is_alone(monkeypatch: pytest.MonkeyPatch):
+    """Log time creeps to a wall clock that was set only while that agrees with the others."""
+    monkeypatch.setattr(other_clocks, "LISTEN_S", 0.01)
+    monkeypatch.setattr(shell, "CLOCK_CHECK_S", 0.05)
+    offset_ns = [0]
+    running = Service(MemoryHub().connect(), CountingCore, writer="queue", clock=lambda: time.time_ns() + offset_ns[0])
+    task = asyncio.create_task(running.run())
+    await until(lambda: running.leading)
+    offset_ns[0] = 3600 * 10**9
+    await until(lambda: not running.clock.is_trusted)
+    offset_ns[0] = 0
+    await until(lambda: running.clock.is_trusted)
+    await crash(task)

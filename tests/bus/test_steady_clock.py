@@ -95,12 +95,14 @@ def test_a_wall_clock_that_nobody_shares_is_not_crept_to() -> None:
     assert machine.run(1000) == EPOCH_NS + 2010 * SECOND_NS
 
 
-def test_a_commit_time_is_never_undercut() -> None:
-    """Log time is at least that of the commits that were read, however far ahead they are, and runs on from there."""
+def test_a_log_that_is_ahead_is_never_undercut() -> None:
+    """Log time goes on from the newest commit, however far ahead that is, and lets the wall clock catch up."""
     machine = Machine()
-    machine.clock.reach(EPOCH_NS + HOUR_NS)
+    machine.clock.resume(EPOCH_NS + HOUR_NS, 0)
     assert machine.clock.now() == EPOCH_NS + HOUR_NS
     assert machine.run(100) == EPOCH_NS + HOUR_NS + 99 * SECOND_NS
+    machine.clock.resume(EPOCH_NS + 2 * HOUR_NS, -5)
+    assert machine.clock.now() == EPOCH_NS + 2 * HOUR_NS, "a server whose clock was set back measures nothing"
 
 
 def test_a_new_process_goes_on_where_the_log_stands() -> None:

@@ -386,6 +386,9 @@ EVENTS: list[events.EventBase] = [
     events.AllocationReleased(cause="report:sim-1:6", job="812", attempt=1, node="sim-1"),
     events.ReportRejected(cause="report:sim-1:0", node="sim-1", code="undecodable", message="not JSON", digest=DIGEST),
     events.NodeCommandRejected(cause="cmd:c10", command="c10", code="unknown_node", message="no node x", digest=DIGEST),
+    events.QueueClockStepped(cause="clock", step_ns=3_600_000_000_000, lag_ns=3_599_990_000_000),
+    events.PlacerClockStepped(cause="clock", step_ns=-3_600_000_000_000, lag_ns=-3_599_990_000_000),
+    events.TelemetryClockStepped(cause="clock", step_ns=7_500_000_000, lag_ns=7_499_900_000),
 ]
 
 COMMANDS: list[commands.CommandBase] = [
@@ -499,7 +502,7 @@ REPORTS: list[reports.ReportBase] = [
     reports.HealthSeen(n=6, gpu="", code="disk_full", over=True, evidence="41 % left", at_ns=AT_NS),
 ]
 
-BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99)
+BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99, wall_ns=1_800_000_000_000_000_000)
 CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7)
 PIECE = reports.OutputPiece(stream="stderr", offset=4096, data=b"\x00\xffloss 0.1\n", at_ns=AT_NS, last=True)
 WANTED = reports.OutputWanted(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)

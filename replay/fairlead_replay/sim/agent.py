@@ -20,6 +20,7 @@ from fairlead_replay.sim import ills
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import Machine, Truth
+from fairlead_replay.sim.workload import EPOCH_NS
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import LayoutOrder, decode_desired
 from fairlead_schemas.reports import Beat, decode_confirm, encode
@@ -168,7 +169,7 @@ class SimAgent:
         self.beats += 1
         beat = Beat(
             node=self.machine.name, incarnation=self.ledger.incarnation, desired=self.core.taken,
-            reported=self.ledger.reported, at=self._now(),
+            reported=self.ledger.reported, at=self._now(), wall_ns=EPOCH_NS + self._now(),
         )  # fmt: skip
         self._publish(subjects.beat(self.machine.name), encode(beat))
         self._do(self.core.tick(self._now()))

@@ -10,7 +10,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from fairlead_bus.memory import MemoryBus, MemoryHub, MemorySubscription
-from fairlead_bus.port import Bus, BusError, Entry, Message, OutcomeUnknown, Stored, StreamState, Tail, Unavailable
+from fairlead_bus.port import (
+    Bus,
+    BusError,
+    Entry,
+    Message,
+    OutcomeUnknown,
+    Stored,
+    StreamState,
+    Tail,
+    Times,
+    Unavailable,
+)
 from fairlead_replay.sim.faults import ANSWER_S, Fate, Faults
 
 #: Time until a client without a connection hears that it has none.
@@ -149,6 +160,10 @@ class FaultyBus:
     async def state(self, stream: str) -> StreamState:
         await self._trip()
         return await self.client.state(stream)
+
+    async def times(self, stream: str, subject: str = "") -> Times:
+        await self._trip()
+        return await self.client.times(stream, subject)
 
     async def advance(self, stream: str, after: int) -> None:
         await self._trip()

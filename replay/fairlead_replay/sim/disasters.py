@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fairlead_replay.sim.faults import Disaster
-from fairlead_replay.sim.processes import Node
+from fairlead_replay.sim.processes import Node, Replica
 from fairlead_schemas import subjects
 
 if TYPE_CHECKING:
@@ -79,7 +79,21 @@ class Strikes:
                 await replica.crash()
                 self.world.later(disaster.lasting_s / 4, replica.start)
             case "clock_jump":
-                replica.skew_ns += int(self.world.faults.rng.uniform(-20, 20) * 1e9)
+                await self._step(replica, disaster)
+
+    async def _step(self, replica: Replica, disaster: Disaster) -> None:
+        """Set the wall clock of one process, or of the whole head machine with its server: by up to 10 s or by an hour,
+        for a while, or until the faults are over."""
+        drawn_s = self.world.faults.rng.uniform(-20, 20)
+        step_ns = int((drawn_s if abs(drawn_s) < 10 else 3600 * drawn_s / abs(drawn_s)) * 1e9)
+        stays = disaster.target % 4 == 0
+        if disaster.target % 5 == 0:
+            self.world.skew_ns += step_ns
+        else:
+            replica.skew_ns += step_ns
+        if not stays:
+            await asyncio.sleep(disaster.lasting_s)
+            self.world.set_clocks()
 
     async def _pause(self, process: Any, lasting_s: float) -> None:
         if process is not None:

@@ -13,7 +13,6 @@ from fairlead_placer.sources import ReportSource
 from fairlead_replay.sim.agent import SimAgent, new_journal
 from fairlead_replay.sim.invariants import Violation
 from fairlead_replay.sim.machine import Machine
-from fairlead_replay.sim.workload import EPOCH_NS
 from fairlead_schemas.conditions import EXIT_DAMAGED
 from fairlead_telemetry.activity import ActivitySource
 
@@ -49,7 +48,7 @@ class Replica:
         parts, loop = self.world.parts, asyncio.get_running_loop()
 
         def clock() -> int:
-            return EPOCH_NS + int(loop.time() * 1e9) + self.skew_ns
+            return self.world.wall_ns() + self.skew_ns
 
         def boot() -> int:
             return int(loop.time() * 1e9) + 1

@@ -30,7 +30,7 @@ from fairlead_replay.sim.idleness import Idleness
 from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import Machine, Starts, Truth
 from fairlead_replay.sim.processes import Node, Replica
-from fairlead_replay.sim.workload import People
+from fairlead_replay.sim.workload import EPOCH_NS, People
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import CancelJob
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
@@ -83,7 +83,9 @@ class World:
     def __init__(self, seed: int, parts: Parts, commands: int) -> None:
         self.seed, self.parts, self.commands = seed, parts, commands
         self.faults = Faults(seed)
-        self.hub = MemoryHub()
+        #: By how much the clock of the head machine is wrong: of the server's, and of every service's.
+        self.skew_ns = 0
+        self.hub = MemoryHub(clock=self.wall_ns)
         self.wire = self.hub.connect()
         planned = parts.idle(seed, WORK_S)
         self.idleness = Idleness(self, planned) if planned is not None else None
@@ -111,6 +113,16 @@ class World:
     def connect(self) -> Any:
         """A new client on the bad network."""
         return self.parts.bus(self.hub, self.wire, self.faults)
+
+    def wall_ns(self) -> int:
+        """The wall clock of the head machine."""
+        return EPOCH_NS + int(asyncio.get_running_loop().time() * 1e9) + self.skew_ns
+
+    def set_clocks(self) -> None:
+        """Every wall clock is right from here on."""
+        self.skew_ns = 0
+        for replica in self.replicas:
+            replica.skew_ns = 0
 
     def fail(self, error: BaseException) -> None:
         """The first thing that is wrong ends the world."""
@@ -186,6 +198,7 @@ class World:
         for client in list(self.hub.clients):
             if not client.linked:
                 client.relink()
+        self.set_clocks()
         for replica in self.replicas:
             replica.start()
         for node in self.nodes:

@@ -6,12 +6,19 @@ changes under the same name. Integers only. `cause` says what led to the event:
 "cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
 
 `base.py` and `words.py` first; then a file per matter: `queue.py` (written by the queue), `nodes.py` and `placing.py` (by the placer),
-`idle.py` (by telemetry).
+`idle.py` (by telemetry), `clock.py` (by each of them).
 """
 
 # One door to all of them.
 # pyright: reportUnusedImport=false
 from fairlead_schemas.events.base import FIELDS, EventBase
+from fairlead_schemas.events.clock import (
+    CLOCK_STEPPED,
+    ClockStepped,
+    PlacerClockStepped,
+    QueueClockStepped,
+    TelemetryClockStepped,
+)
 from fairlead_schemas.events.idle import (
     IdlePoliciesSet,
     JobActive,
@@ -131,7 +138,7 @@ QueueEvent = (
     | JobSubmitted | JobRejected | JobQueued | JobMoved | JobsAged | JobDeferred | DeadlineMissed | JobOffered
     | JobRecalled | JobHeld | JobReleased | ReservationRequested | PreemptionRequested
     | JobStopRequested | JobRequeued | JobSucceeded | JobFailed | JobCancelled | JobsRetired | CommandRejected
-    | CommandRepeated
+    | CommandRepeated | QueueClockStepped
 )  # fmt: skip
 PlacerEvent = (
     NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeDeclaredDead | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
@@ -142,11 +149,11 @@ PlacerEvent = (
     | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
     | JobPlaced | JobUnplaceable | OfferReturned | ReservationMade | ReservationEnded | PreemptionStarted
     | PreemptionDeclined | RankStarted | RunStarted | CheckpointSaved | RankEnded | RunEnded
-    | AllocationReleased | ReportRejected | NodeCommandRejected
+    | AllocationReleased | ReportRejected | NodeCommandRejected | PlacerClockStepped
 )  # fmt: skip
 TelemetryEvent = (
     IdlePoliciesSet | JobIdle | JobActive | JobExtended | LeaseShrunk | ReclaimForeseen | ReclaimRequested
-    | TelemetryCommandRejected
+    | TelemetryCommandRejected | TelemetryClockStepped
 )  # fmt: skip
 Event = QueueEvent | PlacerEvent | TelemetryEvent
 

@@ -4,6 +4,7 @@ hands on. Start at `PlacerLink.open`.
 
 import asyncio
 import contextlib
+import time
 from typing import Protocol
 
 import msgspec
@@ -76,7 +77,7 @@ class PlacerLink:
         while True:
             beat = Beat(
                 node=ledger.node, incarnation=ledger.incarnation, desired=self._core.taken, reported=ledger.reported,
-                at=boottime_ns(),
+                at=boottime_ns(), wall_ns=time.time_ns(),
             )  # fmt: skip
             await self._bus.publish(subjects.beat(ledger.node), encode(beat))
             await asyncio.sleep(self._settings.beat_s)

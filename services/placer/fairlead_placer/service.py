@@ -3,6 +3,7 @@
 import os
 import time
 
+from fairlead_bus.other_clocks import skew_from
 from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
@@ -22,5 +23,6 @@ async def build(bus: Bus) -> Service[PlacerCore]:
         writer=PlacerCore.writer,
         sources=[CommandSource("placer"), ReportSource(actor, lease_from(os.environ), time.monotonic_ns)],
         act=actor.act,
+        skew_ns=skew_from(os.environ),
         instance=os.environ.get("FAIRLEAD_INSTANCE", ""),
     )

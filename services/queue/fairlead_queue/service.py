@@ -1,6 +1,9 @@
 """Wiring: the queue's core on the service shell, fed with its commands."""
 
+import os
+
 from fairlead_bus.main import instance
+from fairlead_bus.other_clocks import skew_from
 from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
@@ -8,7 +11,8 @@ from fairlead_queue.core import QueueCore
 
 
 async def build(bus: Bus) -> Service[QueueCore]:
-    """The queue service on a connected bus."""
+    """Build the queue service on a connected bus. Raises BadSetting."""
     return Service(
-        bus, QueueCore, writer=QueueCore.writer, sources=[CommandSource(QueueCore.writer)], instance=instance()
-    )
+        bus, QueueCore, writer=QueueCore.writer, sources=[CommandSource(QueueCore.writer)],
+        skew_ns=skew_from(os.environ), instance=instance(),
+    )  # fmt: skip

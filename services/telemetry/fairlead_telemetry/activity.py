@@ -25,6 +25,10 @@ class ActivitySource:
         if self._watch.wants(batch.node):
             self._watch.take(rows_of(batch), self._clock())
 
+    def keep_time(self, clock: Callable[[], int]) -> None:
+        """Judge from here on by this clock: log time, which does not step, is also what is decided by."""
+        self._clock = clock
+
     async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
         """Ask from here on what this core wants to know."""
         assert isinstance(core, IdleCore)

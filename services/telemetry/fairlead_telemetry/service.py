@@ -16,6 +16,7 @@ import structlog
 
 from fairlead_bus import damage as log_damage
 from fairlead_bus.main import instance
+from fairlead_bus.other_clocks import skew_from
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
@@ -151,9 +152,13 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
 
 
 def idle_service(bus: Bus, activity: ActivitySource) -> Service[IdleCore]:
-    """The idle policies' core on the service shell."""
+    """The idle policies' core on the service shell. Raises BadSetting."""
     sources = [CommandSource(IdleCore.writer), activity]
-    return Service(bus, IdleCore, writer=IdleCore.writer, sources=sources, instance=instance())
+    service = Service(
+        bus, IdleCore, writer=IdleCore.writer, sources=sources, skew_ns=skew_from(os.environ), instance=instance()
+    )
+    activity.keep_time(service.clock.now)
+    return service
 
 
 async def build(bus: Bus) -> Telemetry:

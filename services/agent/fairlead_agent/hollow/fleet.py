@@ -221,7 +221,7 @@ class HollowFleet:
                     node = self.nodes[name]
                     beat = Beat(
                         node=name, incarnation=node.incarnation, desired=node.desired, reported=node.reported,
-                        at=time.monotonic_ns(),
+                        at=time.monotonic_ns(), wall_ns=time.time_ns(),
                     )  # fmt: skip
                     await self.bus.publish(subjects.beat(name), encode(beat))
                 await asyncio.sleep(BEAT_STEP_S)
