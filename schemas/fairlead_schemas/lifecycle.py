@@ -22,7 +22,7 @@ END_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 #: States in which a job counts against its queue's quota.
 CHARGED_STATES: frozenset[str] = frozenset({"offered", "placed", "running", "stopping"})
 #: Reasons of JobRequeued after which a job goes on with what is left of its time; after any other it starts anew.
-GOES_ON: frozenset[str] = frozenset({"preempted", "drained", "preflight", "idle"})
+GOES_ON: frozenset[str] = frozenset({"preempted", "drained", "gpu_fault", "preflight", "idle"})
 
 
 class Move(NamedTuple):

@@ -1,12 +1,13 @@
 """Nodes and GPUs by health reports, the taints that health sets, and ends that a node's own check made."""
 
 import msgspec
+import pytest
 
 from fairlead_schemas import events as ev
-from fairlead_schemas.commands import ResetBreaker, RestoreGpu, UntaintNode
+from fairlead_schemas.commands import DrainNode, ResetBreaker, RestoreGpu, UntaintNode
 from fairlead_schemas.reports import ExitSeen, HealthSeen
 from fairlead_schemas.xids import catalogue, decision
-from tests.placer.world import World, cluster, names, placed, request
+from tests.placer.world import SECOND, World, cluster, names, placed, request
 
 TAINT = "fairlead/unhealthy=xid79:NoSchedule"
 
@@ -52,19 +53,62 @@ def test_a_held_gpu_that_faults_does_not_come_free() -> None:
 
 
 def test_a_grave_fault_stops_the_run_and_taints_the_node() -> None:
-    """XID 79: the run goes elsewhere without blame, the others of the node go on, nothing new comes."""
+    """XID 79: the run goes elsewhere without blame, the others of the node go on, nothing new comes. It is no drain."""
     world = cluster(1)
     world.offer(request(1))
     world.offer(request(1))
     assert names(sick(world, "n1", 0, "xid79")) == ["GpuFaulted", "NodeTainted"]
-    assert world.stops("n1") == {"1.1": "drained", "2.1": ""}
+    assert world.stops("n1") == {"1.1": "gpu_fault", "2.1": ""}
     [refused] = world.offer(request(1))
     assert isinstance(refused, ev.JobUnplaceable)
     assert refused.reasons == {"taint": 1}
     ended = world.exit("n1", "1", outcome="stopped", exit_code=None)[0]
     assert isinstance(ended, ev.RunEnded)
-    assert ended.drained
+    assert (ended.gpu_fault, ended.drained) == ("xid79", False)
     assert world.core.state.nodes["n1"].taints == (TAINT,)
+
+
+@pytest.mark.parametrize(("code", "signal"), [(1, None), (None, 7)])
+def test_a_program_that_crashes_on_a_faulted_gpu_is_not_to_blame(code: int | None, signal: int | None) -> None:
+    """It mostly ends before the stop arrives: the fault is the reason all the same, and no failure of job or node."""
+    world = cluster(2)
+    world.offer(request(1))
+    world.start("n1", "1")
+    sick(world, "n1", 0, "ecc_uncorrectable")
+    crash = ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=code, signal=signal, clean=True)
+    ended = world.report("n1", crash)[0]
+    assert isinstance(ended, ev.RunEnded)
+    assert (ended.outcome, ended.gpu_fault) == ("exited", "ecc_uncorrectable")
+    state = world.core.state
+    assert (state.failing, state.failed_on) == ({}, {})
+    requeued = ev.JobRequeued(cause="clock", job="1", reason="gpu_fault", attempt=2)
+    assert placed(world.queue(requeued, ev.JobOffered(cause="clock", job="1", attempt=2, rank=1))) == {"1": ["n2"]}
+    assert state.runs["1.2"].restarted == "gpu_fault"
+
+
+def test_a_run_that_ends_well_on_a_faulted_gpu_or_that_somebody_stops_has_its_own_reason() -> None:
+    """Its work was done, or it was to end anyhow; a drain gives way to the fault."""
+    world = cluster(1)
+    for _ in range(3):
+        world.offer(request(1))
+    world.queue(ev.JobStopRequested(cause="cmd:9", job="2", attempt=1, reason="cancelled"))
+    world.command(DrainNode(id="d", node="n1", deadline_ns=1))
+    world.now += SECOND
+    world.step()
+    for gpu in range(3):
+        sick(world, "n1", gpu, "xid79")
+    assert world.stops("n1") == {"1.1": "gpu_fault", "2.1": "cancelled", "3.1": "gpu_fault"}
+    found: list[str] = []
+    ends: tuple[tuple[str, ev.RunOutcome, int], ...] = (
+        ("1", "exited", 0),
+        ("2", "stopped", 143),
+        ("3", "stopped", 143),
+    )
+    for job, outcome, code in ends:
+        ended = world.exit("n1", job, outcome=outcome, exit_code=code)[0]
+        assert isinstance(ended, ev.RunEnded)
+        found.append(ended.gpu_fault)
+    assert found == ["", "", "xid79"]
 
 
 def test_health_takes_back_its_taint_and_nobody_else_does() -> None:

@@ -166,6 +166,19 @@ def test_a_drain_costs_nothing() -> None:
     assert (world.state.jobs[job].losses, world.state.jobs[job].failures) == (0, 0)
 
 
+@pytest.mark.parametrize(("outcome", "code"), [("stopped", 143), ("exited", 1)])
+def test_a_gpu_fault_costs_nothing_and_is_a_reason_of_its_own(outcome: ev.RunOutcome, code: int) -> None:
+    """Long runs on many GPUs meet several; also where the program crashes by itself before it is stopped."""
+    world = World()
+    job = world.submit()
+    for attempt in range(2, 8):
+        world.run(job)
+        world.end(job, code, outcome, gpu_fault="xid79")
+        requeued, _ = world.settle()
+        assert (requeued.reason, requeued.attempt, requeued.not_before_ns) == ("gpu_fault", attempt, 0)
+    assert (world.state.jobs[job].losses, world.state.jobs[job].failures) == (0, 0)
+
+
 def test_a_drained_run_that_ended_well_has_succeeded() -> None:
     """Work that is done is not done again."""
     world = World()

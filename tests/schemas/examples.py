@@ -378,6 +378,7 @@ EVENTS: list[events.EventBase] = [
         blames=0,
         drained=True,
         preempted=True,
+        gpu_fault="xid79",
         noticed_ns=AT_NS,
         saved_ns=AT_NS + 10**9,
         released=("sim-1",),

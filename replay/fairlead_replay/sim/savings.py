@@ -63,6 +63,6 @@ class SavingBooks:
             return f"the end of {event.job}.{event.attempt} says it saved at {event.saved_ns}, its words were {words}"
         if event.noticed_ns and (how is None or not how.is_told):
             return f"{event.job}.{event.attempt} was told of its end, and did not ask for it"
-        if event.preempted or event.drained:
+        if event.preempted or event.drained or event.gpu_fault:
             self.yielded.add(event.job)
         return ""

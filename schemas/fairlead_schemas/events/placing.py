@@ -193,6 +193,9 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
     drained: bool = False
     #: True when a preemption asked for the stop.
     preempted: bool = False
+    #: The code of the fault ("xid79") where a GPU of the run had a fault that stops it, and it did not end well: stopped for
+    #: that, or crashed by itself before the stop arrived.
+    gpu_fault: str = ""
     #: When it was told that its end is near, before TERM (Unix ns; 0: it was not).
     noticed_ns: int = 0
     #: When it said last that its work is saved (0: never). An end that is no success loses what was done since, or since

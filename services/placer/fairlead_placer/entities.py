@@ -368,8 +368,10 @@ class Run(msgspec.Struct, eq=False):
     started: int = 0
     ended: int = 0
     released: int = 0
-    #: Why its orders say stop: cancelled | time_limit | idle | drained | preempted | "".
+    #: Why its orders say stop: cancelled | time_limit | idle | reclaimed | drained | preempted | gpu_fault | "".
     stop: str = ""
+    #: The code of the first fault of one of its GPUs that stops it.
+    gpu_fault: str = ""
     #: When it was given notice that it will be stopped (0: it was not), and for how long before TERM; 0: TERM at once.
     noticed_ns: int = 0
     notice_ns: int = 0

@@ -132,9 +132,9 @@ def _release(state: State, run: Run, rank: int) -> None:
 
 def stop(state: State, run: Run, reason: str, at_ns: int, *, notice: bool = True) -> None:
     """Mark the orders of a run's living ranks. What the queue asks for (a person's stop, a limit) outranks a drain's
-    stop and one for another job: the job is then not requeued. The first stop gives a run that is to be told its
+    stop, one for another job and one for a fault: the job is then not requeued. The first stop gives a run that is to be told its
     `notice`; one without a notice ends that."""
-    if run.stop in ("", "drained", "preempted"):
+    if run.stop in ("", "drained", "preempted", "gpu_fault"):
         if not notice:
             state.set(run, "notice_ns", 0)
         elif not run.stop and run.started == run.all_ranks and not run.ended:

@@ -77,6 +77,7 @@ def _run_ended(state: State, run: Run, last: Verdict, clean: bool, cause: str) -
         fault=verdict.fault, blames=verdict.blames, drained=run.stop == "drained" and verdict.outcome == "stopped",
         noticed_ns=run.noticed_ns, saved_ns=run.saved_ns,
         preempted=run.stop == "preempted" and verdict.outcome == "stopped",
+        gpu_fault=run.gpu_fault if run.stop == "gpu_fault" and not well and verdict.outcome in ("stopped", "exited") else "",
         released=(run.parts[last.rank].node,) if clean else (),
         alike=failed_alike(state, run, Ending(verdict.outcome, well, verdict.rank, way)),
     )  # fmt: skip

@@ -111,6 +111,7 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     restarted: str = ""
     idle: tuple[IdleRule, ...] = ()
     gang: GangRule = ""
+    gpu_fault: str = ""
 
 
 class WorkShot(_Strict, frozen=True, kw_only=True):
@@ -276,7 +277,7 @@ def _hold(state: State, shot: RunShot) -> None:
     run.master_address, run.master_port = shot.master_address, shot.master_port
     run.started, run.ended, run.released = int(shot.started, 16), int(shot.ended, 16), int(shot.released, 16)
     run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns
-    run.placed_ns, run.gang = shot.placed_ns, shot.gang
+    run.placed_ns, run.gang, run.gpu_fault = shot.placed_ns, shot.gang, shot.gpu_fault
     run.noticed_ns, run.notice_ns, run.saved_ns = shot.noticed_ns, shot.notice_ns, shot.saved_ns
     run.restarted, run.idle = shot.restarted, shot.idle
     state.runs[run.key] = run

@@ -48,7 +48,8 @@ def _gpu_faulted(state: State, seq: int, index: int, at_ns: int, event: ev.GpuFa
     for key, rank in sorted(node.held.items()) if event.stop else ():
         run = state.runs[key]
         if event.gpu in run.parts[rank].gpus and run.ended != run.all_ranks:
-            stop(state, run, "drained", at_ns, notice=False)  # there is nothing to save on a faulted GPU
+            stop(state, run, "gpu_fault", at_ns, notice=False)  # there is nothing to save on a faulted GPU
+            state.set(run, "gpu_fault", run.gpu_fault or event.code)
 
 
 def _gpu_restored(state: State, seq: int, index: int, at_ns: int, event: ev.GpuRestored) -> None:

@@ -2,7 +2,7 @@
 
 Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are
 not the job's doing (node lost, rebooted, exit unseen) have a budget of their own, with delays. A
-drain is a person's decision and costs nothing; so do yielding to another job, lying idle, and a node that has failed its own check before
+drain is a person's decision and costs nothing; so do a fault of a GPU, yielding to another job, lying idle, and a node that has failed its own check before
 it started anything: it takes no work then, and the job avoids it. None pays for a job that
 has failed in the same way on BLAMED_NODES nodes: the next would be the same.
 """
@@ -141,6 +141,8 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
     """(reason of another attempt, whether it is allowed, delay in ns, reason of the failure otherwise)."""
     blamed = len(end.alike) >= BLAMED_NODES
     paid = job.failures < job.retries and not blamed
+    if end.gpu_fault:
+        return "gpu_fault", True, 0, "infrastructure"
     if end.drained:
         return "drained", True, 0, "infrastructure"
     if end.preempted:

@@ -121,7 +121,7 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
     _give_back(state, job, at_ns)
     end = End(
         id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted, event.alike,
-        event.fault,
+        event.fault, bool(event.gpu_fault),
     )  # fmt: skip
     state.settled(job, end)
 

@@ -39,6 +39,8 @@ class End(msgspec.Struct, frozen=True, array_like=True, gc=False):
     alike: tuple[str, ...] = ()
     #: Whose fault it is that it could not be started.
     fault: StartFault = ""
+    #: True where a fault of one of its GPUs ended it.
+    gpu_fault: bool = False
 
 
 class Job:
