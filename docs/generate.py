@@ -1,7 +1,8 @@
 """Write the documents that are generated from the contracts; `--check` only says which are out of date.
 
 docs/lifecycle.md from the table of moves, docs/events.md from the events' own words, docs/schemas/*.json
-and docs/asyncapi.json from the types, docs/openapi.json from the gateway's routes; the tables of docs/health.md and docs/sql.md from those of the code, between their marks.
+and docs/asyncapi.json from the types, docs/openapi.json from the gateway's routes; the tables of docs/health.md, docs/sql.md and
+docs/troubleshooting.md from those of the code, between their marks.
 Nothing here states a fact of its own.
 """
 
@@ -19,7 +20,7 @@ import msgspec
 from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.folding import Folding
 from fairlead_gateway.service import Gateway, Settings
-from fairlead_schemas import asyncapi, events, health, jsonschema, lifecycle, xids
+from fairlead_schemas import asyncapi, conditions, events, health, jsonschema, lifecycle, xids
 from fairlead_telemetry import schema
 from fairlead_telemetry.usage import relations as usage_relations
 
@@ -34,6 +35,9 @@ def documents() -> dict[Path, str]:
         DOCS / "lifecycle.md": lifecycle_page(),
         DOCS / "events.md": events_page(),
         DOCS / "health.md": health_page((DOCS / "health.md").read_text()),
+        DOCS / "troubleshooting.md": filled(
+            "troubleshooting.md", (DOCS / "troubleshooting.md").read_text(), {"conditions": list(_conditions())}
+        ),
         DOCS / "sql.md": filled("sql.md", (DOCS / "sql.md").read_text(), {"tables": list(_relations())}),
         DOCS / "asyncapi.json": _json(asyncapi.document()),
         DOCS / "openapi.json": _json(openapi_document()),
@@ -106,6 +110,15 @@ def filled(page: str, written: str, tables: dict[str, list[str]]) -> str:
         )
         assert found == 1, f"expected one place for the table {name} in docs/{page}, found {found}"
     return written
+
+
+def _conditions() -> Iterator[str]:
+    """One row for each condition that a cluster can be in."""
+    yield "| condition | meaning | `/readyz` | commands |"
+    yield "|---|---|---|---|"
+    for code, each in conditions.CONDITIONS.items():
+        commands = "; ".join(f"`{remedy.command}` {remedy.purpose}" for remedy in each.remedies)
+        yield f"| `{code}` | {each.meaning} | {'503' if each.blocks else '200'} | {commands} |"
 
 
 def _relations() -> Iterator[str]:

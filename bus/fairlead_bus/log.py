@@ -156,6 +156,8 @@ class FencedWriter:
     def __init__(self, bus: Bus, writer: str) -> None:
         self.bus = bus
         self.subject = subjects.log(writer)
+        #: The reason for which the server has not stored the commit in progress; "" while there is none.
+        self.refused = ""
 
     async def append(self, payload: bytes, expected: int) -> int:
         """Store one commit behind our own last one and return its sequence.
@@ -164,24 +166,25 @@ class FencedWriter:
         another writer has written (step down), StreamFull and TooLarge (nothing stored). Waits out a server
         that is away, or that refuses for other reasons; each of these is logged once, and so is the end of it.
         """
-        refused = ""
         while True:
             try:
                 sequence = await self.bus.append(subjects.LOG, self.subject, payload, expected=expected)
             except (OutcomeUnknown, StaleWriter) as error:
                 settled = await self._read_back(payload, expected)
                 if settled is not None:
+                    self.refused = ""
                     log.info("append found stored", subject=self.subject, sequence=settled, reason=str(error))
                     return settled
                 if isinstance(error, StaleWriter):
                     raise LogDamaged(expected, "the server's last sequence for the writer is below its own") from error
-                if str(error) != refused:
-                    refused = str(error)
-                    log.warning("append not stored, trying again", subject=self.subject, reason=refused)
+                if str(error) != self.refused:
+                    self.refused = str(error)
+                    log.warning("append not stored, trying again", subject=self.subject, reason=self.refused)
             except Unavailable:
                 pass
             else:
-                if refused:
+                if self.refused:
+                    self.refused = ""
                     log.info("append stored after all", subject=self.subject, sequence=sequence)
                 return sequence
             await asyncio.sleep(RETRY_S)

@@ -11,6 +11,7 @@ Pure: subjects in, subjects out. What becomes of it for the server: `nats_accoun
 from typing import Literal, NamedTuple
 
 from fairlead_schemas import subjects
+from fairlead_schemas.conditions import ALIVE
 
 #: A program that plays many nodes is one user under this name.
 EVERY_NODE = "*"
@@ -99,6 +100,11 @@ def _writes(service: str) -> tuple[str, ...]:
     return (subjects.log(service), *_read(subjects.LOG), *_read(subjects.CMD), *_lease(service), *_save())
 
 
+def _states(service: str) -> tuple[str, ...]:
+    """Questions that a service which leads answers."""
+    return (subjects.rpc(service, "state"), subjects.rpc(service, ALIVE))
+
+
 def _streams() -> Grant:
     """Makes the streams, and nothing else: the only one who may. Those of derived or short-lived contents it may also
     delete, to make them again with another storage."""
@@ -116,7 +122,7 @@ def _streams() -> Grant:
 #: {service: what it may}. Each writes its own part of the log and nothing else of it.
 SERVICES: dict[str, Grant] = {
     "streams": _streams(),
-    "queue": Grant(_writes("queue"), (subjects.rpc("queue", "state"), subjects.BEATS), answers=True),
+    "queue": Grant(_writes("queue"), (*_states("queue"), subjects.BEATS), answers=True),
     "placer": Grant(
         (
             *_writes("placer"),
@@ -125,7 +131,7 @@ SERVICES: dict[str, Grant] = {
             f"$KV.{subjects.SPEC}.*.*",
             subjects.rpc_node("*", "gang"),
         ),
-        (subjects.rpc("placer", "state"), subjects.REPORTS, subjects.BEATS, subjects.GANGS),
+        (*_states("placer"), subjects.REPORTS, subjects.BEATS, subjects.GANGS),
         answers=True,
     ),
     "telemetry": Grant(
@@ -141,6 +147,8 @@ SERVICES: dict[str, Grant] = {
             *_save(),  # its views
             subjects.cmd("*"),
             subjects.ASK,
+            subjects.rpc("*", ALIVE),
+            f"$JS.API.STREAM.MSG.GET.KV_{subjects.LEASE}",
             subjects.rpc("telemetry", "*"),
             asked_of(EVERY_NODE),
         ),

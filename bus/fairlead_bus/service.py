@@ -28,12 +28,23 @@ from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.lease import POLL_S, Lease
 from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader
 from fairlead_bus.other_clocks import SKEW_NS, OtherClocks
-from fairlead_bus.port import Bus, LogDamaged, Message, StaleWriter, Stored, StreamFull, TooLarge, Unavailable
+from fairlead_bus.port import (
+    Bus,
+    LogDamaged,
+    Message,
+    StaleWriter,
+    Stored,
+    StreamFull,
+    Subscription,
+    TooLarge,
+    Unavailable,
+)
 from fairlead_bus.source import Source
 from fairlead_bus.steady_clock import STEP_NS, SteadyClock, boottime_ns
 from fairlead_schemas import events as ev
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import VERSION, Commit, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.conditions import ALIVE, Alive, encode_alive
 
 #: Pause before a refused append (full log) is tried again.
 FULL_RETRY_S = 1.0
@@ -105,6 +116,7 @@ class Service[C: Core]:
         self._stopping = False
         self._failure: Exception | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._served: list[Subscription] = []
         self._collected = 0.0
 
     # -- life
@@ -141,6 +153,8 @@ class Service[C: Core]:
         for task in self._tasks:
             task.cancel()
         self._snapshots.close()
+        for subscription in self._served:
+            await subscription.close()
         for source in self.sources:
             await source.close()
         await self.reader.close()
@@ -236,7 +250,8 @@ class Service[C: Core]:
             await self.act(self.core)
         for source in self.sources:
             await source.open(self.bus, self.core, self._cursors.get("CMD", 0), self._wake.set)
-        await self.bus.serve(subjects.rpc(self.writer, "state"), self._answer_state)
+        for verb, answer in (("state", self._answer_state), (ALIVE, self._answer_alive)):
+            self._served.append(await self.bus.serve(subjects.rpc(self.writer, verb), answer))
         self._spawn(self._keep_lease, "lease")
         self._spawn(self._watch_clock, "clock")
         self.leading = True
@@ -425,6 +440,7 @@ class Service[C: Core]:
             try:
                 return await self.fence.append(payload, expected)
             except StreamFull as error:
+                self.fence.refused = str(error)
                 log.error("log is full, nothing is decided until there is room", service=self.writer, reason=str(error))
                 await asyncio.sleep(FULL_RETRY_S)
                 if self._stopping:
@@ -441,3 +457,7 @@ class Service[C: Core]:
         state = self.core.snapshot()
         answer = {"sequence": self.folded, "sha256": hashlib.sha256(state).hexdigest(), "bytes": len(state)}
         return msgspec.json.encode(answer)
+
+    async def _answer_alive(self, message: Message) -> bytes:
+        """A sign of life for `/readyz`; unlike `state` it costs nothing."""
+        return encode_alive(Alive(sequence=self.folded, refused=self.fence.refused))

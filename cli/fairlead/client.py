@@ -33,7 +33,7 @@ from fairlead_schemas.api import (
 )
 from fairlead_schemas.cloudevents import CloudEventOut
 from fairlead_schemas.clustermap import ClusterMap
-from fairlead_schemas.conditions import Condition, Readiness
+from fairlead_schemas.conditions import Readiness
 from fairlead_schemas.defrag import Defrag
 from fairlead_schemas.jobmetrics import JobMetrics
 from fairlead_schemas.jobuse import JobUses
@@ -302,19 +302,18 @@ class Client(Wire):
         return decode(self._get("/v1/map", {"pool": pool, "rack": rack, "at": at}).content, ClusterMap)
 
     def ready(self) -> bool:
-        """True when the gateway answers and has caught up with the log."""
+        """True when the gateway answers and jobs are accepted and run."""
         try:
             return self._http.get("/readyz", timeout=2.0).status_code == 200
         except httpx.HTTPError:
             return False
 
-    def conditions(self) -> list[Condition]:
-        """Return the reasons why the cluster cannot work, as `/readyz` names them; none where the gateway is away."""
+    def readiness(self) -> Readiness | None:
+        """Return the answer of `/readyz`, with the conditions that hold; None where the gateway is away."""
         try:
-            answer = self._http.get("/readyz", timeout=2.0)
-            return msgspec.json.decode(answer.content, type=Readiness).conditions
+            return msgspec.json.decode(self._http.get("/readyz", timeout=2.0).content, type=Readiness)
         except (httpx.HTTPError, msgspec.MsgspecError):
-            return []
+            return None
 
     # ------------------------------------------------------------------ the log
 

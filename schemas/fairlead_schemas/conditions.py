@@ -1,10 +1,11 @@
-"""Conditions: the closed list of reasons why a cluster cannot work until a person has done something.
+"""Conditions: the closed list of reasons why a cluster cannot work, or not in full.
 
 Each has a code, a sentence with numbers, and the commands to type. A service that ends upon one logs it, the gateway
 lists those that it sees in `/readyz`, and `fairlead up` and `fairlead doctor` print them: the same words everywhere.
-A new kind of condition is a new code and a row in `REMEDIES`.
+A new kind of condition is a new code and a row in `CONDITIONS`, from which docs/troubleshooting.md is generated.
 """
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -14,7 +15,10 @@ EXIT_DAMAGED = 70
 #: Exit code of a service whose commands are lost: start it again after a pause, the loss may have been accepted.
 EXIT_COMMANDS_LOST = 74
 
-type ConditionCode = Literal["log_damaged", "commands_lost"]
+type ConditionCode = Literal[
+    "log_damaged", "commands_lost", "bus_away", "commands_refused", "commands_full", "queue_silent", "placer_silent",
+    "queue_stalled", "placer_stalled", "views_behind", "log_full", "telemetry_silent", "explainer_silent",
+]  # fmt: skip
 
 
 class Remedy(NamedTuple):
@@ -24,16 +28,84 @@ class Remedy(NamedTuple):
     purpose: str
 
 
-REMEDIES: dict[ConditionCode, tuple[Remedy, ...]] = {
-    "log_damaged": (
-        Remedy("fairlead audit verify", "names the first bad commit"),
-        Remedy("fairlead audit restore SOURCE --data NEW", "makes a new log from an archive or an export"),
+class Kind(NamedTuple):
+    """All that is known of a condition beforehand."""
+
+    #: Sentences for docs/troubleshooting.md.
+    meaning: str
+    remedies: tuple[Remedy, ...]
+    #: True: jobs are not accepted or not run while it holds, so `/readyz` answers 503.
+    blocks: bool = True
+
+
+_DOCTOR = Remedy("fairlead doctor", "on the machine of a local stack shows which process is missing")
+_LOGS = Remedy(
+    "journalctl -u 'fairlead-*'", "or docker compose logs, or DATA/logs of a local stack: the last line has the reason"
+)
+_DISK = Remedy("df -h", "on the server's machine shows whether its store_dir is full: make room")
+_RESTART = Remedy(
+    "systemctl restart nats-server",
+    "or docker compose restart nats: with room there again the server keeps its write error until then; a local stack "
+    "restarts it by itself",
+)
+
+CONDITIONS: Mapping[ConditionCode, Kind] = {
+    "log_damaged": Kind(
+        "Part of the log is missing or changed. Services stop where they find that.",
+        (
+            Remedy("fairlead audit verify", "names the first bad commit"),
+            Remedy("fairlead audit restore SOURCE --data NEW", "makes a new log from an archive or an export"),
+        ),
     ),
-    "commands_lost": (
-        Remedy("fairlead audit commands", "lists the sequences that are gone"),
-        Remedy("fairlead audit commands --accept-loss", "lets the cluster go on without them"),
+    "commands_lost": Kind(
+        "The server has lost commands that it had acknowledged.",
+        (
+            Remedy("fairlead audit commands", "lists the sequences that are gone"),
+            Remedy("fairlead audit commands --accept-loss", "lets the cluster go on without them"),
+        ),
     ),
-}
+    "bus_away": Kind(
+        "nats-server does not answer the gateway.",
+        (Remedy("systemctl status nats-server", "or docker compose ps nats: shows whether it runs"), _DOCTOR),
+    ),
+    "commands_refused": Kind(
+        "nats-server does not store commands. Usually its disk is full, or was: the server keeps a write error until it "
+        "is restarted.",
+        (_DISK, _RESTART),
+    ),
+    "commands_full": Kind(
+        "The stream of commands has reached its size limit.",
+        (Remedy("nats stream edit CMD --max-bytes 2GiB", "raises the limit; commands older than a week go by themselves"),),
+    ),
+    "queue_silent": Kind(
+        "The queue service does not answer, or does not hold its lease: no job is accepted or offered.", (_DOCTOR, _LOGS)
+    ),
+    "placer_silent": Kind(
+        "The placer service does not answer, or does not hold its lease: no job is started.", (_DOCTOR, _LOGS)
+    ),
+    "queue_stalled": Kind(
+        "The queue service answers but commits nothing: the server refuses its commits, or it does not read the log.",
+        (_DISK, _RESTART),
+    ),
+    "placer_stalled": Kind(
+        "The placer service answers but commits nothing: the server refuses its commits, or it does not read the log.",
+        (_DISK, _RESTART),
+    ),
+    "views_behind": Kind(
+        "The gateway has not read the log up to its end, so its answers would be old.",
+        (Remedy("curl localhost:8080/readyz", "shows whether `sequence` approaches `log_end`; otherwise restart it"),),
+    ),
+    "log_full": Kind(
+        "The log is close to its size limit: no new jobs are accepted, running jobs continue.",
+        (Remedy("FAIRLEAD_LOG_MAX_BYTES=…", "in the environment of the services raises it; restart them"),),
+    ),
+    "telemetry_silent": Kind(
+        "The telemetry service does not answer: SQL, usage and idle policies are away; jobs run.", (_DOCTOR, _LOGS), blocks=False
+    ),
+    "explainer_silent": Kind(
+        "The explainer does not answer: `why` and dry runs give less detail; jobs run.", (_DOCTOR, _LOGS), blocks=False
+    ),
+}  # fmt: skip
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +115,14 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     #: A sentence: what was expected, what was found, which sequences.
     message: str
 
+    @property
+    def blocks(self) -> bool:
+        """True when jobs are not accepted or not run while it holds."""
+        return CONDITIONS[self.code].blocks
+
     def hint(self, data: str = "") -> str:
         """Return the commands to type, in order. `data` is named as `--data` where a command needs one."""
-        return "; ".join(f"`{_on(remedy.command, data)}` {remedy.purpose}" for remedy in REMEDIES[self.code])
+        return "; ".join(f"`{_on(remedy.command, data)}` {remedy.purpose}" for remedy in CONDITIONS[self.code].remedies)
 
 
 class Readiness(msgspec.Struct, kw_only=True):
@@ -57,9 +134,30 @@ class Readiness(msgspec.Struct, kw_only=True):
     #: The sequence that the gateway's views stand at, and the log's last one when it was last asked for.
     sequence: int = 0
     log_end: int = 0
-    #: Reasons why the cluster cannot work until a person has done something.
+    #: Worst first. `ready` is False exactly when one of them blocks.
     conditions: list[Condition] = []
+    #: {code: the commands to type} of these.
+    remedies: dict[str, str] = {}
+
+
+#: The verb under which each service answers `Alive` (`subjects.rpc`).
+ALIVE = "alive"
+
+
+class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A service's sign of life, answered by the leader alone."""
+
+    #: Folded up to here.
+    sequence: int
+    #: The reason for which the server does not store the commit in progress; "" while there is none.
+    refused: str = ""
+
+
+encode_alive = msgspec.json.Encoder().encode
+decode_alive = msgspec.json.Decoder(Alive).decode
 
 
 def _on(command: str, data: str) -> str:
-    return command if not data or "--data" in command else f"{command} --data {data}"
+    if not data or "--data" in command or not command.startswith("fairlead "):
+        return command
+    return f"{command} --data {data}"

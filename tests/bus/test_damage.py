@@ -5,7 +5,7 @@ import structlog
 
 from fairlead_bus import damage
 from fairlead_bus.port import BusError, CommandsLost, LogDamaged, Unavailable
-from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, REMEDIES, Condition
+from fairlead_schemas.conditions import CONDITIONS, EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_a_condition_names_the_data_directory_where_a_command_needs_it() -> None
     hint = Condition(code="log_damaged", message="").hint("/srv/a")
     assert "`fairlead audit verify --data /srv/a`" in hint
     assert "--data NEW --data" not in hint
-    assert all(REMEDIES.values()), "every condition has a command"
+    assert all(each.remedies for each in CONDITIONS.values()), "every condition has a command"

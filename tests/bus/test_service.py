@@ -12,13 +12,13 @@ import structlog
 from fairlead_bus import lease, other_clocks
 from fairlead_bus import service as shell
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter
+from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
 from fairlead_bus.service import EXIT_OK, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.snapshots import Snapshot
 from fairlead_bus.source import CommandSource
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import Commit, decode_commit
-from fairlead_schemas.conditions import EXIT_DAMAGED
+from fairlead_schemas.conditions import ALIVE, EXIT_DAMAGED, Alive, decode_alive
 from fairlead_schemas.events import QueueClockStepped
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
@@ -180,7 +180,27 @@ async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
         decided = len(running.core.ids)
         await asyncio.sleep(0.5)
     assert 0 < decided < 400 and not task.done()
+    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+    assert (alive.sequence, alive.refused != "") == (running.folded, True)
     await crash(task)
+
+
+async def test_a_leader_gives_a_sign_of_life(world: World):
+    """It says how far it has folded; whoever waits for the lease, or has ended, does not answer."""
+    bus, running, waiting = await world.connect(), service(await world.connect()), service(await world.connect(), "b")
+    task = asyncio.create_task(running.run())
+    await until(lambda: running.leading)
+    other = asyncio.create_task(waiting.run())
+    await bus.append(subjects.CMD, CMD, command(1))
+    await until(lambda: running.core.ids)
+    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+    assert alive == Alive(sequence=running.folded)
+    await crash(other)
+    await running.stop()
+    await task
+    await bus.flush()
+    with pytest.raises(Unavailable):
+        await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=1)
 
 
 async def test_lease_expires_when_its_holder_dies(world: World):

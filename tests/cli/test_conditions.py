@@ -56,7 +56,7 @@ def test_doctor_names_what_the_last_up_found(run: Run, tmp_path: Path) -> None:
     """After the stack has gone down the reason and the commands to type are still there; without one all is well."""
     conditions.save(tmp_path, [DAMAGED])
     ran = run("doctor", "--data", str(tmp_path), "-o", "json")
-    found = {one["what"]: one for one in msgspec.json.decode(ran.out)}["cluster"]
+    found = {one["what"]: one for one in msgspec.json.decode(ran.out)}["log_damaged"]
     assert ran.code == 1
     assert (found["verdict"], found["found"]) == ("bad", DAMAGED.message)
     assert f"`fairlead audit verify --data {tmp_path}`" in found["fix"]

@@ -11,6 +11,7 @@ import pytest
 
 from fairlead.commands import doctor
 from fairlead.stack import state
+from fairlead_schemas.conditions import Condition, Readiness
 from tests.cli.conftest import Run
 
 
@@ -35,26 +36,54 @@ def program(folder: Path, name: str, body: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize(("ready", "verdict"), [(True, "note"), (False, "bad")])
+@pytest.mark.parametrize(
+    ("readiness", "verdict", "word"),
+    [
+        (Readiness(ready=True), "note", "ready"),
+        (Readiness(ready=False), "bad", "not ready"),
+        (None, "bad", "does not answer"),
+    ],
+)
 def test_a_part_that_does_not_run_is_named(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready: bool, verdict: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readiness: Readiness | None, verdict: str, word: str
 ) -> None:
     """The gateway may be ready without it: what is missing is what does not work."""
+    running_stack(tmp_path)
+    monkeypatch.setattr("fairlead.client.Client.readiness", lambda _: readiness)
+    found = findings(run, tmp_path)["stack"]
+    assert found["verdict"] == verdict
+    assert found["found"] == f"http://127.0.0.1:1 {word}; not running: explainer"
+    assert found["fix"] == f"see {tmp_path / 'logs'}"
+
+
+def running_stack(data: Path) -> None:
+    """A stack whose supervisor and queue live, and whose explainer does not."""
     here = state.identify("supervisor", os.getpid())
     processes = [msgspec.structs.replace(here, name="queue"), state.Running(name="explainer", pid=1, started="never")]
     state.save(
-        tmp_path,
+        data,
         state.StackState(
             url="http://127.0.0.1:1", nats_url="", supervisor=here, processes=processes, ready=True, runtime="process",
             nodes=[],
         ),
     )  # fmt: skip
-    monkeypatch.setattr("fairlead.client.Client.ready", lambda _: ready)
-    found = findings(run, tmp_path)["stack"]
-    answers = "ready" if ready else "does not answer"
-    assert found["verdict"] == verdict
-    assert found["found"] == f"http://127.0.0.1:1 {answers}; not running: explainer"
-    assert found["fix"] == f"see {tmp_path / 'logs'}"
+
+
+def test_each_condition_of_the_gateway_is_a_finding(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line each with the message and the command; bad where it blocks jobs, a note otherwise."""
+    running_stack(tmp_path)
+    held = [
+        Condition(code="queue_silent", message="queue has not answered for 31 s"),
+        Condition(code="explainer_silent", message="explainer has not answered for 31 s"),
+    ]
+    monkeypatch.setattr("fairlead.client.Client.readiness", lambda _: Readiness(ready=False, conditions=held))
+    found = findings(run, tmp_path)
+    assert found["queue_silent"] == {
+        "what": "queue_silent", "verdict": "bad", "found": "queue has not answered for 31 s",
+        "fix": held[0].hint(str(tmp_path)),
+    }  # fmt: skip
+    assert found["explainer_silent"]["verdict"] == "note"
+    assert "cluster" not in found
 
 
 @pytest.fixture

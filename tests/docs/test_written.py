@@ -13,7 +13,7 @@ from fairlead_schemas.resolving import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("archive", "facts", "fairness", "health", "mig", "multi-node", "nodes", "queues", "walk-team-lead", "why")),
+    *ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("archive", "facts", "fairness", "health", "mig", "multi-node", "nodes", "queues", "troubleshooting", "walk-team-lead", "why")),
     *(ROOT / "docs" / "adr").glob("*.md"),
 ]  # fmt: skip
 EVENTS = {kind.__name__ for kind in Event.__args__}

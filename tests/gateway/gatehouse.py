@@ -10,6 +10,7 @@ import httpx
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.service import Service
 from fairlead_gateway.folding import Folding
+from fairlead_gateway.pulse import NOBODY
 from fairlead_gateway.service import Gateway, Settings
 from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas import subjects
@@ -76,8 +77,9 @@ class Gatehouse:
         return self.hub.streams[subjects.LOG].last
 
     def commands_stored(self) -> int:
-        """Command messages in CMD."""
-        return self.hub.streams[subjects.CMD].last
+        """Command messages in CMD, without the probes of readiness."""
+        probe = subjects.cmd(NOBODY)
+        return sum(each.subject != probe for each in self.hub.streams[subjects.CMD].messages)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -245,6 +245,7 @@ async def test_metrics_and_readiness() -> None:
         assert "fairlead_gateway_decision_seconds_count 1.0" in text
         assert 'fairlead_gateway_commands{service="queue",what="published"} 1.0' in text
         assert f"fairlead_gateway_folded_sequence {float(world.gateway.views.sequence)}" in text
+        await until(lambda: world.gateway.readiness().ready)
         assert (await world.http.get("/readyz")).status_code == 200
         world.gateway.folding.bus_answers = False
         assert (await world.http.get("/readyz")).status_code == 503

@@ -161,7 +161,7 @@ async def test_who_goes_away_cancels() -> None:
 
         scope = {
             "type": "http", "method": "POST", "path": "/v1/sql", "query_string": b"", "http_version": "1.1", "scheme": "http",
-            "headers": [(b"content-type", b"application/json")], "server": ("gateway", 80), "client": ("here", 1), "root_path": "",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "server": ("gateway", 80), "client": ("here", 1), "root_path": "",
         }  # fmt: skip
         request = asyncio.create_task(house.gateway.app(scope, receive, send))
         await until(lambda: bool(asked.cancelled))

@@ -58,9 +58,9 @@ def doctor(
         return
     folder = (data or state.default_data()).absolute()
     looks: tuple[Callable[[], Finding], ...] = (
-        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder), lambda: _conditions(folder), lambda: _warehouse(folder)
+        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder), lambda: _warehouse(folder)
     )  # fmt: skip
-    findings = [look() for look in looks]
+    findings = [*(look() for look in looks), *_conditions(folder)]
     if output in (Format.json, Format.yaml):
         render.write(render.document([finding._asdict() for finding in findings], output))
     elif output is Format.names:
@@ -75,20 +75,6 @@ def doctor(
         render.write(render.table([[f.what, f.verdict, f.found, f.fix or " "] for f in findings], columns))
     if any(finding.verdict == "bad" for finding in findings):
         raise typer.Exit(1)
-
-
-def _conditions(folder: Path) -> Finding:
-    """Reasons why the cluster cannot work until a person has done something, as the running gateway or the last `up`
-    found them."""
-    there = state.load(folder)
-    found = conditions.load(folder)
-    if there is not None and state.lives(there.supervisor):
-        with Client(there.url) as client:
-            found = list(dict.fromkeys([*found, *client.conditions()]))
-    if not found:
-        return Finding("cluster", "ok", "no damage was seen")
-    error = conditions.error_of(found, "" if folder == state.default_data() else str(folder))
-    return Finding("cluster", "bad", str(error), error.hint)
 
 
 def _warehouse(folder: Path) -> Finding:
@@ -262,9 +248,24 @@ def _stack(folder: Path) -> Finding:
             "stack", "note", f"what is noted in {folder / state.FILE} no longer runs", "fairlead down, or fairlead up"
         )
     with Client(there.url) as client:
-        ready = client.ready()
+        readiness = client.readiness()
     missing = state.missing(there)
-    found = f"{there.url} {'ready' if ready else 'does not answer'}"
+    word = "does not answer" if readiness is None else "ready" if readiness.ready else "not ready"
+    found = f"{there.url} {word}"
     found += f"; not running: {', '.join(missing)}" if missing else ""
-    verdict = "bad" if not ready else "note" if missing else "ok"
+    verdict = "bad" if word != "ready" else "note" if missing else "ok"
     return Finding("stack", verdict, found, "" if verdict == "ok" else f"see {folder / 'logs'}")
+
+
+def _conditions(folder: Path) -> list[Finding]:
+    """Conditions that the running gateway or the last `up` found, each with the commands to type."""
+    there = state.load(folder)
+    found = conditions.load(folder)
+    if there is not None and state.lives(there.supervisor):
+        with Client(there.url) as client:
+            readiness = client.readiness()
+        if readiness is not None:
+            found = list(dict.fromkeys([*found, *readiness.conditions]))
+    data = "" if folder == state.default_data() else str(folder)
+    held = [Finding(each.code, "bad" if each.blocks else "note", each.message, each.hint(data)) for each in found]
+    return held or [Finding("cluster", "ok", "no condition of docs/troubleshooting.md holds")]

@@ -21,6 +21,7 @@ from fairlead.stack import conditions, lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid
 from fairlead_agent.devices.racks import rack_labels
 from fairlead_agent.lease import NAME as LEASE
+from fairlead_schemas.conditions import Condition
 
 READY_S = 60.0
 #: Many nodes share this machine's disk.
@@ -198,7 +199,7 @@ class Stack:
             self._supervisor.add(spec)
         self._save()
         with Client(self.url) as client:
-            self._until(client.ready, "gateway")
+            self._until(client.ready, "gateway", lambda: _blocking(client))
             self._say("services", f"{', '.join(SERVICES)}   ready  {time.monotonic() - began:.1f}s")
             names = set(node_names(self.options, self._real_gpus))
             # How hollow nodes are called is their program's choice; their number is ours.
@@ -216,16 +217,23 @@ class Stack:
         monitor = {"FAIRLEAD_NATS_MONITOR": self._monitor} if self._monitor else {}
         return {**os.environ, **monitor}
 
-    def _until(self, condition: Callable[[], bool], name: str) -> None:
+    def _until(self, condition: Callable[[], bool], name: str, why: Callable[[], list[Condition]] = list) -> None:
+        """Wait. Raises FairleadError after READY_S: the conditions of `why`, or the last line of the process's log."""
         deadline = time.monotonic() + READY_S
         while not condition():
             self._raise_damage()
             if time.monotonic() > deadline:
+                if held := why():
+                    raise conditions.error_of(held, self._data_word())
                 raise FairleadError(
                     f"{name} did not become ready within {READY_S:g} s: {_tail(self.options.data, name)}",
                     hint="fairlead doctor",
                 )
             time.sleep(0.05)
+
+    def _data_word(self) -> str:
+        """The directory to name in commands; "" for the default one."""
+        return "" if self.options.data == state.default_data() else str(self.options.data)
 
     def _raise_damage(self) -> None:
         """Raise FairleadError once a service has ended because the log is damaged or commands are lost."""
@@ -233,7 +241,7 @@ class Stack:
         found = conditions.logged(data / "logs", self._supervisor.damaged())
         if found:
             conditions.save(data, found)
-            raise conditions.error_of(found, "" if data == state.default_data() else str(data))
+            raise conditions.error_of(found, self._data_word())
 
     def _nodes_line(self, client: Client) -> str:
         # The log may know nodes of an earlier `up` with other options; they are lost and not meant here.
@@ -272,6 +280,12 @@ def forget_leases(data: Path) -> None:
     without it is no silence."""
     for path in data.glob(f"agent-*/{LEASE}"):
         path.unlink()
+
+
+def _blocking(client: Client) -> list[Condition]:
+    """Return the conditions that keep the cluster from working; none where the gateway does not answer."""
+    readiness = client.readiness()
+    return [each for each in readiness.conditions if each.blocks] if readiness is not None else []
 
 
 def _ready_nodes(client: Client) -> set[str]:

@@ -36,6 +36,7 @@ from fairlead_schemas.ask import (
     decode_ask,
     encode,
 )
+from fairlead_schemas.conditions import ALIVE, Alive, encode_alive
 
 NAME = "explainer"
 #: Without a question for so long, what was folded is let go.
@@ -76,6 +77,7 @@ class Explainer:
         served = [
             await self._bus.serve(subjects.ASK, self._take, group=NAME),
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
+            await self._bus.serve(subjects.rpc(NAME, ALIVE), self._alive, group=NAME),
         ]
         tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._stopping.wait())]
         log.info("answering")
@@ -130,6 +132,9 @@ class Explainer:
 
     async def _state(self, message: Message) -> bytes:
         return msgspec.json.encode(self.statistics())
+
+    async def _alive(self, message: Message) -> bytes:
+        return encode_alive(Alive(sequence=self.statistics()["sequence"]))
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start; `sequence` is where the fold stands, 0 while nothing is held."""

@@ -23,7 +23,7 @@ from fairlead_gateway.openapi import install
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json, answers_with
 from fairlead_schemas import asyncapi
-from fairlead_schemas.conditions import Condition, Readiness
+from fairlead_schemas.conditions import Readiness
 from fairlead_schemas.fielderrors import FieldError
 
 #: Built once: it is the same for every process of a version.
@@ -35,15 +35,15 @@ def build_app(
     numbers: Metrics,
     routers: list[APIRouter],
     hot: Collection[tuple[str, str]],
-    conditions: Callable[[], list[Condition]],
+    readiness: Callable[[], Readiness],
 ) -> FastAPI:
-    """The application behind the door. `hot`: (method, path) that the door answers itself. `conditions` returns the
-    reasons why the cluster cannot work now."""
+    """The application behind the door. `hot`: (method, path) that the door answers itself. `readiness` returns the
+    body of `/readyz`."""
     app = FastAPI(
         title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None,
         generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
-    routers = [_own_routes(folding, numbers, conditions), *routers]
+    routers = [_own_routes(folding, numbers, readiness), *routers]
     for router in routers:
         app.include_router(router, dependencies=[Depends(_only_known_parameters)])
     install(app)
@@ -65,7 +65,7 @@ def build_app(
     return app
 
 
-def _own_routes(folding: Folding, numbers: Metrics, conditions: Callable[[], list[Condition]]) -> APIRouter:
+def _own_routes(folding: Folding, numbers: Metrics, readiness: Callable[[], Readiness]) -> APIRouter:
     router = APIRouter()
     views = folding.views
 
@@ -76,15 +76,11 @@ def _own_routes(folding: Folding, numbers: Metrics, conditions: Callable[[], lis
     ready = answers_with("Readiness")
 
     @router.get(
-        "/readyz", summary="The bus answers, the views are near the log's end, and no condition holds",
+        "/readyz", summary="Jobs are accepted and run; otherwise the conditions that hold",
         responses={**ready, 503: {**ready[200], "description": "Readiness, where it is not ready"}},
     )  # fmt: skip
     async def readyz() -> Response:
-        found = conditions()
-        body = Readiness(
-            ready=folding.is_near_end and not found, bus=folding.bus_answers, sequence=views.sequence,
-            log_end=folding.log_end, conditions=found,
-        )  # fmt: skip
+        body = readiness()
         return Json(body, status_code=200 if body.ready else 503)
 
     @router.get(

@@ -8,12 +8,13 @@ Answers are the outcomes that the views fold; `decided` hands them to whoever wa
 import asyncio
 import os
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 
 import msgspec
 import structlog
 
-from fairlead_bus.port import Bus, OutcomeUnknown, StreamFull, TooLarge, Unavailable
+from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StreamFull, TooLarge, Unavailable
 from fairlead_gateway.problems import Refused
 from fairlead_gateway.views.rows import Outcome
 from fairlead_schemas import subjects
@@ -68,8 +69,12 @@ class _Pending:
 class CommandGate:
     """Publishes commands to one service and keeps who waits for which."""
 
-    def __init__(self, bus: Bus, service: str) -> None:
+    def __init__(
+        self, bus: Bus, service: str, on_append: Callable[[BusError | None], None] = lambda error: None
+    ) -> None:
+        """`on_append` is called with each append's outcome; None: stored."""
         self._bus = bus
+        self._on_append = on_append
         self._subject = subjects.cmd(service)
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
@@ -171,14 +176,17 @@ class CommandGate:
         while True:
             try:
                 await self._bus.append(subjects.CMD, self._subject, payload, msg_id=msg_id)
+                self._on_append(None)
                 return None
-            except StreamFull:
+            except StreamFull as error:
+                self._on_append(error)
                 return Refused(
                     503, "commands_full", "the stream of commands is full; nothing was stored", retry_after_s=10
                 )
             except TooLarge as error:
                 return Refused(413, "too_large", str(error))
             except (OutcomeUnknown, Unavailable) as error:
+                self._on_append(error)
                 if asyncio.get_running_loop().time() >= deadline:
                     log.error("command message not stored", message=msg_id, reason=str(error))
                     return Refused(503, "bus_away", f"the bus does not answer: {error}", retry_after_s=5)

@@ -1,11 +1,16 @@
 """What the gateway counts, in Prometheus' words."""
 
+from collections.abc import Callable, Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.clustermetrics import ClusterCollector, HappenedSince
 from fairlead_gateway.telemetrymetrics import TelemetryCollector
 from fairlead_gateway.views.fold import Views
+from fairlead_schemas.conditions import CONDITIONS, Readiness
 from fairlead_schemas.lifecycle import STATES
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -15,7 +20,7 @@ _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 class Metrics:
     """One registry per gateway, so that tests may build many."""
 
-    def __init__(self, views: Views, bus: Bus) -> None:
+    def __init__(self, views: Views, bus: Bus, readiness: Callable[[], Readiness]) -> None:
         self.registry = CollectorRegistry()
         self.decision_seconds = Histogram(
             "fairlead_gateway_decision_seconds", "From a command's arrival to its decision in the log.",
@@ -37,6 +42,7 @@ class Metrics:
             "fairlead_gateway_lag", "Commits that the views are behind the log's end.", registry=self.registry
         )
         self.watchers = Gauge("fairlead_gateway_watchers", "Open event watches.", registry=self.registry)
+        self.registry.register(ReadinessCollector(readiness))
         self.jobs = Gauge("fairlead_jobs", "Jobs and elements ever, by state.", ["state"], registry=self.registry)
         self._views = views
         self.happened = HappenedSince(self.registry, views)
@@ -55,3 +61,28 @@ class Metrics:
         for state in STATES:
             self.jobs.labels(state).set(counts.get(state, 0))
         return generate_latest(self.registry)
+
+
+class ReadinessCollector(Collector):
+    """The judgement of `/readyz`, as gauges: one for the whole, one for each condition of the list."""
+
+    def __init__(self, readiness: Callable[[], Readiness]) -> None:
+        self._readiness = readiness
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: registering must not ask, as no event loop may run yet."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """As of now."""
+        readiness = self._readiness()
+        ready = GaugeMetricFamily("fairlead_ready", "1 while jobs are accepted and run, as /readyz answers.")
+        ready.add_metric([], readiness.ready)
+        yield ready
+        holding = {each.code for each in readiness.conditions}
+        conditions = GaugeMetricFamily(
+            "fairlead_condition", "1 while a condition of docs/troubleshooting.md holds.", labels=["condition"]
+        )
+        for code in CONDITIONS:
+            conditions.add_metric([code], code in holding)
+        yield conditions

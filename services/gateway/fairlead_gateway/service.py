@@ -41,10 +41,11 @@ from fairlead_gateway.intake import Intake
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.past import Past
 from fairlead_gateway.presence import Presence
+from fairlead_gateway.pulse import Pulse
 from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.rows import Outcome
 from fairlead_gateway.watching import Feed
-from fairlead_schemas.conditions import Condition
+from fairlead_schemas.conditions import Condition, Readiness
 from fairlead_schemas.imagenames import Registries
 
 log = structlog.get_logger()
@@ -81,10 +82,11 @@ class Gateway:
         self.folding = folding
         self._bus = bus
         views = self.views = folding.views
-        self.queue = CommandGate(bus, "queue")
-        self.placer = CommandGate(bus, "placer")
-        self.telemetry = CommandGate(bus, "telemetry")
-        self.metrics = Metrics(views, bus)
+        self.pulse = Pulse(bus, folding)
+        self.queue, self.placer, self.telemetry = (
+            CommandGate(bus, name, self.pulse.appended) for name in ("queue", "placer", "telemetry")
+        )
+        self.metrics = Metrics(views, bus, self.readiness)
         self.feed = Feed(bus, views, self.metrics)
         decisions = Decisions(
             views, wait_s=settings.decision_wait_s,
@@ -118,7 +120,7 @@ class Gateway:
         }
         guard = RequestGuard(settings.http.hosts, settings.http.host)
         #: Behind the door: every route that is not hot, and the OpenAPI document of all.
-        self.api = build_app(folding, self.metrics, routers, hot, self.conditions)
+        self.api = build_app(folding, self.metrics, routers, hot, self.readiness)
         self.app = Door(views, hot, self.api, guard, self.metrics.count_refusal)
         for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
@@ -140,8 +142,16 @@ class Gateway:
             self.metrics.happened.take(batch)
 
     def conditions(self) -> list[Condition]:
-        """Return the reasons why the cluster cannot work until a person has done something."""
-        return []
+        """Return the reasons why the cluster cannot work, or not in full, worst first."""
+        return self.pulse.conditions()
+
+    def readiness(self) -> Readiness:
+        """Return the body of `/readyz`."""
+        found = self.conditions()
+        return Readiness(
+            ready=not any(each.blocks for each in found), bus=self.folding.bus_answers, sequence=self.views.sequence,
+            log_end=self.folding.log_end, conditions=found, remedies={each.code: each.hint() for each in found},
+        )  # fmt: skip
 
     async def background(self) -> None:
         """Fold, publish, listen to beats and watch the log's end until one of them fails."""
@@ -153,6 +163,7 @@ class Gateway:
                 self.placer.run(),
                 self.telemetry.run(),
                 self.folding.watch_end(),
+                self.pulse.run(),
             ):
                 group.create_task(work)
 

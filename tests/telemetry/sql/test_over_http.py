@@ -71,12 +71,12 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
         await reaches(bus, 33)
 
-        async def ready() -> bool:
+        async def caught_up() -> bool:
             with contextlib.suppress(httpx.TransportError):
-                return (await http.get("/readyz")).status_code == 200
+                return (await http.get("/readyz")).json()["sequence"] >= 33
             return False
 
-        await eventually(ready)
+        await eventually(caught_up)
         yield House(http, telemetry, hub)
     await gateway.stop()
     await telemetry.stop()
