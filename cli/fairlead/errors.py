@@ -5,6 +5,7 @@ Exit codes are a promise to scripts: 2 usage or a refused input, 3 not found, 4 
 """
 
 from fairlead_schemas.api import Problem
+from fairlead_schemas.fielderrors import printable
 
 
 class FairleadError(Exception):
@@ -75,7 +76,7 @@ def from_problem(problem: Problem) -> FairleadError:
     """The error of an API answer; its message names every field that the API named."""
     lines = [problem.detail or problem.title]
     for error in problem.errors:
-        field, message = error.get("field", ""), error.get("message", "")
+        field, message = printable(error.get("field", "")), error.get("message", "")
         if message not in lines[0]:
             lines.append(f"  {field}: {message}" if field else f"  {message}")
     kind = _BY_STATUS.get(problem.status, FairleadError)

@@ -64,8 +64,8 @@ def check(job: Document) -> jobspec.JobSpec:
         spec = jobspec.job_from(job)
         resolving.resolve(spec, command_id="dry-run", user="")
     except InvalidJob as error:
-        lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
-        raise Refused("\n".join(["the job file is not valid", *lines])) from error
+        lines = [f"{e.field}: {e.message}" if e.field else e.message for e in error.errors]
+        raise Refused("\n  ".join(["the job file is not valid", *lines])) from error
     return spec
 
 

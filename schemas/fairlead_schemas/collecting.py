@@ -50,6 +50,36 @@ def _object(pairs: list[tuple[str, Any]]) -> Object:
     return found
 
 
+def repeated_keys(payload: bytes) -> list[str]:
+    """Return the paths of keys that stand more than once in their object; decoders silently take the last.
+
+    `payload` is valid JSON. One pass for the usual document without any.
+    """
+    found: list[Object] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> Any:
+        plain = dict(pairs)
+        if len(plain) == len(pairs):
+            return plain
+        made = _object(pairs)
+        found.append(made)
+        return made
+
+    document = json.loads(payload, object_pairs_hook=keep)
+    return list(_repeated("", document)) if found else []
+
+
+def _repeated(at: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Object):
+        yield from (joined(at, key) for key in dict.fromkeys(value.twice))
+    if isinstance(value, dict):
+        for key, inner in cast(dict[str, Any], value).items():
+            yield from _repeated(joined(at, key), inner)
+    elif isinstance(value, list):
+        for index, inner in enumerate(cast(list[Any], value)):
+            yield from _repeated(f"{at}[{index}]", inner)
+
+
 def joined(at: str, key: str) -> str:
     """The path of a key below a path."""
     return f"{at}.{key}" if at else key
@@ -74,6 +104,10 @@ class Reading:
     def wrong(self, at: str, message: str) -> None:
         """Note a mistake."""
         self.errors.append(FieldError(field=at, message=message))
+
+    def has(self, at: str) -> bool:
+        """Return True if a mistake was noted at this path."""
+        return any(error.field == at for error in self.errors)
 
     def entries(self, value: Any, at: str) -> Iterator[tuple[str, Any, str]]:
         """(key, value, path) of a map, keys as text."""

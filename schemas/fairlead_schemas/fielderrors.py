@@ -25,9 +25,14 @@ class InvalidJob(ValueError):
         self.errors = errors
 
 
+def printable(text: str) -> str:
+    """Return text with line breaks and other characters that are not printable spelled out, as in `a\\nb`."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 _PATH = re.compile(r"^(.*?)(?: - at `(.*)`)?$", re.DOTALL)
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
-_MISSING = re.compile(r"Object missing required field `(.*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 
 
 def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequence[str] = ()) -> FieldError:
@@ -46,7 +51,7 @@ def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequenc
         path = f"{path}.{unknown[1]}" if path else unknown[1]
         there = f"expected {', '.join(known)}" if known else "see GET /v1/schemas/job for the fields of a job file"
         message = f"unknown field; {there}"
-    return FieldError(field=_join(prefix, path), message=message)
+    return FieldError(field=printable(_join(prefix, path)), message=message)
 
 
 def _join(prefix: str, path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from fairlead_schemas.collecting import repeated_keys
 from fairlead_schemas.events import DependencyState, JobKind
 from fairlead_schemas.fielderrors import FieldError, InvalidJob, field_error
 from fairlead_schemas.launchers import LAUNCHERS, ON_FAILURE
@@ -22,6 +23,7 @@ PRIORITY_MAX = 1000
 NAME_CHARS_MAX = 128
 DEPENDENCIES_MAX = 100
 PROJECT_CHARS_MAX = 128
+LABEL_CHARS_MAX = 256
 DEFAULT_GRACE = "30s"
 
 #: Set by Fairlead or by the device runtime; a job that sets them would see devices it does not hold.
@@ -212,7 +214,6 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(JobSpec)
-_list_decoder = msgspec.json.Decoder(list[JobSpec])
 _encoder = msgspec.json.Encoder(order="deterministic")
 #: msgspec's word for "the value of some key".
 _SOME_KEY = "[...]"
@@ -223,17 +224,13 @@ def decode_job(payload: bytes) -> JobSpec:
     if len(payload) > SPEC_BYTES_MAX:
         raise InvalidJob([too_large(len(payload))])
     try:
-        return _decoder.decode(payload)
+        spec = _decoder.decode(payload)
+        twice = repeated_keys(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _with_key(_invalid(error), payload) from error
-
-
-def decode_jobs(payload: bytes) -> list[JobSpec]:
-    """Decode a list of jobs from JSON. Raises InvalidJob naming the element and the field."""
-    try:
-        return _list_decoder.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(error) from error
+    if twice:
+        raise InvalidJob([FieldError(field=path, message="this key stands twice; keep one of them") for path in twice])
+    return spec
 
 
 def job_from(value: Any) -> JobSpec:

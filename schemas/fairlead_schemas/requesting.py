@@ -103,6 +103,8 @@ def _unit(
     # What cannot be read is one error: it breaks no rule besides.
     memory = get("memory", DEFAULT_MEMORY_MIB * 2**20)
     memory_mib = amount(reading, f"{at}memory", quantities.parse_memory, memory, quantities.MEMORY_MIB_MAX)
+    if "memory" in words.resources and not memory_mib and not reading.has(f"{at}memory"):
+        reading.wrong(f"{at}memory", f"expected at least 1Mi, found {shown(memory)}; leave it out for the default")
     return Request(
         nodes=nodes, gpu_milli=gpus.milli, gpu_parts=gpus.parts, profile=gpus.profile, replicas=gpus.replicas,
         cpu_milli=amount(reading, f"{at}cpu", quantities.parse_cpu, get("cpu", f"{DEFAULT_CPU_MILLI}m")),

@@ -11,7 +11,7 @@ from fairlead_schemas.checkpointwords import checkpoint_of
 from fairlead_schemas.collecting import Reading
 from fairlead_schemas.commands import SubmitJob, digest_of
 from fairlead_schemas.events import Dependency
-from fairlead_schemas.fielderrors import InvalidJob
+from fairlead_schemas.fielderrors import InvalidJob, printable
 from fairlead_schemas.ids import is_job_id, is_queue_path
 from fairlead_schemas.imagenames import BadImageName, Registries, parse_image
 from fairlead_schemas.jobspec import DependsOn, JobSpec
@@ -21,6 +21,11 @@ from fairlead_schemas.resources import Request
 
 START_YEAR_MAX = 2200  # in nanoseconds, later times leave 64 bits
 
+#: Characters of a wrong name that an error repeats.
+NAME_SHOWN_MAX = 80
+#: As Kubernetes has it: a C identifier, or one with dashes and dots.
+_VARIABLE = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]{0,255}\Z", re.ASCII)
+_PROJECT = re.compile(r"[A-Za-z0-9_][-._A-Za-z0-9]*\Z", re.ASCII)
 _ARRAY = re.compile(r"(?:(\d{1,7})-(\d{1,7})|(\d{1,7}))(?:%(\d{1,6}))?\Z", re.ASCII)
 
 
@@ -89,11 +94,9 @@ def _check_fields(spec: JobSpec, reading: Reading) -> None:
     for name, value in spec.env.items():
         reserved = name.startswith(jobspec.RESERVED_ENV_PREFIXES)
         expect(not reserved, f"env.{name}", "this variable is set by Fairlead; leave it out")
-        expect(
-            bool(name) and "=" not in name and "\0" not in name + value,
-            f"env.{name}",
-            'expected a name without "=" and no NUL characters',
-        )
+        message = "expected a name of letters, digits, _ - and ., not beginning with a digit"
+        expect(bool(_VARIABLE.match(name)), f"env.{_shown(name)}", message)
+        expect("\0" not in value, f"env.{_shown(name)}", "expected a value without NUL characters")
 
 
 def _check_image(name: str, registries: Registries | None, reading: Reading) -> None:
@@ -147,13 +150,26 @@ def _check_text(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None
         "command",
         "expected words without NUL characters",
     )
-    for field, text, most in (
-        ("name", spec.name, jobspec.NAME_CHARS_MAX),
-        ("project", spec.project, jobspec.PROJECT_CHARS_MAX),
-    ):
-        ok = len(text) <= most and text.isprintable()
-        expect(ok, field, f"expected at most {most} printable characters")
-    expect("\0" not in spec.workdir, "workdir", "expected no NUL characters")
+    most = jobspec.NAME_CHARS_MAX
+    expect(len(spec.name) <= most and spec.name.isprintable(), "name", f"expected at most {most} printable characters")
+    if spec.project and not (spec.volumes or spec.secrets):  # with those the rule is stricter, and mountrules has it
+        most = jobspec.PROJECT_CHARS_MAX
+        message = f'expected at most {most} letters, digits, _ - and ., found "{_shown(spec.project)}"'
+        expect(len(spec.project) <= most and bool(_PROJECT.match(spec.project)), "project", message)
+    if spec.workdir:
+        ok = spec.workdir.startswith("/") and spec.workdir.isprintable()
+        expect(ok, "workdir", "expected an absolute path of printable characters, such as /work")
+    for key, value in spec.labels.items():
+        ok = 0 < len(key) <= jobspec.LABEL_CHARS_MAX and key.isprintable() and key.strip() == key
+        message = f"expected a key of 1 to {jobspec.LABEL_CHARS_MAX} printable characters"
+        expect(ok, f"labels.{_shown(key)}", message)
+        ok = len(value) <= jobspec.LABEL_CHARS_MAX and value.isprintable()
+        message = f"expected a value of at most {jobspec.LABEL_CHARS_MAX} printable characters"
+        expect(ok, f"labels.{_shown(key)}", message)
+
+
+def _shown(name: str) -> str:
+    return printable(name[:NAME_SHOWN_MAX])
 
 
 def _array(value: int | str | None, reading: Reading) -> tuple[tuple[int, int] | None, int]:

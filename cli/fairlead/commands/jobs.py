@@ -15,6 +15,7 @@ from fairlead.commands.sending import exit_code
 from fairlead.errors import FairleadError
 from fairlead.picture import plot as picture
 from fairlead.render import Format
+from fairlead.terminal_text import TerminalFilter
 from fairlead_schemas import quantities
 from fairlead_schemas.api import Job, Node, Page
 from fairlead_schemas.jobmetrics import JobMetrics
@@ -180,8 +181,9 @@ def logs(
     rank: Annotated[int | None, typer.Option("--rank", help="Only this rank of a gang.", show_default=False)] = None,
     attempt: Annotated[int | None, typer.Option("--attempt", help="An earlier attempt.", show_default=False)] = None,
     tail: Annotated[int, typer.Option("--tail", min=0, max=10_000, help="Only so many last lines (0: all).")] = 0,
+    raw: Annotated[bool, typer.Option("--raw", help="To a terminal, too, every byte as the job wrote it.")] = False,
 ) -> None:
-    """Print a job's output.
+    """Print a job's output. To a terminal colours are kept and other control sequences left out, unless --raw.
 
     fairlead logs -f last
 
@@ -191,9 +193,12 @@ def logs(
     """
     with connect() as client:
         for job_id in pick(client, [job]):
+            kept = None if raw or not sys.stdout.isatty() else TerminalFilter()
             for piece in client.logs(job_id, follow=follow, rank=rank, attempt=attempt, tail=tail):
-                sys.stdout.buffer.write(piece)
+                sys.stdout.buffer.write(kept.feed(piece) if kept else piece)
                 sys.stdout.buffer.flush()
+            if kept:
+                sys.stdout.buffer.write(kept.end())
 
 
 def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None:
