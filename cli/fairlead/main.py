@@ -93,7 +93,7 @@ def root(
         str,
         typer.Option(
             "--url",
-            help="The gateway.  [env: FAIRLEAD_URL; default: the stack of $FAIRLEAD_DATA or ./.fairlead, else port 8080 here]",
+            help="The gateway.  [env: FAIRLEAD_URL; default: the stack of $FAIRLEAD_DATA; without one that of ./.fairlead, else port 8080 here]",
             show_default=False,
         ),
     ] = "",

@@ -401,3 +401,19 @@ def test_sql_in_the_form_that_is_wanted(gateway: GatewayStub, run: Run) -> None:
     ran = run("sql", "FROM t")
     assert (ran.out, ran.err) == ("x\n-\na\n", "not all rows: no room\nleft out: samples before noon\n")
     assert msgspec.json.decode(run("sql", "-o", "json", "FROM t").out) == rows
+
+
+def test_a_named_stack_that_does_not_run_is_not_replaced_by_a_stranger(
+    run: Run, gateway: GatewayStub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After `down`, commands for that data directory must not go to whatever listens at the default port."""
+    monkeypatch.delenv("FAIRLEAD_URL")
+    monkeypatch.setenv("FAIRLEAD_DATA", str(tmp_path / "data"))
+    found = run("cancel", "all")
+    assert (found.code, gateway.requests) == (6, [])
+    assert f"the stack of {tmp_path / 'data'} does not run" in found.err and "FAIRLEAD_URL" in found.err
+    monkeypatch.delenv("FAIRLEAD_DATA")
+    monkeypatch.chdir(tmp_path)
+    gateway.on("GET", "/v1/jobs", page())
+    assert run("jobs").code == 0
+    assert gateway.requests

@@ -23,8 +23,8 @@ from fairlead_schemas.jobmetrics import JobMetrics
 
 def jobs(
     state: Annotated[str, typer.Option("--state", help="Only jobs in this state (running, queued, failed, …).")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Only this queue.")] = "",
-    user: Annotated[str, typer.Option("--user", "-u", help='Only this user ("me": yours).')] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Only these queues and those below them (a,b).")] = "",
+    user: Annotated[str, typer.Option("--user", "-u", help='Only these users (a,b; "me": yours).')] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most this many (0: all).")] = 0,
     output: Output = Format.table,
 ) -> None:
@@ -35,7 +35,7 @@ def jobs(
     fairlead jobs -u me -o json
     """
     with connect() as client:
-        page = client.jobs(state=state, queue=queue, user=client.user if user == "me" else user, limit=limit)
+        page = client.jobs(state=state, queue=queue, user=_users(client, user), limit=limit)
     render.write(
         render.page(
             page,
@@ -45,6 +45,10 @@ def jobs(
             empty="no such jobs" if state or queue or user else "no jobs; try: fairlead submit -- echo hello",
         )
     )
+
+
+def _users(client: Client, names: str) -> str:
+    return ",".join(client.user if name == "me" else name for name in names.split(","))
 
 
 def show(

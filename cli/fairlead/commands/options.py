@@ -1,6 +1,6 @@
 """Options that many verbs share, the connection that they use, and what `last`, `all` and TAB stand for.
 
-The gateway is the one of --url or FAIRLEAD_URL, else the local stack of this data directory, else port 8080 here.
+The gateway is the one of --url or FAIRLEAD_URL, else the local stack of this data directory, else (where FAIRLEAD_DATA names none) port 8080 here.
 """
 
 import os
@@ -10,7 +10,7 @@ import typer
 
 from fairlead import job_ids
 from fairlead.client import Client
-from fairlead.errors import FairleadError
+from fairlead.errors import FairleadError, Unreachable
 from fairlead.render import Format
 from fairlead.stack import state
 from fairlead_schemas.lifecycle import END_STATES, STATES
@@ -24,11 +24,21 @@ type JobIds = list[str]
 
 
 def connect() -> Client:
-    """A client for the cluster that the environment or the local stack names. Close it (or use `with`)."""
+    """Return a client for the cluster that the environment or the local stack names. Close it (or use `with`).
+
+    Raises Unreachable where FAIRLEAD_DATA names a stack that does not run: whatever answers at the default port then is
+    another cluster, and must not get what was meant for this one.
+    """
     url = os.environ.get("FAIRLEAD_URL", "")
     if not url:
-        there = state.load(state.default_data())
+        data = state.default_data()
+        there = state.load(data)
         url = there.url if there is not None and state.lives(there.supervisor) else ""
+        if not url and os.environ.get("FAIRLEAD_DATA"):
+            raise Unreachable(
+                f"the stack of {data} does not run",
+                hint="start it with `fairlead up`, unset FAIRLEAD_DATA, or name a gateway in FAIRLEAD_URL",
+            )
     return Client(url)
 
 

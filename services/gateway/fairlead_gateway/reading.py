@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_gateway.answers import encode
+from fairlead_gateway.job_filter import JobFilter, job_filter
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.past import Past
 from fairlead_gateway.problems import Refused, bad_parameter, not_found
@@ -22,7 +23,7 @@ from fairlead_gateway.views.queuedocs import pool_document, queue_document, queu
 from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas import api, jsonschema, subjects
 from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.lifecycle import END_STATES, STATES
+from fairlead_schemas.lifecycle import END_STATES
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
@@ -58,12 +59,13 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int
     @router.get("/v1/jobs", summary="List jobs, newest first", responses=answers_with("JobPage"))
     async def list_jobs(
         state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
-        queue: str = "", user: str = "", limit: Limit = LIMIT_DEFAULT,
-        next: Continue = "",
+        queue: Annotated[str, Query(description="One queue or several, joined by commas, with all queues below.")] = "",
+        user: Annotated[str, Query(description="One user or several, joined by commas.")] = "",
+        limit: Limit = LIMIT_DEFAULT, next: Continue = "",
     ) -> Response:  # fmt: skip
-        wanted = _states(state)
+        wanted = job_filter(views, state=state, queue=queue, user=user)
         before = _born(next)
-        found = list(islice(_matching(views, wanted, queue, user, before), limit + 1))
+        found = list(islice(_matching(views, wanted, before), limit + 1))
         token = _token(str(found[limit - 1].born)) if len(found) > limit else None
         items = [job_document(views, row, clock()) for row in found[:limit]]
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
@@ -157,19 +159,9 @@ def answers_with(*names: str) -> dict[int | str, dict[str, Any]]:
 # ---------------------------------------------------------------------------------------- jobs
 
 
-def _states(text: str) -> frozenset[str]:
-    wanted = frozenset(part for part in text.split(",") if part)
-    unknown = sorted(wanted - STATES.keys())
-    if unknown:
-        raise bad_parameter("state", f'unknown state "{unknown[0][:40]}"; expected some of {", ".join(STATES)}')
-    return wanted
-
-
-def _matching(views: Views, states: frozenset[str], queue: str, user: str, before: int) -> Iterable[JobRow]:
+def _matching(views: Views, wanted: JobFilter, before: int) -> Iterable[JobRow]:
     for row in reversed(views.jobs.rows.values()):
-        if before and row.born >= before:
-            continue
-        if (not states or row.state in states) and (not queue or row.queue == queue) and (not user or row.user == user):
+        if not (before and row.born >= before) and wanted.matches(row):
             yield row
 
 
