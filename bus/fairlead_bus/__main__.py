@@ -15,8 +15,9 @@ import sys
 import structlog
 
 from fairlead_bus import nats_setup
-from fairlead_bus.main import bus_key, configure_logging, nats_url, patiently
+from fairlead_bus.main import START_S, bus_key, configure_logging, nats_url
 from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.patience import patiently
 from fairlead_bus.port import BusError
 from fairlead_bus.settings import BadSetting
 
@@ -31,8 +32,8 @@ async def make(*, remake: bool = False) -> None:
     bus = await connect(nats_url(), name="streams", key=bus_key())
     try:
         if remake:
-            await patiently(lambda: nats_setup.remake_streams(bus.link))
-        await patiently(bus.ensure)
+            await patiently(lambda: nats_setup.remake_streams(bus.link), limit_s=START_S)
+        await patiently(bus.ensure, limit_s=START_S)
         await _wait_for_copies(bus)
     finally:
         await bus.close()
@@ -41,7 +42,7 @@ async def make(*, remake: bool = False) -> None:
 async def _wait_for_copies(bus: NatsBus) -> None:
     """Until all copies are current; those that are not within COPIES_S (a server is down) are logged."""
     deadline = asyncio.get_running_loop().time() + COPIES_S
-    while behind := await nats_setup.copies_behind(bus.link):
+    while behind := await patiently(lambda: nats_setup.copies_behind(bus.link), limit_s=COPIES_S):
         if asyncio.get_running_loop().time() > deadline:
             log.warning("copies are not current: is a server down?", **behind)
             return

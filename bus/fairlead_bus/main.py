@@ -23,14 +23,14 @@ import structlog
 
 from fairlead_bus import damage, nkey
 from fairlead_bus.nats_bus import NatsBus, connect
-from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit, Unavailable
+from fairlead_bus.patience import patiently
+from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit
 from fairlead_bus.settings import BadSetting, one_of
 
 #: After SIGTERM a process that does not come to its end by itself is cut off after this long.
 STOP_S = 5.0
 #: A cluster that elects leaders answers nothing for up to 10 s or so; a start waits this long for it.
 START_S = 60.0
-START_RETRY_S = 0.5
 #: Between a reconnect and the look at the servers: one that has just started opens its pages in turn.
 RECHECK_S = 1.0
 DEFAULT_NATS = "nats://127.0.0.1:4222"
@@ -171,26 +171,9 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_n
 async def _prepare(bus: NatsBus, *, on_node: bool) -> None:
     """With a token everybody makes the streams; with keys one does (`python -m fairlead_bus`), and services look."""
     if bus.link.key is None:
-        await patiently(bus.ensure)
+        await patiently(bus.ensure, limit_s=START_S)
     elif not on_node:
-        await patiently(bus.check)
-
-
-async def patiently(work: Callable[[], Awaitable[None]]) -> None:
-    """Do a piece of work that a cluster without leaders cannot answer; again until it can, for START_S at most.
-    Raises what `work` raises."""
-    deadline = asyncio.get_running_loop().time() + START_S
-    reason = ""
-    while True:
-        try:
-            return await work()
-        except Unavailable as error:
-            if asyncio.get_running_loop().time() > deadline:
-                raise
-            if str(error) != reason:
-                reason = str(error)
-                structlog.get_logger().warning("waiting for the bus", reason=reason)
-        await asyncio.sleep(START_RETRY_S)
+        await patiently(bus.check, limit_s=START_S)
 
 
 async def _until_sent_away(bus: NatsBus, service: Runnable, *, on_node: bool) -> int:

@@ -252,11 +252,17 @@ class MemoryBus:
 
     async def put_object(self, store: str, name: str, data: bytes) -> None:
         await asyncio.sleep(0)
-        self._reach().objects[store][name] = data
+        self._reach_stores()[store][name] = data
 
     async def get_object(self, store: str, name: str) -> bytes | None:
         await asyncio.sleep(0)
-        return self._reach().objects[store].get(name)
+        return self._reach_stores()[store].get(name)
+
+    def _reach_stores(self) -> dict[str, dict[str, bytes]]:
+        hub = self._reach()
+        if not hub.stores_up:
+            raise Unavailable("the server that has the object stores is away")
+        return hub.objects
 
     def on_reconnect(self, handler: Callable[[], None]) -> None:
         self.handlers.append(handler)

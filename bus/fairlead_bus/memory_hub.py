@@ -101,6 +101,8 @@ class MemoryHub:
         self.subscribers: dict[str, list[MemorySubscription]] = {}
         self.clients: list[MemoryBus] = []
         self.up = True
+        #: False: the one of several servers that has the object stores is away.
+        self.stores_up = True
         self.unknown_appends: deque[bool] = deque()
         self.inbox = 0
         #: Requests handed to groups so far.

@@ -28,6 +28,7 @@ from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.lease import POLL_S, Lease
 from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader
 from fairlead_bus.other_clocks import SKEW_NS, OtherClocks
+from fairlead_bus.patience import patiently
 from fairlead_bus.port import (
     Bus,
     LogDamaged,
@@ -183,10 +184,10 @@ class Service[C: Core]:
 
     async def _restore(self) -> None:
         """Newest snapshot, then the tail up to what the log held when we began."""
-        state = await self._patiently(lambda: self.bus.state(subjects.LOG))
-        kept = await self._patiently(lambda: self._snapshots.load(state.created))
+        state = await patiently(lambda: self.bus.state(subjects.LOG))
+        kept = await self._snapshots.load(state.created)
         # Asked again: a leader that is on its way out may have committed and stored a snapshot meanwhile.
-        state = await self._patiently(lambda: self.bus.state(subjects.LOG))
+        state = await patiently(lambda: self.bus.state(subjects.LOG))
         for found in kept:
             if found.sequence > state.last:
                 raise LogDamaged(state.last, f"log went backwards: a snapshot stands at {found.sequence}")
@@ -200,7 +201,7 @@ class Service[C: Core]:
         """Let log time go on from the writer's newest commit, by the server's measure of the time since."""
         if not self._committed_ns:
             return
-        times = await self._patiently(lambda: self.bus.times(subjects.LOG, subjects.log(self.writer)))
+        times = await patiently(lambda: self.bus.times(subjects.LOG, subjects.log(self.writer)))
         if times.first_ns <= self._committed_ns:
             self.clock.resume(self._committed_ns, times.now_ns - times.last_ns)
         else:
@@ -224,7 +225,7 @@ class Service[C: Core]:
     async def _start_from(self, found: snapshots.Snapshot) -> bool:
         """Take up a snapshot. False when this code cannot read it: another version wrote it, the log has it all."""
         for writer, head in found.heads.items():
-            commit = await self._patiently(lambda head=head: self._built_upon(head))
+            commit = await patiently(lambda head=head: self._built_upon(head))
             if writer == self.writer:
                 self._cursors, self._committed_ns = carried(commit.cursors), commit.at_ns
         try:
@@ -256,13 +257,6 @@ class Service[C: Core]:
         self._spawn(self._watch_clock, "clock")
         self.leading = True
         self._wake.set()
-
-    async def _patiently[T](self, ask: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                return await ask()
-            except Unavailable:
-                await asyncio.sleep(0.2)
 
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         async def guarded() -> None:

@@ -13,7 +13,8 @@ import msgspec
 import structlog
 
 from fairlead_bus.log import Head
-from fairlead_bus.port import Bus, BusError
+from fairlead_bus.patience import patiently
+from fairlead_bus.port import Bus, BusError, Unavailable
 from fairlead_schemas import subjects
 
 KEPT = 2
@@ -25,6 +26,8 @@ SNAPSHOT_AGE_S = 300.0
 #: And after no fewer than one event for so many bytes of the last one: a large state is stored less often, so that
 #: storing it takes a small part of the time that folding takes.
 BYTES_PER_EVENT = 200
+#: A start waits this long for the store to answer, which covers an election among its servers; then it folds the log.
+LOAD_S = 10.0
 
 log = structlog.get_logger()
 
@@ -75,6 +78,16 @@ async def load_all(bus: Bus, name: str, *, created: str, schema: str) -> list[Sn
     return sorted(found, key=lambda snapshot: snapshot.sequence, reverse=True)
 
 
+async def load_or_fold(bus: Bus, name: str, *, created: str, schema: str) -> list[Snapshot]:
+    """As `load_all`, for a start: none after LOAD_S without an answer. The log has it all; its server may be gone for
+    good with the only copy of the snapshots."""
+    try:
+        return await patiently(lambda: load_all(bus, name, created=created, schema=schema), limit_s=LOAD_S)
+    except Unavailable as error:
+        log.warning("snapshots cannot be read, the log is folded from its start", service=name, reason=str(error))
+        return []
+
+
 def _verified(data: bytes, turn: int, created: str, schema: str) -> Snapshot | None:
     head, _, state = data.partition(b"\n")
     try:
@@ -105,9 +118,9 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self, created: str) -> list[Snapshot]:
-        """What there is for the log that was `created` so, newest first. Raises Unavailable."""
+        """Snapshots of the log that was `created` then, newest first; none where the store does not answer."""
         self._created = created
-        found = await load_all(self._bus, self._name, created=created, schema=self._schema)
+        found = await load_or_fold(self._bus, self._name, created=created, schema=self._schema)
         self._turn = found[0].turn if found else 0
         self._due = asyncio.get_running_loop().time() + self._age_s
         return found

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import structlog
 
-from fairlead_bus import lease, other_clocks
+from fairlead_bus import lease, other_clocks, snapshots
 from fairlead_bus import service as shell
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
@@ -309,6 +309,27 @@ async def test_a_snapshot_that_is_stored_during_a_start_is_no_damage(monkeypatch
     task = asyncio.create_task(second.run())
     await until(lambda: second.leading)
     assert second.core.ids == ["c1"]
+    await crash(task)
+
+
+async def test_a_start_does_not_need_the_snapshots(monkeypatch: pytest.MonkeyPatch):
+    """The server that has their only copy may be gone for good: the log has it all, and is folded from its start."""
+    monkeypatch.setattr(snapshots, "LOAD_S", 0.1)
+    hub = MemoryHub()
+    first = service(hub.connect())
+    task = asyncio.create_task(first.run())
+    await first.bus.append(subjects.CMD, CMD, command(1))
+    await until(lambda: first.core.ids == ["c1"])
+    await first.stop()
+    await task
+    hub.stores_up = False
+    second = service(hub.connect())
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(second.run())
+        await until(lambda: second.leading, 20)
+    assert second.core.ids == ["c1"]
+    (warning,) = (line for line in logs if line["log_level"] == "warning")
+    assert "the log is folded from its start" in warning["event"] and "object stores" in warning["reason"]
     await crash(task)
 
 

@@ -145,6 +145,20 @@ async def test_two_snapshots_are_kept_over_restarts() -> None:
         assert len(found) == 2 and found[0].sequence > found[1].sequence
 
 
+async def test_a_gateway_starts_without_the_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that has them may be away: the log is folded from its start."""
+    monkeypatch.setattr(snapshots, "LOAD_S", 0.1)
+    async with World() as world:
+        job = await world.submit()
+        await world.gateway.folding.save()
+        await world.stop_gateway()
+        world.hub.stores_up = False
+        async with asyncio.timeout(20):
+            await world.start_gateway()
+        await until(lambda: world.gateway.folding.caught_up)
+        assert (await world.http.get(f"/v1/jobs/{job}")).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("FAIRLEAD_HTTP_PORT", "http"), ("FAIRLEAD_HTTP_PORT", "70000"), ("FAIRLEAD_DECISION_WAIT_S", "-1")],

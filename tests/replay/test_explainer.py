@@ -41,6 +41,16 @@ async def test_the_answer_follows_the_log() -> None:
         assert world.explainer.statistics()["folded"] == world.last
 
 
+async def test_an_answer_does_not_need_the_snapshots() -> None:
+    """The server that has them may be away: the log is folded from its start."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        world.hub.stores_up = False
+        answer = await world.why(job)
+        assert (answer.error, answer.why) == ("", world.told(job))
+
+
 async def test_an_explainer_that_nobody_asks_reads_nothing() -> None:
     """Not the log, not its end, no snapshot."""
     asked: list[str] = []

@@ -19,7 +19,9 @@ from fairlead_schemas import subjects
 from fairlead_schemas.sample_columns import encode_samples
 from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry import eventrows
+from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.service import Telemetry
+from fairlead_telemetry.sql.desk import Desk
 from fairlead_telemetry.warehouse import Kept, Warehouse
 from tests.telemetry.rows import actual, expected
 from tests.telemetry.story import START_NS, Story, busy, morning
@@ -149,6 +151,34 @@ async def fill(tmp_path: Path) -> None:
     hub, bus = await world(morning())
     async with running(hub.connect(), tmp_path):
         await reaches(bus, 33)
+
+
+async def test_one_of_two_services_answers_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a warehouse of its own; a query that both ran would cost twice. Only a cancel goes to both."""
+    asked: list[str] = []
+
+    def counted(name: str) -> Callable[[object, bytes], Awaitable[bytes]]:
+        async def count(_: object, request: bytes) -> bytes:
+            asked.append(name)
+            return b"{}"
+
+        return count
+
+    monkeypatch.setattr(Answers, "_tables", counted("tables"))
+    monkeypatch.setattr(Desk, "cancel", counted("cancel"))
+    hub, bus = await world(morning())
+    async with running(hub.connect(), tmp_path / "a"), running(hub.connect(), tmp_path / "b"):
+        await reaches(bus, 33)
+        await eventually(lambda: _are(2, len(hub.subscribers[subjects.rpc("telemetry", "use")])))
+        for _ in range(3):
+            await ask(bus, "tables")
+        await ask(bus, "sql_cancel")
+        await eventually(lambda: _are(5, len(asked)))
+    assert asked == ["tables"] * 3 + ["cancel"] * 2
+
+
+async def _are(expected: int, found: int) -> bool:
+    return expected == found
 
 
 def other_bytes(story: Story) -> Story:

@@ -15,7 +15,7 @@ import structlog
 from fairlead_bus import snapshots
 from fairlead_bus.core import Core
 from fairlead_bus.log import Head, LogReader
-from fairlead_bus.port import Bus, LogDamaged, Stored
+from fairlead_bus.port import Bus, LogDamaged, Stored, Unavailable
 from fairlead_schemas import subjects
 
 #: After folding for so long everybody else on the loop gets a turn. A commit is never split: it takes some
@@ -160,10 +160,13 @@ class Folds[C: Core]:
 
     async def _restored(self, after: int, upto: int, deadline: float) -> Fold[C] | None:
         """From its writer's newest snapshot within (after, upto] that can be read."""
-        async with asyncio.timeout_at(deadline):
-            found = await snapshots.load_all(
-                self._bus, self._kind.writer, created=self._created, schema=snapshots.SCHEMA
-            )
+        writer = self._kind.writer
+        try:
+            async with asyncio.timeout_at(deadline):
+                found = await snapshots.load_all(self._bus, writer, created=self._created, schema=snapshots.SCHEMA)
+        except Unavailable as error:
+            log.warning("snapshots cannot be read, the log is folded", service=writer, reason=str(error))
+            return None
         for kept in found:
             if not after < kept.sequence <= upto:
                 continue

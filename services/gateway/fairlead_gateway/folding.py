@@ -12,6 +12,7 @@ import structlog
 
 from fairlead_bus import snapshots
 from fairlead_bus.log import Folded, Head, LogReader
+from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus, LogDamaged, StreamState, Unavailable
 from fairlead_gateway.views.fold import SHAPE, Views
 from fairlead_schemas import subjects
@@ -28,7 +29,6 @@ SNAPSHOT_AGE_S = 300.0
 END_POLL_S = 1.0
 #: /readyz says no when the views are further behind than this.
 LAG_MAX = 2_000
-RETRY_S = 0.2
 #: The last twentieth of the log (at least four full commits) takes no new jobs.
 KEPT_SHARE = 20
 KEPT_BYTES_MIN = 4 * COMMIT_BYTES_MAX
@@ -59,17 +59,11 @@ class Folding:
 
     async def restore(self) -> None:
         """Take up the newest snapshot of this log, if there is one. Raises LogDamaged when the log went back."""
-        while True:
-            try:
-                state = await self._bus.state(subjects.LOG)
-                found = await snapshots.load(
-                    self._bus, NAME, created=state.created, schema=f"views-{SHAPE}", last=state.last
-                )
-                # Asked again: a gateway on its way out may have stored a snapshot of what was committed meanwhile.
-                state = await self._bus.state(subjects.LOG)
-                break
-            except Unavailable:
-                await asyncio.sleep(RETRY_S)
+        state = await patiently(lambda: self._bus.state(subjects.LOG))
+        kept = await snapshots.load_or_fold(self._bus, NAME, created=state.created, schema=f"views-{SHAPE}")
+        found = next(iter(kept), None)
+        # Asked again: a gateway on its way out may have stored a snapshot of what was committed meanwhile.
+        state = await patiently(lambda: self._bus.state(subjects.LOG))
         self._created = state.created
         self._note_end(state)
         self.caught_up = not state.last

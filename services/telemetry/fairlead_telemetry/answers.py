@@ -35,6 +35,11 @@ from fairlead_telemetry.warehouse import Warehouse
 #: Under a bus message's 1 MiB.
 ANSWER_BYTES_MAX = 1_000_000
 
+#: Of several telemetry services, each with a warehouse of its own, one gets each request.
+GROUP = "telemetry"
+#: Only the service that runs a query can end it.
+TO_ALL = ("sql_cancel",)
+
 log = structlog.get_logger("telemetry")
 
 
@@ -67,7 +72,10 @@ class Answers:
             "metrics": self._pictures.ask,
             "use": self._using.ask,
         }
-        return [await bus.serve(subjects.rpc("telemetry", verb), _guarded(answer)) for verb, answer in verbs.items()]
+        return [
+            await bus.serve(subjects.rpc("telemetry", verb), _guarded(answer), group="" if verb in TO_ALL else GROUP)
+            for verb, answer in verbs.items()
+        ]
 
     async def _job(self, request: bytes) -> bytes:
         try:

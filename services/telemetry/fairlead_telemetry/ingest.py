@@ -8,7 +8,7 @@ the warehouse; everything that touches it goes through `on_thread`. Start at `ru
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
@@ -16,7 +16,8 @@ import msgspec
 import structlog
 
 from fairlead_bus.log import LogReader
-from fairlead_bus.port import Bus, LogDamaged, Unavailable
+from fairlead_bus.patience import patiently
+from fairlead_bus.port import Bus, LogDamaged
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import commit_hash
 from fairlead_schemas.sample_columns import SampleColumns, decode_columns
@@ -105,7 +106,7 @@ class Ingest:
 
     async def same_log(self) -> None:
         """Raises WarehouseRefused for a log that is not the one in the warehouse: mixing two would be worse than having none."""
-        state, cursor = await self._patiently(self._bus.state, subjects.LOG), self.cursor
+        state, cursor = await patiently(lambda: self._bus.state(subjects.LOG)), self.cursor
         self._created = state.created
         if not cursor.created:
             return
@@ -117,18 +118,10 @@ class Ingest:
             )
         if state.last < cursor.sequence:
             raise WarehouseRefused(f"the log went back to {state.last}, the warehouse is at {cursor.sequence}: {cure}")
-        stored = await self._patiently(self._bus.read, subjects.LOG, cursor.sequence) if cursor.sequence else None
+        stored = await patiently(lambda: self._bus.read(subjects.LOG, cursor.sequence)) if cursor.sequence else None
         known = {head.sequence: head.hash for head in cursor.heads.values()}
         if stored is not None and commit_hash(stored.payload) != known[cursor.sequence]:
             raise WarehouseRefused(f"the commit at {cursor.sequence} is not the one in the warehouse: {cure}")
-
-    async def _patiently[*P, T](self, call: Callable[[*P], Awaitable[T]], *args: *P) -> T:
-        """Ask a bus that may be away until it answers."""
-        while True:
-            try:
-                return await call(*args)
-            except Unavailable:
-                await asyncio.sleep(INTERVAL_S)
 
     async def _read_log(self) -> None:
         while True:
@@ -140,7 +133,7 @@ class Ingest:
     async def _read_samples(self) -> None:
         """Always from the start of what the stream keeps: its sequences mean nothing after a server's crash."""
         while True:
-            first = (await self._patiently(self._bus.state, subjects.SAMPLE)).first
+            first = (await patiently(lambda: self._bus.state(subjects.SAMPLE))).first
             tail = await self._bus.tail(subjects.SAMPLE, after=max(0, first - 1))
             try:
                 while True:
