@@ -1,8 +1,6 @@
 """A full disk: the journal goes on in its reserve, what runs is looked after, nothing is started, and it says so."""
 
 import asyncio
-import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,53 +9,18 @@ import pytest
 
 from fairlead_agent.journal import Journal
 from fairlead_agent.records import Took
-from fairlead_agent.reserve import NAME, Reserve
+from fairlead_bus.reserve import NAME, Reserve
 from fairlead_schemas.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World
-
-DISK = 8 * 2**20
-
-
-def mount(target: Path, image: Path) -> str:
-    """A small file system: ext4 in a file where the machine has loop devices, else in memory. Why not, "" when it is there."""
-    with image.open("wb") as file:
-        file.truncate(DISK)
-    made = subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], capture_output=True, check=False).returncode == 0
-    for words in (["-o", "loop", str(image)] if made else [], ["-t", "tmpfs", "-o", f"size={DISK}", "none"]):
-        done = (
-            subprocess.run(["mount", *words, str(target)], capture_output=True, text=True, check=False)
-            if words
-            else None
-        )
-        if done is not None and done.returncode == 0:
-            return ""
-    return "disk: this machine mounts no small file system (needs root)"
+from tests.small_disk import fill, small_disk
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A directory on a disk of 8 MiB."""
-    target = tmp_path / "disk"
-    target.mkdir()
-    if unfit := mount(target, tmp_path / "image"):
-        pytest.skip(unfit)
-    yield target
-    subprocess.run(["umount", "-l", str(target)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take all that is left."""
-    path = disk / "filler"
-    with path.open("wb", buffering=0) as file:
-        for size in (65536, 512, 1):
-            try:
-                while file.write(b"x" * size) == size:
-                    pass
-            except OSError:
-                continue
-    assert os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize < 65536
-    return path
+    with small_disk(tmp_path) as target:
+        yield target
 
 
 async def test_the_journal_goes_on_in_its_reserve(disk: Path) -> None:

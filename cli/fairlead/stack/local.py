@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.client import Client
-from fairlead.errors import Conflict, FairleadError, Unreachable
+from fairlead.errors import Conflict, FairleadError, Refused, Unreachable
 from fairlead.stack import conditions, lock, nats_server, state
-from fairlead.stack.processes import Spec, Supervisor, end_pid
+from fairlead.stack.processes import Spec, Supervisor, end_pid, say
+from fairlead.stack.server_disk import ServerDisk, reserve_bytes
 from fairlead_agent.devices.racks import rack_labels
 from fairlead_agent.lease import NAME as LEASE
+from fairlead_bus.settings import BadSetting
 from fairlead_schemas.conditions import Condition
 
 READY_S = 60.0
@@ -124,6 +126,7 @@ class Stack:
         self._real_gpus = 0
         self._monitor = ""
         self._lock: lock.Lock | None = None
+        self._disk: ServerDisk | None = None
         self._supervisor = Supervisor(options.data / "logs", self._save)
 
     def up(self) -> None:
@@ -138,6 +141,8 @@ class Stack:
             self.url = f"http://127.0.0.1:{port}"
             self._start_nats()
             self._supervisor.watch()
+            if self._disk is not None:
+                self._disk.watch()
             self._start_services(port)
         except BaseException:
             self.down()
@@ -147,6 +152,8 @@ class Stack:
         """Stop every process in order; jobs' own processes live on. Returns those that had to be killed."""
         if self._lock is None:  # refused: the directory, and what stands in it, is somebody else's
             return []
+        if self._disk is not None:
+            self._disk.stop()
         killed = self._supervisor.stop()
         state.clear(self.options.data)
         self._lock.release()
@@ -187,6 +194,10 @@ class Stack:
             raise FairleadError(
                 f"nats-server did not become ready: {_tail(self.options.data, 'nats')}", hint="fairlead doctor"
             )
+        self._disk = ServerDisk(
+            config.parent, self._monitor, reserve=_server_reserve(), unstored=self._unstored,
+            restart=lambda: self._supervisor.restart("nats"), say=say,
+        )  # fmt: skip
         self._say("bus", f"{found.kind} nats {found.version:<10} ready  {time.monotonic() - began:.1f}s")
 
     def _start_services(self, port: int) -> None:
@@ -212,6 +223,13 @@ class Stack:
         self._ready = True
         self._save()
         self._say("url", self.url)
+
+    def _unstored(self) -> bool:
+        """True while the running gateway finds that commands are not stored."""
+        if not self._ready:
+            return False
+        with Client(self.url) as client:
+            return any(each.code == "commands_refused" for each in _blocking(client))
 
     def _environment(self) -> dict[str, str]:
         monitor = {"FAIRLEAD_NATS_MONITOR": self._monitor} if self._monitor else {}
@@ -273,6 +291,13 @@ class Stack:
             state.save(self.options.data, now)
             if damaged := self._supervisor.damaged():
                 conditions.save(self.options.data, conditions.logged(self.options.data / "logs", damaged))
+
+
+def _server_reserve() -> int:
+    try:
+        return reserve_bytes(os.environ)
+    except BadSetting as error:
+        raise Refused(str(error)) from error
 
 
 def forget_leases(data: Path) -> None:

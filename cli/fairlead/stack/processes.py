@@ -96,6 +96,13 @@ class Supervisor:
             codes = (EXIT_DAMAGED, EXIT_COMMANDS_LOST)
             return [name for name, kept in self._kept.items() if kept.ended_with in codes]
 
+    def restart(self, name: str, timeout_s: float = STOP_S) -> None:
+        """End a process: TERM, then KILL at the deadline. It is then started again like one that crashed."""
+        with self.lock:
+            process = self._kept[name].process
+        if process is not None:
+            _end({name: process}, timeout_s)
+
     def stop(self, timeout_s: float = STOP_S) -> list[str]:
         """End all, highest group first: TERM, then KILL at the deadline. Returns whom it had to kill."""
         self._stopping.set()
@@ -122,7 +129,7 @@ class Supervisor:
         except OSError as error:
             if what not in self._failing:
                 self._failing.add(what)
-                _say(f"cannot {what}: {error}; trying until it succeeds")
+                say(f"cannot {what}: {error}; trying until it succeeds")
         else:
             self._failing.discard(what)
 
@@ -141,7 +148,7 @@ class Supervisor:
             if kept.is_given_up:
                 kept.process = None
                 self._untold = True
-                _say(f"{kept.spec.name} found its log damaged and is not started again: fairlead doctor")
+                say(f"{kept.spec.name} found its log damaged and is not started again: fairlead doctor")
                 return
             if now - kept.started_at >= HEALTHY_S:
                 kept.pause_s = BACKOFF_FIRST_S
@@ -165,7 +172,8 @@ class Supervisor:
         kept.started_at = time.monotonic()
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell people on stderr, which `up --detach` keeps in logs/up.log."""
     # Where the disk is full, what stderr goes to may be on it.
     with contextlib.suppress(OSError):
         render.note(f"supervisor: {text}")

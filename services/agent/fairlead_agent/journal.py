@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead_agent.records import FORMAT, Ledger, Opened, Record
-from fairlead_agent.reserve import FULL, Reserve
+from fairlead_bus.reserve import FULL, Reserve
 
 COMPACT_BYTES = 8 * 2**20
 

@@ -1,6 +1,7 @@
-"""Room on the disk that is kept for the journal: a file that is only there to be given up when the disk is full.
+"""Room on a disk, kept in a file that is only there to be given up when the disk is full.
 
-Owns `<directory>/reserve`. Used by the journal's thread alone, but for `held`.
+Owns `<directory>/reserve`. The agent keeps one for its journal, the local stack one for its nats-server. Used by one thread
+alone, but for `held`.
 """
 
 import contextlib
