@@ -56,6 +56,9 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop: str = ""
     #: Of such an order: how long before TERM it is to be told; 0: TERM at once, also where its notice runs.
     notice_ns: int = 0
+    #: Of a stop for a time limit: it begins once the run has run for so long by the clock of the node's boot. A service
+    #: whose clock was set may have asked for it too early.
+    ran_ns: int = 0
 
 
 class LayoutOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

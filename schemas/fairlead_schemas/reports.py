@@ -45,6 +45,8 @@ class StartSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     image: str = ""
     #: Wall clock of the node, for people; never used to decide.
     at_ns: int = 0
+    #: Clock of the node's boot, for the agent's next process: how long the run has run is measured from it. 0: not known.
+    boot_ns: int = 0
 
 
 class ExitSeen(ReportBase, tag=True, frozen=True, kw_only=True):
@@ -63,6 +65,8 @@ class ExitSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     #: Of a preflight that another rank's node has failed: that rank.
     blames: int | None = None
     at_ns: int = 0
+    #: How long it ran by the clock of the node's boot, which nobody sets; 0: not known, or it never ran.
+    ran_ns: int = 0
 
 
 class CheckpointSeen(ReportBase, tag=True, frozen=True, kw_only=True):

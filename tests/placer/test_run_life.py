@@ -4,10 +4,12 @@ import msgspec
 
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.orders import OrderBook
 from fairlead_schemas import events as ev
+from fairlead_schemas.desired import decode_desired
 from fairlead_schemas.launchers import GangRule
 from fairlead_schemas.reports import ExitSeen, ReportBatch, StartSeen
-from tests.placer.world import World, cluster, names, placed, request
+from tests.placer.world import SECOND, World, cluster, names, placed, request
 
 
 def test_one_gpu_job_from_offer_to_end() -> None:
@@ -325,3 +327,41 @@ def test_what_runs_is_in_the_log() -> None:
         for rank, part in enumerate(parts)
     ]
     assert [getattr(event, "image", None) for events in told for event in events] == ["x@sha256:0", "x@sha256:1", ""]
+
+
+def started_gang() -> World:
+    """Job 1 runs on n1 and n2."""
+    world = cluster(2)
+    world.offer(request(8, nodes=2))
+    world.start("n1", "1", 0)
+    world.start("n2", "1", 1)
+    return world
+
+
+def test_an_end_says_how_long_the_run_ran_by_its_node() -> None:
+    """It is the time of the rank that decided the outcome; a time below zero is none."""
+    for seen_ns, counted_ns in ((7 * SECOND, 7 * SECOND), (-1, 0)):
+        world = started_gang()
+        failed = ExitSeen(n=0, job="1", attempt=1, rank=1, outcome="exited", exit_code=1, clean=True, ran_ns=seen_ns)
+        [end] = [each for each in world.report("n2", failed) if isinstance(each, ev.RankEnded)]
+        assert end.ran_ns == counted_ns
+        last = msgspec.structs.replace(failed, rank=0, exit_code=0, ran_ns=9 * SECOND)
+        [end] = [each for each in world.report("n1", last) if isinstance(each, ev.RunEnded)]
+        assert (end.rank, end.ran_ns) == (1, counted_ns)
+
+
+def test_a_time_limit_is_handed_to_the_agents_until_a_rank_ends() -> None:
+    """The order names the time that the run is to have run; a gang that has lost a rank is stopped at once."""
+    world = started_gang()
+    world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason="time_limit", ran_ns=9 * SECOND))
+    book = OrderBook()
+
+    def asked() -> tuple[str, int]:
+        state = world.core.state
+        [order] = decode_desired(book.desired(state, state.nodes["n1"])).runs
+        return order.stop, order.ran_ns
+
+    assert asked() == ("time_limit", 9 * SECOND)
+    assert PlacerCore.restore(world.core.snapshot()).state.runs["1.1"].ran_ns == 9 * SECOND
+    world.exit("n2", "1", 1, exit_code=1)
+    assert asked() == ("time_limit", 0)

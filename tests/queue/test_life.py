@@ -255,7 +255,9 @@ def test_the_time_limit_stops_a_run() -> None:
     assert world.settle() == []
     assert world.core.wake_at() == world.now + 10 * SECOND
     world.now += 10 * SECOND
-    assert world.settle() == [ev.JobStopRequested(cause="clock", job=job, attempt=1, reason="time_limit")]
+    assert world.settle() == [
+        ev.JobStopRequested(cause="clock", job=job, attempt=1, reason="time_limit", ran_ns=10 * SECOND)
+    ]
     world.end(job, 143, "stopped")
     (failed,) = world.settle()
     assert (failed.reason, failed.exit_code) == ("time_limit", 143)
@@ -432,3 +434,19 @@ def test_a_command_that_meets_the_end_of_its_job() -> None:
     world.end(job)
     ended, answer = world.ask(cmd.CancelJob(id="c", job=job))
     assert (type(ended), answer.code) == (ev.JobSucceeded, "conflict")
+
+
+def test_a_run_counts_for_as_long_as_its_node_says() -> None:
+    """Its agent measured by a clock that nobody sets; where that is not known, log time counts."""
+    world = World()
+    job = world.submit(total_ns=100 * SECOND)
+    for ran_ns, log_ns in ((30 * SECOND, 3600 * SECOND), (0, 20 * SECOND)):
+        world.run(job)
+        world.now += log_ns if ran_ns == 0 else 90 * SECOND
+        world.end(job, 143, "stopped", preempted=True, ran_ns=ran_ns)
+        assert kinds(world.settle())[0] == "JobRequeued"
+    assert world.state.jobs[job].used_ns == 50 * SECOND
+    world.run(job)
+    world.now += 50 * SECOND
+    (stop,) = world.settle()
+    assert (stop.reason, stop.ran_ns) == ("time_limit", 50 * SECOND)

@@ -188,7 +188,9 @@ EVENTS: list[events.EventBase] = [
     events.JobRecalled(cause="cmd:c2", job="812", attempt=1, reason="hold", by="ada"),
     events.JobHeld(cause="cmd:c2", job="812", by="ada"),
     events.JobReleased(cause="cmd:c3", job="812", by="ada"),
-    events.JobStopRequested(cause="cmd:c4", job="812", attempt=2, reason="cancelled", by="ada", save=True),
+    events.JobStopRequested(
+        cause="cmd:c4", job="812", attempt=2, reason="cancelled", by="ada", save=True, ran_ns=61 * 10**9
+    ),
     events.JobRequeued(cause="97.0", job="812", attempt=2, reason="retry", not_before_ns=AT_NS),
     events.JobSucceeded(cause="98.1", job="812", attempt=2),
     events.JobFailed(
@@ -363,6 +365,7 @@ EVENTS: list[events.EventBase] = [
         message="rank 1 failed",
         fault="node",
         blames=0,
+        ran_ns=61 * 10**9,
         released=True,
     ),
     events.RunEnded(
@@ -376,6 +379,7 @@ EVENTS: list[events.EventBase] = [
         message="terminated",
         fault="job",
         blames=0,
+        ran_ns=61 * 10**9,
         drained=True,
         preempted=True,
         gpu_fault="xid79",
@@ -480,7 +484,7 @@ REPORTS: list[reports.ReportBase] = [
     reports.InventorySeen(
         n=1, boot_id="b1", inventory=INVENTORY, plan=815, failure="3g.40gb at 0: Insufficient Resources"
     ),
-    reports.StartSeen(n=2, job="812", attempt=1, rank=1, image=IMAGE, at_ns=AT_NS),
+    reports.StartSeen(n=2, job="812", attempt=1, rank=1, image=IMAGE, at_ns=AT_NS, boot_ns=99),
     reports.CheckpointSeen(n=3, job="812", attempt=1, rank=1, at_ns=AT_NS, note="step=1200", noticed=True),
     reports.ExitSeen(
         n=3,
@@ -491,6 +495,7 @@ REPORTS: list[reports.ReportBase] = [
         exit_code=1,
         signal=9,
         message="killed",
+        ran_ns=61 * 10**9,
         fault="job",
         blames=0,
         clean=True,
@@ -596,6 +601,7 @@ DESIRED = desired.Desired(
             master_port=29500,
             grace_ns=120 * 10**9,
             stop_after_ns=30 * 10**9,
+            ran_ns=61 * 10**9,
             user="ada",
             queue="research/vision",
             name="train-llm",

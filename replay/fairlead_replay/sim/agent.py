@@ -143,7 +143,7 @@ class SimAgent:
             return
         if key in self._starting:
             self._on_started(key)
-        self._do(self.core.exited(key, exit, clean, 0, self.machine.words.get(key)))
+        self._do(self.core.exited(key, exit, clean, 0, self.machine.words.get(key), now=self._now()))
 
     def _on_word(self, key: RunKey) -> None:
         if not self.dead and not self._sleeps(self._on_word, key) and key in self.machine.words:

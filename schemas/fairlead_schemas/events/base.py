@@ -56,6 +56,7 @@ FIELDS: dict[str, str] = {
     "action": "What the policy does once the notice is over.",
     "evidence": "What decided: one entry for each signal that was asked about.",
     "since_ns": "Unix time since which that holds.",
+    "ran_ns": "How long it ran, by its node's own clock, which nobody sets; 0: not known.",
     "step_ns": "By how much the wall clock was set; positive: forward.",
     "lag_ns": "Distance from log time to the wall clock afterwards; positive: the wall clock is ahead.",
 }

@@ -173,6 +173,7 @@ class RankEnded(EventBase, tag=True, frozen=True, kw_only=True):
     released: bool = False
     #: Of a preflight: the rank whose node is to blame, where it is another one's.
     blames: int | None = None
+    ran_ns: int = 0
 
 
 class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
@@ -189,6 +190,7 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
     fault: StartFault = ""
     #: As of RankEnded.
     blames: int | None = None
+    ran_ns: int = 0
     #: True when a drain asked for the stop.
     drained: bool = False
     #: True when a preemption asked for the stop.

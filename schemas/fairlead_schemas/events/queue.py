@@ -256,6 +256,8 @@ class JobStopRequested(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
     #: Of one that was cancelled: it is to have its notice first. The others have it anyhow.
     save: bool = False
+    #: Of a time limit: its agents begin the stop once it has run for so long by their own clocks.
+    ran_ns: int = 0
 
 
 class JobRequeued(EventBase, tag=True, frozen=True, kw_only=True):

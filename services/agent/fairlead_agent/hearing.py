@@ -49,7 +49,8 @@ class Hearing:
         """All that had to be looked at after a run's end was."""
         if clean and (run := self._agent.ledger.runs.get(key)) is not None:
             self._agent.measuring.let_go(run)
-        self._agent.do(self._agent.core.exited(key, exit, clean, time.time_ns(), self._agent.saving.let_go(key)))
+        word = self._agent.saving.let_go(key)
+        self._agent.do(self._agent.core.exited(key, exit, clean, time.time_ns(), word, now=boottime_ns()))
         self._agent.launching.over(key)
         self._agent.runtime.release(key)
 

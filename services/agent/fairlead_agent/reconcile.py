@@ -7,7 +7,7 @@ started, `way_out.py` brings them to their end, `saved_words.py` hears that they
 Times are monotonic nanoseconds (`now`) but for `at_ns`, the wall clock that reports carry for people.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -135,16 +135,19 @@ class Reconciler:
         """A run's process or container runs; `image`: what it was made of, by its digest."""
         run = self.ledger.runs.get(key)
         if run is not None and run.phase == "accepted":
-            self._way_in.started(key, image, at_ns)
+            self._way_in.started(key, image, at_ns, now)
             self._way_out.terminate(key, now)  # where the wish to end it came while it was starting
         return self._draft.take()
 
-    def exited(self, key: RunKey, exit: Exit, clean: bool, at_ns: int, word: Word | None = None) -> Step:
-        """A run has ended. `clean`: with evidence that its devices are free; `word`: its last that its work is saved."""
+    def exited(
+        self, key: RunKey, exit: Exit, clean: bool, at_ns: int, word: Word | None = None, *, now: int = 0
+    ) -> Step:  # fmt: skip
+        """A run has ended, at `now` (0: nobody saw when). `clean`: with evidence that its devices are free; `word`: its last
+        that its work is saved."""
         run = self.ledger.runs.get(key)
         if word is not None and run is not None and run.open:
             self._words.last(run, word)
-        self._way_out.ended(key, exit, clean, at_ns)
+        self._way_out.ended(key, exit, clean, at_ns, now)
         self._words.forget(key)
         return self._draft.take()
 
@@ -199,6 +202,9 @@ class Reconciler:
         """Time has passed: graces end, and silence of the placer fences the node."""
         for run, late_ns in self._silence.over_for(self.ledger.runs.values(), now):
             self._way_out.cut_off(run, late_ns, now)
+        for run, order in self._held_back():
+            if not self._is_early(run, order, now):
+                self._way_out.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
         self._way_out.tick(now)
         return self._draft.take()
 
@@ -208,6 +214,7 @@ class Reconciler:
         """When `tick` would do something, if nothing else happens."""
         times = [stopping.wake_at for stopping in self.stopping.values()]
         times += self._silence.wake_at(run for run in self.ledger.runs.values() if run.key not in self.stopping)
+        times += [run.began_ns + order.ran_ns for run, order in self._held_back()]
         return min(times, default=None)
 
     def has_lease(self, now: int) -> bool:
@@ -250,13 +257,25 @@ class Reconciler:
             run = runs.get(key)
             if run is None:
                 self._way_in.take_up(order, may_begin=may_begin, at_ns=at_ns)
-            elif order.stop and run.open:
+            elif order.stop and run.open and not self._is_early(run, order, now):
                 self._way_out.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
         for key, run in runs.items():
             if run.open and key not in self.wanted:
                 self._way_out.stop(run, "stopped", "", 0, run.grace_ns, now)
         if may_begin:
             cuts.begin(self._draft, self.layouts)
+
+    def _held_back(self) -> Iterator[tuple[RunEntry, RunOrder]]:
+        """Runs with an order to stop for a time limit that they have not reached by this node's own clock."""
+        for key, order in (self.wanted or {}).items():
+            if order.ran_ns and order.stop and key not in self.stopping:
+                run = self.ledger.runs.get(key)
+                if run is not None and run.phase == "running" and run.began_ns:
+                    yield run, order
+
+    def _is_early(self, run: RunEntry, order: RunOrder, now: int) -> bool:
+        """True where a time limit is not reached yet: the clock of the service that found so had been set."""
+        return run.phase == "running" and bool(run.began_ns) and run.ran_ns(now) < order.ran_ns
 
     def _introduce(self, inventory: Inventory, *, plan: int = 0, failure: str = "") -> None:
         self._draft.report(InventorySeen(

@@ -24,8 +24,8 @@ from fairlead_schemas.reports import (
 )
 
 #: Of the journal. A newer agent reads every older one; an older agent refuses a newer one by this number.
-#: 2: runs say how long they may go on without a lease.
-FORMAT = 2
+#: 2: runs say how long they may go on without a lease. 3: starts and ends bear the boot's clock.
+FORMAT = 3
 
 Phase = Literal["accepted", "running", "ended", "clean"]
 OPEN_PHASES: frozenset[Phase] = frozenset({"accepted", "running"})
@@ -75,6 +75,8 @@ class Accepted(RecordBase, frozen=True, tag="accepted"):
     saved: int = 0
     #: Other than "accepted" only where compaction wrote the record.
     phase: Phase = "accepted"
+    #: As of its start's report; other than 0 only where compaction wrote the record.
+    began_ns: int = 0
 
 
 class Reported(RecordBase, frozen=True, tag="reported"):
@@ -132,7 +134,18 @@ Record = Ailing | Opened | Booted | Took | Accepted | Reported | Confirmed | For
 class RunEntry:
     """A run of the ledger."""
 
-    __slots__ = ("checkpoint", "epoch", "gpus", "grace_ns", "instances", "key", "phase", "saved", "stop_after_ns")
+    __slots__ = (
+        "began_ns",
+        "checkpoint",
+        "epoch",
+        "gpus",
+        "grace_ns",
+        "instances",
+        "key",
+        "phase",
+        "saved",
+        "stop_after_ns",
+    )
 
     def __init__(self, key: RunKey, accepted: Accepted) -> None:
         self.key = key
@@ -145,6 +158,8 @@ class RunEntry:
         self.checkpoint = accepted.checkpoint
         self.saved = accepted.saved
         self.stop_after_ns = accepted.stop_after_ns
+        #: Clock of this boot when it was seen to run; 0: it was not yet, or an older agent saw it.
+        self.began_ns = accepted.began_ns
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -155,6 +170,10 @@ class RunEntry:
     def open(self) -> bool:
         """Accepted or running: not yet ended."""
         return self.phase in OPEN_PHASES
+
+    def ran_ns(self, now: int) -> int:
+        """How long it has run by the boot's clock; 0 where that is not known."""
+        return max(0, now - self.began_ns) if self.began_ns else 0
 
 
 class Ledger:
@@ -223,7 +242,7 @@ class Ledger:
             return
         match report:
             case StartSeen():
-                run.phase = "running"
+                run.phase, run.began_ns = "running", report.boot_ns
             case CheckpointSeen():
                 run.saved = report.at_ns
             case ExitSeen():
@@ -250,7 +269,7 @@ class Ledger:
             yield Accepted(
                 job=run.key.job, attempt=run.key.attempt, rank=run.key.rank, epoch=run.epoch,
                 stop_after_ns=run.stop_after_ns, gpus=run.gpus, grace_ns=run.grace_ns, instances=run.instances, checkpoint=run.checkpoint,
-                saved=run.saved, phase=run.phase,
+                saved=run.saved, phase=run.phase, began_ns=run.began_ns,
             )  # fmt: skip
         for (gpu, code), boot_id in self.ailing.items():
             yield Ailing(gpu=gpu, code=code, boot_id=boot_id)

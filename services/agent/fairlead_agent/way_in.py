@@ -30,12 +30,13 @@ class WayIn:
         else:
             self._draft.ask(StartRun(order))
 
-    def started(self, key: RunKey, image: str, at_ns: int) -> None:
-        """It runs; said once."""
+    def started(self, key: RunKey, image: str, at_ns: int, now: int = 0) -> None:
+        """Report once that it runs, since `now` (0: nobody saw since when)."""
         run = self._draft.ledger.runs.get(key)
         if run is not None and run.phase == "accepted":
             self._draft.report(StartSeen(
-                n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, image=image[:IMAGE_CHARS_MAX], at_ns=at_ns
+                n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, image=image[:IMAGE_CHARS_MAX], at_ns=at_ns,
+                boot_ns=now,
             ))  # fmt: skip
 
     def resume(self, run: RunEntry, found: Found, at_ns: int) -> None:

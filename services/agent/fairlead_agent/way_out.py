@@ -69,13 +69,14 @@ class WayOut:
                 stopping.killed(now)
                 self._draft.ask(KillRun(key))
 
-    def ended(self, key: RunKey, exit: Exit, clean: bool, at_ns: int) -> None:
+    def ended(self, key: RunKey, exit: Exit, clean: bool, at_ns: int, now: int = 0) -> None:
         """Its program has ended: as it was stopped for, where it was."""
         stopping = self.stopping.get(key)
         if stopping is None:
-            self.end(key, outcome_of(exit), exit, clean, at_ns)
+            self.end(key, outcome_of(exit), exit, clean, at_ns, now=now)
         else:
-            self.end(key, stopping.outcome, exit._replace(message=stopping.message or exit.message), clean, at_ns)
+            exit = exit._replace(message=stopping.message or exit.message)
+            self.end(key, stopping.outcome, exit, clean, at_ns, now=now)
 
     def never_began(self, key: RunKey, outcome: RunOutcome, message: str, at_ns: int, fault: StartFault = "") -> None:
         """Nothing of it is there. One that was told to stop first has been stopped, whatever else there is to say of it."""
@@ -86,9 +87,9 @@ class WayOut:
 
     def end(
         self, key: RunKey, outcome: RunOutcome, exit: Exit, clean: bool, at_ns: int, fault: StartFault = "",
-        blames: int | None = None,
+        blames: int | None = None, now: int = 0,
     ) -> None:  # fmt: skip
-        """Say that it has ended so. `clean`: with evidence that its devices are free."""
+        """Report that it has ended so, at `now` (0: nobody saw when). `clean`: with evidence that its devices are free."""
         run = self._draft.ledger.runs.get(key)
         if run is None or not run.open:
             return  # an end is said once
@@ -96,6 +97,7 @@ class WayOut:
         self._draft.report(ExitSeen(
             n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, outcome=outcome, exit_code=exit.code,
             signal=exit.signal, message=exit.message[:1000], clean=clean, at_ns=at_ns, fault=fault, blames=blames,
+            ran_ns=run.ran_ns(now),
         ))  # fmt: skip
 
     def clean(self, key: RunKey) -> None:

@@ -348,6 +348,8 @@ class Verdict(NamedTuple):
     fault: StartFault = ""
     #: The rank whose node is to blame, where that is another one.
     blames: int | None = None
+    #: How long it ran by its node's own clock; 0: not known.
+    ran_ns: int = 0
 
 
 class Run(msgspec.Struct, eq=False):
@@ -375,6 +377,8 @@ class Run(msgspec.Struct, eq=False):
     #: When it was given notice that it will be stopped (0: it was not), and for how long before TERM; 0: TERM at once.
     noticed_ns: int = 0
     notice_ns: int = 0
+    #: Of a time limit: how long it is to have run by its nodes' own clocks before they stop it.
+    ran_ns: int = 0
     #: When it said last that its work is saved; 0: never.
     saved_ns: int = 0
     #: The rules by which it lies idle and is given to whoever waits.

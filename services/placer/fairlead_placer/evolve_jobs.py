@@ -62,7 +62,7 @@ def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.JobR
 def _job_stop_requested(state: State, seq: int, index: int, at_ns: int, event: ev.JobStopRequested) -> None:
     run = state.runs.get(run_key(event.job, event.attempt))
     if run is not None:
-        stop(state, run, event.reason, at_ns, notice=event.save or event.reason != "cancelled")
+        stop(state, run, event.reason, at_ns, notice=event.save or event.reason != "cancelled", ran_ns=event.ran_ns)
     else:
         _want_back(state, event.job, event.attempt, f"{seq}.{index}", event.reason)
 

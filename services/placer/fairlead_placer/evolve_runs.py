@@ -79,7 +79,14 @@ def _rank_ended(state: State, seq: int, index: int, at_ns: int, event: ev.RankEn
     _end(state, run, event.rank)
     if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
         verdict = Verdict(
-            event.outcome, event.exit_code, event.signal, event.rank, event.message, event.fault, event.blames
+            event.outcome,
+            event.exit_code,
+            event.signal,
+            event.rank,
+            event.message,
+            event.fault,
+            event.blames,
+            event.ran_ns,
         )
         state.set(run, "verdict", verdict)
         note(state, run, _ending(event, well=False), at_ns)
@@ -130,7 +137,7 @@ def _release(state: State, run: Run, rank: int) -> None:
     state.touch(part.node)
 
 
-def stop(state: State, run: Run, reason: str, at_ns: int, *, notice: bool = True) -> None:
+def stop(state: State, run: Run, reason: str, at_ns: int, *, notice: bool = True, ran_ns: int = 0) -> None:
     """Mark the orders of a run's living ranks. What the queue asks for (a person's stop, a limit) outranks a drain's
     stop, one for another job and one for a fault: the job is then not requeued. The first stop gives a run that is to be told its
     `notice`; one without a notice ends that."""
@@ -140,6 +147,7 @@ def stop(state: State, run: Run, reason: str, at_ns: int, *, notice: bool = True
         elif not run.stop and run.started == run.all_ranks and not run.ended:
             _give_notice(state, run, at_ns)
         state.set(run, "stop", reason)
+        state.set(run, "ran_ns", ran_ns)
         _touch_live(state, run)
 
 

@@ -48,6 +48,11 @@ def notice_of(run: Run) -> int:
     return 0 if run.verdict is not None or run.ended else run.notice_ns
 
 
+def ran_of(run: Run) -> int:
+    """How long a stopping run is to have run first. A gang of which a rank has ended is stopped at once."""
+    return 0 if run.verdict is not None or run.ended else run.ran_ns
+
+
 def order_of(
     run: Run, rank: int, job: Job | None, stop: str, inline_max: int = SPEC_INLINE_MAX
 ) -> tuple[RunOrder, bytes]:
@@ -72,7 +77,7 @@ def order_of(
         stop_after_ns=job.on_partition.stop_after_ns if job and not stop else 0, user=job.user if job else "", queue=job.queue if job else "",
         name=job.name if job else "", spec=spec, spec_hash=hashlib.sha256(big).hexdigest() if big else "", stop=stop,
         checkpoint=job.checkpoint if job and not stop else None, restarted=run.restarted,
-        notice_ns=notice_of(run) if stop else 0,
+        notice_ns=notice_of(run) if stop else 0, ran_ns=ran_of(run) if stop else 0,
     )  # fmt: skip
     return order, big
 
@@ -94,8 +99,8 @@ class OrderBook:
     """The encoded orders of all parts that are held, and what must be in the SPEC store before they are sent."""
 
     def __init__(self) -> None:
-        #: {(run key, rank): (stop and its notice, bytes)}
-        self._orders: dict[tuple[str, int], tuple[tuple[str, int], msgspec.Raw]] = {}
+        #: {(run key, rank): (stop, its notice, the run time that it waits for; bytes)}
+        self._orders: dict[tuple[str, int], tuple[tuple[str, int, int], msgspec.Raw]] = {}
         #: {node: parts that its last value held}: so that the bytes of released parts can be dropped.
         self._written: dict[str, set[tuple[str, int]]] = {}
         self._specs: dict[str, bytes] = {}
@@ -135,7 +140,7 @@ class OrderBook:
     def _order(self, state: State, run: Run, rank: int, inline_max: int) -> msgspec.Raw:
         stop = stop_of(run, rank)
         known = self._orders.get((run.key, rank))
-        said = stop, notice_of(run)
+        said = stop, notice_of(run), ran_of(run)
         if known is not None and known[0] == said:
             return known[1]
         order, big = order_of(run, rank, state.jobs.get(array_of(run.job) or run.job), stop, inline_max)

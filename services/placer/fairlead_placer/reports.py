@@ -142,7 +142,14 @@ def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:
                 message = report.message[:MESSAGE_CHARS_MAX]
                 blames = report.blames if report.outcome == "preflight" and _is_rank(run, report.blames) else None
                 verdict = Verdict(
-                    report.outcome, report.exit_code, report.signal, report.rank, message, report.fault, blames
+                    report.outcome,
+                    report.exit_code,
+                    report.signal,
+                    report.rank,
+                    message,
+                    report.fault,
+                    blames,
+                    max(0, report.ran_ns),
                 )
                 runs.rank_ended(draft, run, verdict, report.clean, cause)
         case CleanSeen():

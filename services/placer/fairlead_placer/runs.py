@@ -48,7 +48,7 @@ def rank_ended(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str
             released(draft, run, rank, cause)
         return
     if run.led_to_its_end:  # it only waited for rank 0's word, and whatever ended it came after that
-        verdict = Verdict("exited", 0, None, rank, "ended with rank 0")
+        verdict = Verdict("exited", 0, None, rank, "ended with rank 0", ran_ns=verdict.ran_ns)
     size = EVENT_BYTES + encoded_bytes(verdict.message)
     if run.ended | 1 << rank == run.all_ranks:
         ended = _run_ended(draft.state, run, verdict, clean, cause)
@@ -58,7 +58,7 @@ def rank_ended(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str
         ev.RankEnded(
             cause=cause, job=run.job, attempt=run.attempt, rank=rank, outcome=verdict.outcome,
             exit_code=verdict.exit_code, signal=verdict.signal, message=verdict.message, fault=verdict.fault,
-            released=clean, blames=verdict.blames,
+            released=clean, blames=verdict.blames, ran_ns=verdict.ran_ns,
         ),
         size,
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _run_ended(state: State, run: Run, last: Verdict, clean: bool, cause: str) -
     return ev.RunEnded(
         cause=cause, job=run.job, attempt=run.attempt, outcome=verdict.outcome, exit_code=verdict.exit_code,
         signal=verdict.signal, rank=verdict.rank, message=verdict.message if well else _told(run, verdict, way),
-        fault=verdict.fault, blames=verdict.blames, drained=run.stop == "drained" and verdict.outcome == "stopped",
+        fault=verdict.fault, blames=verdict.blames, ran_ns=verdict.ran_ns, drained=run.stop == "drained" and verdict.outcome == "stopped",
         noticed_ns=run.noticed_ns, saved_ns=run.saved_ns,
         preempted=run.stop == "preempted" and verdict.outcome == "stopped",
         gpu_fault=run.gpu_fault if run.stop == "gpu_fault" and not well and verdict.outcome in ("stopped", "exited") else "",

@@ -107,6 +107,7 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     placed_ns: int = 0
     noticed_ns: int = 0
     notice_ns: int = 0
+    ran_ns: int = 0
     saved_ns: int = 0
     restarted: str = ""
     idle: tuple[IdleRule, ...] = ()
@@ -279,7 +280,7 @@ def _hold(state: State, shot: RunShot) -> None:
     run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns
     run.placed_ns, run.gang, run.gpu_fault = shot.placed_ns, shot.gang, shot.gpu_fault
     run.noticed_ns, run.notice_ns, run.saved_ns = shot.noticed_ns, shot.notice_ns, shot.saved_ns
-    run.restarted, run.idle = shot.restarted, shot.idle
+    run.restarted, run.idle, run.ran_ns = shot.restarted, shot.idle, shot.ran_ns
     state.runs[run.key] = run
     for rank, part in enumerate(run.parts):
         if not run.released >> rank & 1:

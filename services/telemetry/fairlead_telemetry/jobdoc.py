@@ -71,7 +71,7 @@ def run_time(happened: Sequence[Happened], now_ns: int) -> int:
             case ev.RunStarted():
                 started = at_ns
             case ev.RunEnded():
-                used, started = used + (max(0, at_ns - started) if started else 0), 0
+                used, started = used + (event.ran_ns or max(0, at_ns - started) if started else 0), 0
             case ev.JobRequeued() if event.reason not in lifecycle.GOES_ON:
                 used = 0
             case _:

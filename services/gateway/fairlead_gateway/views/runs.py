@@ -66,7 +66,7 @@ class RunsView:
         self._jobs.move(row, "RunEnded", seq)
         self._jobs.uncharge(row)
         if row.runs_since_ns:
-            row.used_ns += self._clock() - row.runs_since_ns
+            row.used_ns += e.ran_ns or self._clock() - row.runs_since_ns
             well = e.outcome == "exited" and e.exit_code == 0
             row.lost_last_ns = 0 if well else self._clock() - max(row.runs_since_ns, row.saved_ns)
             row.lost_ns += row.lost_last_ns

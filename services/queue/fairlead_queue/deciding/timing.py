@@ -45,7 +45,9 @@ def _timers(plan: Plan) -> None:
         if id_ in plan.states:  # moved by this very decision
             continue
         if job.state == "running":
-            plan.emit(JobStopRequested(cause="clock", job=id_, attempt=job.attempt, reason="time_limit"))
+            ran_ns = max(0, job.total_ns - job.used_ns - job.notice_ns)
+            event = JobStopRequested(cause="clock", job=id_, attempt=job.attempt, reason="time_limit", ran_ns=ran_ns)
+            plan.emit(event)
             plan.states[id_] = "stopping"
         else:
             plan.emit(JobQueued(cause="clock", job=id_))

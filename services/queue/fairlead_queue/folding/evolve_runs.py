@@ -116,7 +116,7 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
     if job is None or job.open or job.end is not None or job.state not in ("placed", "running", "stopping"):
         return
     if job.started_ns:
-        job.used_ns += state.at_ns - job.started_ns
+        job.used_ns += event.ran_ns or state.at_ns - job.started_ns
         job.started_ns = job.saved_ns = 0
     _give_back(state, job, at_ns)
     end = End(
