@@ -22,7 +22,9 @@ from fairlead_agent.lease import NAME, NEVER_NS, Lease
 from fairlead_agent.lease_file import LeaseFile, boottime_ns
 from fairlead_agent.runtimes.processes import tag_prefix, tagged
 from fairlead_schemas.reports import ExitSeen, StartSeen
+from tests.agent import sleepers
 from tests.agent.placer_script import order
+from tests.agent.processes.spawners import spawners
 from tests.agent.world import World
 from tests.until import until
 
@@ -210,6 +212,19 @@ async def test_work_of_a_dead_agent_ends(world: World, guard: subprocess.Popen[b
     assert (ended.outcome, ended.signal) == ("node_lost", 9)
     assert ended.message.startswith("the guard ended it: its agent had had no lease for ")
     assert guard.poll() is None
+
+
+async def test_daemons_without_the_runs_environment_end_too(world: World, guard: subprocess.Popen[bytes]) -> None:
+    """Agent and spawner are dead: what `env -i setsid` has started is found by the mark of its run."""
+    daemon = f"env -i setsid sh -c 'trap \"\" TERM; while sleep {sleepers.own('7')}; do :; done' >/dev/null 2>&1 &"
+    await running(world, "7", f"{daemon} exec sleep 600")
+    await sleepers.until_asleep("7")
+    await world.stop()
+    [spawner] = spawners(world.settings.directory)
+    os.kill(spawner, signal.SIGKILL)
+    await sleepers.until_gone("7")
+    await world.start()
+    assert (await world.ended("7")).outcome == "node_lost"
 
 
 async def test_an_agent_that_restarts_in_time_loses_nothing(world: World, guard: subprocess.Popen[bytes]) -> None:

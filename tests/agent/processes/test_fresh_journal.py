@@ -22,6 +22,7 @@ from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.reports import InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
+from tests.agent.processes.spawners import spawners
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 DEAF = "trap '' TERM; echo ready $$; setsid sh -c 'echo $$ > {left}; sleep 1000' & while :; do sleep 0.05; done"
@@ -153,12 +154,15 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     """A process that hangs in the kernel keeps the agent from starting, and is named; it ends, and the agent starts."""
     first, watch = ProcessRuntime(tmp_path, "n1", incarnation()), Watch()
     await first.open(watch)
-    said = tmp_path / "said"
-    leaves = f"setsid sh -c 'echo > {said}; exec sleep 1000' & while [ ! -e {said} ]; do sleep 0.05; done"
-    first.start(launch("7", "sh", "-c", leaves))
-    await watch.exit_of(KEY)
+    first.start(launch("7", "sleep", "1000"))
+    await watch.until(lambda: KEY in watch.starts)
     await first.close()
-    (left,) = left_by_others("n1", "second", str(tmp_path))
+    [spawner] = spawners(tmp_path)
+    os.kill(spawner, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while not (found := left_by_others("n1", "second", str(tmp_path))):
+            await asyncio.sleep(0.01)
+    (left,) = found
 
     async def hangs(_process: object) -> None:
         await asyncio.sleep(0.01)

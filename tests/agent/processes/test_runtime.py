@@ -109,18 +109,17 @@ async def test_old_directories_go(tmp_path: Path) -> None:
 
 
 async def test_an_empty_old_directory_serves_a_new_run_unless_somebody_writes_to_it(tmp_path: Path) -> None:
-    """Of old directories the silent ones are renamed; one whose file a left-over process holds open is removed, so
+    """Of old directories the silent ones are renamed; one whose file some process holds open is removed, so
     that nothing of an old run gets into a new run's output."""
     runtime, watch = await opened(tmp_path, keep=0)
     keys = [RunKey(str(900 + i), 1, 0) for i in range(PRUNE_BATCH)]
-    there, go = tmp_path / "there", tmp_path / "go"
-    late = f"setsid sh -c 'touch {there}; while [ ! -e {go} ]; do sleep 0.05; done; echo late; touch {there}.over' &"
-    runtime.start(launch(keys[0].job, "sh", "-c", f"{late} while [ ! -e {there} ]; do sleep 0.05; done"))
+    runtime.start(launch(keys[0].job, "true"))
     runtime.start(launch(keys[1].job, "sh", "-c", "echo said"))
     runtime.start(launch(keys[2].job, "touch", "left"))
     for key in keys[3:]:
         runtime.start(launch(key.job, "true"))
     await watch.until(lambda: len(watch.exits) == len(keys))
+    late = runtime.output(keys[0])[0].open("ab", buffering=0)
     silent = {key: runtime.output(key)[0].stat().st_ino for key in keys[3:]}
     for key in keys:
         runtime.release(key)
@@ -131,8 +130,9 @@ async def test_an_empty_old_directory_serves_a_new_run_unless_somebody_writes_to
             await asyncio.sleep(0.02)
         while len(os.listdir(runtime.directories.base)) > len(silent) or len(runtime.directories._spares) < len(silent):  # pyright: ignore[reportPrivateUsage]
             await asyncio.sleep(0.02)
-    go.touch()
-    runtime.start(launch("801", "sh", "-c", f"echo new; while [ ! -e {there}.over ]; do sleep 0.05; done"))
+    runtime.start(launch("801", "sh", "-c", "echo new"))
+    with late:
+        late.write(b"late\n")
     assert Exit(code=0) == await watch.exit_of(KEY)
     assert runtime.output(KEY)[0].stat().st_ino in silent.values()
     assert (runtime.output(KEY)[0].read_bytes(), runtime.output(KEY)[1].read_bytes()) == (b"new\n", b"")

@@ -11,61 +11,15 @@ from pathlib import Path
 import pytest
 
 from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.runtimes.process.link import LOCK, PROGRAM, SOCKET
+from fairlead_agent.runtimes.process.link import LOCK, SOCKET
 from fairlead_agent.runtimes.process.runtime import LOST, ProcessRuntime
 from fairlead_agent.runtimes.process.spawner import SPAWNED_BYTES_MAX
 from fairlead_agent.runtimes.processes import tag_prefix, tagged
 from tests.agent import sleepers
-from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
+from tests.agent.processes.spawners import Node
+from tests.agent.runtime_watch import Watch, launch, until_file
 
 KEY = RunKey("801", 1, 0)
-
-
-class Node:
-    """One base directory, and the runtimes that come and go on it."""
-
-    def __init__(self, base: Path) -> None:
-        self.base = base
-        self.incarnation = incarnation()
-        self.open: list[ProcessRuntime] = []
-
-    async def runtime(self) -> tuple[ProcessRuntime, Watch]:
-        runtime, watch = ProcessRuntime(self.base, "n1", self.incarnation), Watch()
-        await runtime.open(watch)
-        self.open.append(runtime)
-        return runtime, watch
-
-    def spawners(self) -> list[int]:
-        """Process ids of the living spawners of this directory."""
-        found: list[int] = []
-        for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
-            try:
-                words = Path(f"/proc/{name}/cmdline").read_bytes().decode().split("\0")
-            except OSError:
-                continue
-            if PROGRAM in words and str(self.base) in words:
-                found.append(int(name))
-        return found
-
-    async def spawner(self) -> int:
-        """The one spawner, once it has opened its file (agents connect before that)."""
-        async with asyncio.timeout(60):
-            while not (self.spawners() and (self.base / "spawned").exists()):
-                await asyncio.sleep(0.01)
-        (pid,) = self.spawners()
-        return pid
-
-    async def kill_spawner(self) -> int:
-        """kill -9, and wait until it is gone; its process id."""
-        pid = await self.spawner()
-        os.kill(pid, signal.SIGKILL)
-        async with asyncio.timeout(60):
-            while pid in self.spawners():
-                await asyncio.sleep(0.01)
-        return pid
-
-    def processes(self, key: RunKey = KEY) -> list[int]:
-        return [p.pid for p in tagged(tag_prefix("n1", self.incarnation) + key.name) if p.run == ""]
 
 
 @pytest.fixture
@@ -89,7 +43,9 @@ async def test_agents_share_one_spawner_that_carries_no_tag(node: Node) -> None:
     assert Path(f"/proc/{pid}/environ").read_bytes() == b""
     assert (node.base / SOCKET).stat().st_mode & 0o777 == 0o600
     targets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH115, PTH208
-    files = {target for target in targets if target.startswith("/") and not target.startswith("/dev/")}
+    files = {
+        target for target in targets if target.startswith("/") and not target.startswith(("/dev/", "/proc/", "/sys/"))
+    }
     assert files == {str(node.base / name) for name in (LOCK, "spawner.log", "spawned")}
 
 

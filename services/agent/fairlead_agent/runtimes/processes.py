@@ -1,19 +1,25 @@
-"""Processes of the machine, looked up in /proc by the tag in their environment.
+"""Processes of the machine, looked up in /proc by the tag in their environment, and by their mark.
 
 A tag is `FAIRLEAD_RUN=<node>:<incarnation>:<run>:<directory>`; children inherit it. The directory is the agent's: with
 the node it names one installation, whatever journals follow each other in it. Reading every environment
 costs milliseconds: only after an agent's restart, and where a run's group would not vanish.
+
+A mark is a number that a spawner has given to one run (process/spawner.py): a limit that children inherit, also those
+that are started with another environment.
 """
 
 # ruff: noqa: PTH123, PTH208 -- reads thousands of small files of /proc: plain system calls on strings
 
 import contextlib
 import os
+import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 TAG = "FAIRLEAD_RUN"
+#: RLIMIT_LOCKS, which limits nothing since Linux 2.4.25.
+MARK = 10
 
 
 class Tagged(NamedTuple):
@@ -127,6 +133,32 @@ def signal_tagged(whole: str, number: int) -> None:
     for process in tagged(whole):
         if process.run == "":  # the name ends here: this run, not one whose name begins alike
             kill_exactly(process, number)
+
+
+def marked(marks: Collection[int]) -> list[tuple[int, int]]:
+    """(process id, mark) of every process of this user with one of these marks; 0 is no mark."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()] if any(marks) else []
+    found = ((pid, mark_of(pid)) for pid in pids)
+    return [(pid, mark) for pid, mark in found if mark and mark in marks]
+
+
+def mark_of(pid: int) -> int:
+    """The mark of a process; 0 of one that is gone or another user's."""
+    try:
+        return resource.prlimit(pid, MARK)[1]
+    except OSError:
+        return 0
+
+
+def kill_marked(marks: Collection[int]) -> set[int]:
+    """KILL to every living process with one of these marks; the marks that were found."""
+    found: set[int] = set()
+    for pid, mark in marked(marks):
+        identity = stat_identity(pid)
+        if identity is not None:
+            found.add(mark)
+            kill_exactly(Tagged(pid, "", identity[0], leads=False))
+    return found
 
 
 async def end_exactly(process: Tagged) -> None:

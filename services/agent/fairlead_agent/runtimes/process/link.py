@@ -41,21 +41,24 @@ class Failed(msgspec.Struct, tag_field="event", tag="failed"):
 
 
 class Ended(msgspec.Struct, tag_field="event", tag="ended"):
-    """The run and its whole group are gone."""
+    """The run and everything that it has started are gone. `oom`: the kernel killed its program for memory."""
 
     key: str
     code: int | None
     signal: int | None
+    oom: bool = False
 
 
 class Listing(msgspec.Struct, tag_field="event", tag="listing"):
     """Everything that the spawner knows. `orphans`: process ids of runs that an earlier spawner has started.
+    `marks`: by which processes of running and orphaned runs are found (processes.py); older spawners give none.
     `protocol`: the version that it speaks; older ones say none."""
 
     running: dict[str, int]
     ended: dict[str, tuple[int | None, int | None]]
     orphans: dict[str, int]
     protocol: int = 1
+    marks: dict[str, int] = {}
 
 
 Event = Started | Failed | Ended | Listing

@@ -27,6 +27,7 @@ from fairlead_agent.runtimes.processes import (
     TAG,
     Tagged,
     kill_exactly,
+    kill_marked,
     run_of,
     signal_tagged,
     tag,
@@ -37,6 +38,7 @@ from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
 
 #: In a run's directory: its word that it has saved.
 CHECKPOINT = "checkpoint"
+OVER_MEMORY = "killed by the kernel for memory"
 #: The end of a run that was nobody's child any more.
 LOST = Exit(message="its spawner was killed while it ran")
 
@@ -44,7 +46,7 @@ _log = structlog.get_logger()
 
 
 class _Run:
-    __slots__ = ("key", "orphan", "pid", "request", "signalled", "unsent")
+    __slots__ = ("key", "mark", "orphan", "pid", "request", "signalled", "unsent")
 
     def __init__(self, key: RunKey, request: dict[str, object] | None = None) -> None:
         self.key = key
@@ -55,6 +57,8 @@ class _Run:
         self.unsent = False
         #: Of its program; 0: not known.
         self.pid = 0
+        #: Of its processes (processes.py); 0: not known.
+        self.mark = 0
         #: Its spawner was killed: it is nobody's child, and we watch it.
         self.orphan: Tagged | None = None
 
@@ -217,14 +221,14 @@ class ProcessRuntime:
             run.pid = event.pid if isinstance(event, Started) else 0
             self._watcher.started(run.key)
         if isinstance(event, Ended):
-            self._ended(run, Exit(event.code, event.signal))
+            self._ended(run, Exit(event.code, event.signal, OVER_MEMORY if event.oom else "", over_memory=event.oom))
 
     def _ended(self, run: _Run, exit: Exit) -> None:
         self._runs.pop(run.key.name, None)
         if not run.signalled and run.orphan is None:
             self._watcher.exited(run.key, exit)
             return
-        self._sweeper.sweep(run.key, exit)  # a stop ends also what has left the group
+        self._sweeper.sweep(run.key, exit, run.mark)  # of an orphan no spawner ends what it has left
 
     def _swept(self, key: RunKey, exit: Exit) -> None:
         self._watcher.exited(key, exit)
@@ -280,6 +284,7 @@ class ProcessRuntime:
     def _find_one(self, key: RunKey, listing: Listing, processes: list[Tagged]) -> Found:
         name = key.name
         run = self._runs.setdefault(name, _Run(key))
+        run.mark = listing.marks.get(name, 0)
         if name in listing.running:
             run.pid = listing.running[name]
             return Found("running")
@@ -292,6 +297,7 @@ class ProcessRuntime:
             return Found("ended", Exit(*listing.ended[name]))
         for process in processes:
             kill_exactly(process)
+        kill_marked({run.mark})
         if not os.path.exists(f"{self._base}/{name}/stdout"):  # noqa: PTH110
             return Found("never")  # it is opened before the program is there
         return Found("lost")

@@ -17,21 +17,29 @@ to the listening socket; both ways go lines of JSON, many per write.
 
     {"event":"started","key","pid"}     pid 0: no program came to be (127 or 126 follows, as in a shell)
     {"event":"failed","key","text"}     nothing of it is there, or it was there before
-    {"event":"ended","key","code","signal"}    one of the two is null; nothing of its group is left
-    {"event":"listing","protocol","running":{key:pid},"ended":{key:[code,signal]},"orphans":{key:pid}}
+    {"event":"ended","key","code","signal"}    one of the two is null; nothing that the run has started is left;
+                                               with "oom":true where the kernel killed it for memory
+    {"event":"listing","protocol","running":{key:pid},"ended":{key:[code,signal]},"orphans":{key:pid},"marks":{key:mark}}
 
 `spare` is "" or an old run's directory, cleaned by the agent, that is renamed to `dir`: cheaper than a new one.
+A program may leave its group and session and start others with an empty environment. So each run carries a mark that
+only a privileged process can undo: a value of RLIMIT_LOCKS, which limits nothing since Linux 2.4.25 and which children
+inherit. As a subreaper this process becomes the parent of what outlives its own parent; what carries the mark of an
+ended run is killed, and the end is told when it is gone. Nothing is looked for where nobody has forked meanwhile, which
+the kernel's newest process id tells.
+
 Events go to every connection. What an agent wrote before it died is carried out before the next agent's
 first request is read; so a listing leaves nothing open. Starts and ends also go to the file BASE/spawned, one write
 per batch, never synced: the next spawner knows from it the ends, and the orphans, whose parent this one was.
 """
 
-# ruff: noqa: PTH102, PTH104, PTH110, PTH113, PTH123 -- plain system calls on strings, hundreds of times a second; pathlib costs more than they do
+# ruff: noqa: PTH102, PTH104, PTH110, PTH113, PTH123, PTH208 -- plain system calls on strings, hundreds of times a second; pathlib costs more than they do
 
 import contextlib
 import errno
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -43,9 +51,14 @@ from typing import Any
 PROTOCOL = 2
 #: Without an agent and without a run it ends after so long; what it remembers is in the file.
 IDLE_S = 10.0
-#: A group that dies slowly is looked at again this often, and for so long.
+#: What dies slowly is looked at again this often; after so long it is logged.
 VANISH_POLL_S = 0.02
 VANISH_S = 5.0
+#: RLIMIT_LOCKS, of which Python's module has no name.
+MARK = 10
+#: Within this time process ids cannot have gone round once.
+NEWEST_PID_S = 0.5
+PR_SET_CHILD_SUBREAPER = 36
 READ_BYTES = 1 << 18
 #: An agent that does not read its events is cut off; it reconnects and asks for a listing.
 UNREAD_BYTES_MAX = 32 << 20
@@ -78,7 +91,19 @@ class Spawner:
         self.pids: dict[str, int] = {}
         self.ended: dict[str, tuple[int | None, int | None]] = {}
         self.orphans: dict[str, int] = {}
-        self.vanishing: dict[int, tuple[str, int | None, int | None, float]] = {}
+        #: {process id: (key, code, signal, since when it is waited for, killed for memory)} of ended programs.
+        self.vanishing: dict[int, tuple[str, int | None, int | None, float, bool]] = {}
+        self.marks: dict[str, int] = {}
+        #: Of this process itself; each run gets one below the last one's.
+        self.mark = first_mark()
+        #: Programs that were alive when somebody has forked: only they may have left something.
+        self.forked: set[int] = set()
+        self.newest, self.newest_at = 0, 0.0
+        self.loadavg = os.open("/proc/loadavg", os.O_RDONLY)
+        self.children_path = become_subreaper()
+        self.oom_kills = OomKills(oom_file())
+        #: Runs that were killed on request.
+        self.killed: set[str] = set()
         self.connections: dict[int, Connection] = {}
         self.programs: dict[tuple[str, str], str] = {}
         self.events: list[str] = []
@@ -111,8 +136,8 @@ class Spawner:
                         self.send(connection, b"")
                     if mask & ~select.EPOLLOUT:
                         self.read(connection)
-            for pid in list(self.vanishing):
-                self.vanish(pid, *self.vanishing.pop(pid))
+            if self.vanishing:
+                self.vanish()
             self.flush()
 
     def idle(self) -> bool:
@@ -158,6 +183,8 @@ class Spawner:
             case "signal":
                 pid = self.pids.get(request["key"])
                 if pid is not None:  # not reaped: the group's number is its own
+                    if request["number"] == signal.SIGKILL:
+                        self.killed.add(request["key"])
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.killpg(pid, request["number"])
             case "notify":
@@ -169,6 +196,7 @@ class Spawner:
                 for key in request["keys"]:
                     self.ended.pop(key, None)
                     self.orphans.pop(key, None)
+                    self.marks.pop(key, None)
             case "list":
                 # What has been reaped and is not all gone yet will be told as ended: till then it runs.
                 running = self.pids | {key: pid for pid, (key, *_) in self.vanishing.items()}
@@ -178,6 +206,7 @@ class Spawner:
                     "running": running,
                     "ended": self.ended,
                     "orphans": self.orphans,
+                    "marks": {key: self.marks.get(key, 0) for key in (*running, *self.orphans)},
                 }
                 self.flush()  # what it was not told yet and is in the listing must not come after it
                 self.send(connection, json.dumps(listing).encode() + b"\n")
@@ -219,8 +248,11 @@ class Spawner:
             return
         self.tell({"event": "started", "key": key, "pid": pid})
         if pid:
-            self.keys[pid], self.pids[key] = key, pid
-            self.lines.append(f"S {key} {pid}\n")
+            if pid != self.newest + 1:
+                self.forked.update(self.keys)
+            self.newest, self.newest_at = pid, time.monotonic()
+            self.keys[pid], self.pids[key], self.marks[key] = key, pid, self.mark + 1
+            self.lines.append(f"S {key} {pid} {self.mark + 1}\n")
         else:
             self.end(key, code, None)
 
@@ -231,6 +263,15 @@ class Spawner:
         except OSError as error:
             return refuse(directory, NOT_EXECUTABLE, f"{cwd}: {error.strerror}")
         program = argv[0] if "/" in argv[0] else self.find(argv[0], env.get("PATH", DEFAULT_PATH))
+        set_mark(self.mark - 1)
+        try:
+            return self.execute(program, argv, env, directory)
+        finally:
+            self.mark -= 2
+            set_mark(self.mark)
+
+    def execute(self, program: str, argv: list[str], env: dict[str, str], directory: str) -> tuple[int, int]:
+        """Start it with the mark that this process has now; as `start`."""
         actions = (
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, directory + "/stdout", _CREATE, 0o640),
@@ -264,39 +305,74 @@ class Spawner:
         return program
 
     def reap(self) -> None:
-        """Take up every child that has ended."""
+        """Take up every child that has ended: programs of runs, and what has become ours when its parent ended."""
         self.wake.recv(4096)
-        while self.keys:
-            result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        now = time.monotonic()
+        while True:
+            try:
+                result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
             if result is None:
                 return
             pid, status = result.si_pid, result.si_status
-            # Before reaping, while the group's number cannot be another's: what the program left behind ends with it.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            key = self.keys.pop(pid, None)
+            if key is not None:
+                # Before reaping, while the group's number cannot be another's: what the program left behind ends with it.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+                del self.pids[key]
+                exited = result.si_code == os.CLD_EXITED
+                oom = status == signal.SIGKILL and not exited and key not in self.killed and self.oom_kills.rose()
+                self.vanishing[pid] = (key, status if exited else None, None if exited else status, now, oom)
             os.waitpid(pid, 0)
-            key = self.keys.pop(pid)
-            del self.pids[key]
-            exited = result.si_code == os.CLD_EXITED
-            self.vanish(pid, key, status if exited else None, None if exited else status)
 
-    def vanish(self, pid: int, key: str, code: int | None, number: int | None, until: float = 0.0) -> None:
-        """Its end is told when the whole group is gone."""
+    def vanish(self) -> None:
+        """Tell the ends of runs of which nothing is left, and kill what is left of the others."""
+        newest = int(os.pread(self.loadavg, 128, 0).split()[4])
+        now = time.monotonic()
+        if newest != self.newest or now - self.newest_at > NEWEST_PID_S:
+            self.forked.update(self.keys, self.vanishing)
+        self.newest, self.newest_at = newest, now
+        left = self.kill_left() if not self.forked.isdisjoint(self.vanishing) else ()
+        for pid, (key, code, number, since, oom) in list(self.vanishing.items()):
+            if self.marks[key] not in left and is_gone(pid):
+                del self.vanishing[pid]
+                self.forked.discard(pid)
+                self.killed.discard(key)
+                self.end(key, code, number, oom)
+            elif now - since > VANISH_S:
+                self.vanishing[pid] = (key, code, number, float("inf"), oom)
+                sys.stderr.write(f"{key}: what it has started does not end when killed; its end is told when it has\n")
+
+    def kill_left(self) -> set[int]:
+        """Kill what carries the mark of an ended run; the marks that were found."""
+        ended = {self.marks[key] for key, *_ in self.vanishing.values()}
+        left: set[int] = set()
+        for pid in self.others():
+            mark = mark_of(pid)
+            if mark in ended:
+                left.add(mark)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        return left
+
+    def others(self) -> list[int]:
+        """Children of this process that no run began with; where the kernel does not list children, all processes."""
         try:
-            os.killpg(pid, 0)
-            until = until or time.monotonic() + VANISH_S
-        except OSError:
-            until = 0.0
-        if until > time.monotonic():
-            self.vanishing[pid] = (key, code, number, until)
-        else:
-            self.end(key, code, number)
+            with open(self.children_path, "rb") as file:
+                pids = [int(pid) for pid in file.read().split()]
+        except FileNotFoundError:
+            pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+        return [pid for pid in pids if pid not in self.keys]
 
-    def end(self, key: str, code: int | None, number: int | None) -> None:
+    def end(self, key: str, code: int | None, number: int | None, oom: bool = False) -> None:
         """The run is over."""
         self.ended[key] = (code, number)
+        self.marks.pop(key, None)
         self.lines.append(f"E {key} {code if number is None else -number}\n")
-        self.tell({"event": "ended", "key": key, "code": code, "signal": number})
+        event: dict[str, Any] = {"event": "ended", "key": key, "code": code, "signal": number}
+        self.tell(event | {"oom": True} if oom else event)
 
     # ------------------------------------------------------------------ memory
 
@@ -323,7 +399,7 @@ class Spawner:
             os.write(self.file, "".join(self.lines).encode())
             return
         running = self.orphans | self.pids | {key: pid for pid, (key, *_) in self.vanishing.items()}
-        lines = [f"S {key} {pid}\n" for key, pid in running.items()]
+        lines = [f"S {key} {pid} {self.marks.get(key, 0)}\n" for key, pid in running.items()]
         lines += [f"E {key} {code if number is None else -number}\n" for key, (code, number) in self.ended.items()]
         write(self.path + ".new", "".join(lines))
         os.rename(self.path + ".new", self.path)
@@ -335,15 +411,91 @@ class Spawner:
         self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with open(self.path, encoding="ascii", errors="replace") as file:
             for line in file:
-                what, key, value = [*line.split(), "", "", ""][:3]
+                what, key, value, mark = [*line.split(), "", "", "", ""][:4]
                 if not line.endswith("\n") or not value.lstrip("-").isdecimal():
                     continue  # a torn write
                 if what == "S":
                     self.orphans[key] = int(value)
+                    self.marks[key] = int(mark) if mark.isdecimal() else 0
                 else:
                     self.orphans.pop(key, None)
+                    self.marks.pop(key, None)
                     self.ended[key] = (int(value), None) if int(value) >= 0 else (None, -int(value))
         os.write(self.file, b"\n")  # ends a torn line
+
+
+class OomKills:
+    """A counter of the kernel's, in a file: how often it has killed for memory."""
+
+    def __init__(self, path: str) -> None:
+        self.file = os.open(path, os.O_RDONLY)
+        self.count = self.read()
+
+    def rose(self) -> bool:
+        """Return True if it counts more than when it was last asked."""
+        before, self.count = self.count, self.read()
+        return self.count > before
+
+    def read(self) -> int:
+        """The count now; 0 where the file has none."""
+        words = os.pread(self.file, 1 << 16, 0).split()
+        return int(words[words.index(b"oom_kill") + 1]) if b"oom_kill" in words else 0
+
+
+def oom_file() -> str:
+    """The file that counts kills within the control group of this process, or else of the machine."""
+    found = "/proc/vmstat"
+    with contextlib.suppress(OSError), open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for candidate in (
+                f"/sys/fs/cgroup{path}/memory.events" if not controllers else "",
+                f"/sys/fs/cgroup/memory{path}/memory.oom_control" if controllers == "memory" else "",
+            ):
+                if candidate and os.access(candidate, os.R_OK):
+                    found = candidate
+    return found
+
+
+def become_subreaper() -> str:
+    """Have descendants whose parent has ended become children of this process; the file that lists its children, ""
+    where nobody is to look there."""
+    import ctypes  # for this one call
+
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        return ""
+    return f"/proc/self/task/{os.getpid()}/children"
+
+
+def first_mark() -> int:
+    """The mark of this process, which nobody else has: far below its limit, which may be a run's mark itself."""
+    limit = resource.getrlimit(MARK)[1]
+    most = limit if limit != resource.RLIM_INFINITY else 1 << 62
+    mark = most // 2 + int.from_bytes(os.urandom(8)) % (most // 2)
+    set_mark(mark)
+    return mark
+
+
+def set_mark(mark: int) -> None:
+    """Of this process, and what it starts from here on. It can only fall, unless we are privileged."""
+    resource.setrlimit(MARK, (mark, mark))
+
+
+def mark_of(pid: int) -> int:
+    """The mark of a process; 0 of one that is gone, or another user's."""
+    try:
+        return resource.prlimit(pid, MARK)[1]
+    except OSError:
+        return 0
+
+
+def is_gone(group: int) -> bool:
+    """Return True if nothing of a process group is left that could be killed."""
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return True
+    return False
 
 
 def make_directory(path: str, spare: str) -> None:

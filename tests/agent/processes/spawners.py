@@ -1,0 +1,68 @@
+"""Directories with a process runtime, and their spawners as the machine knows them."""
+
+# ruff: noqa: ASYNC110 -- waits for files and processes that nobody announces
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from fairlead_agent.run import RunKey
+from fairlead_agent.runtimes.process.link import PROGRAM
+from fairlead_agent.runtimes.process.runtime import ProcessRuntime
+from fairlead_agent.runtimes.processes import tag_prefix, tagged
+from tests.agent.runtime_watch import Watch, incarnation
+
+KEY = RunKey("801", 1, 0)
+
+
+def spawners(base: Path) -> list[int]:
+    """Process ids of the living spawners of a directory."""
+    found: list[int] = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if PROGRAM in words and str(base) in words:
+            found.append(int(name))
+    return found
+
+
+class Node:
+    """One base directory, and the runtimes that come and go on it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.incarnation = incarnation()
+        self.open: list[ProcessRuntime] = []
+
+    async def runtime(self) -> tuple[ProcessRuntime, Watch]:
+        runtime, watch = ProcessRuntime(self.base, "n1", self.incarnation), Watch()
+        await runtime.open(watch)
+        self.open.append(runtime)
+        return runtime, watch
+
+    def spawners(self) -> list[int]:
+        """Process ids of the living spawners of this directory."""
+        return spawners(self.base)
+
+    async def spawner(self) -> int:
+        """The one spawner, once it has opened its file (agents connect before that)."""
+        async with asyncio.timeout(60):
+            while not (self.spawners() and (self.base / "spawned").exists()):
+                await asyncio.sleep(0.01)
+        (pid,) = self.spawners()
+        return pid
+
+    async def kill_spawner(self) -> int:
+        """kill -9, and wait until it is gone; its process id."""
+        pid = await self.spawner()
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while pid in self.spawners():
+                await asyncio.sleep(0.01)
+        return pid
+
+    def processes(self, key: RunKey = KEY) -> list[int]:
+        return [p.pid for p in tagged(tag_prefix("n1", self.incarnation) + key.name) if p.run == ""]
