@@ -1,5 +1,6 @@
 """Which columns each kind of thing has, in Fairlead's order and in Slurm's. Pure."""
 
+from collections import Counter
 from datetime import UTC, datetime
 
 from fairlead import idle_words
@@ -114,8 +115,19 @@ NODES = (
     Column("MIG", lambda n: n.mig, wide=True),
     Column("TAINTS", lambda n: ",".join(n.taints), wide=True), Column("JOBS", lambda n: ",".join(n.jobs), wide=True),
     Column("FAULTED", lambda n: ",".join(f"{gpu}={code}" for gpu, code in n.faulted.items()), wide=True),
-    Column("REASON", lambda n: n.reason),
+    Column("NOTES", lambda n: node_notes(n)),
 )  # fmt: skip
+
+
+def node_notes(node: Node) -> str:
+    """Everything that keeps work from the node or its GPUs, in one line: silence, faults, taints, then the reason of its state."""
+    faults = Counter(node.faulted.values())
+    notes = [f"silent for {node.silent_seconds} s"] if node.silent_seconds else []
+    notes += [f"{count} GPU{'' if count == 1 else 's'} faulted ({code})" for code, count in sorted(faults.items())]
+    notes += [each.code for each in node.health if not each.gpu]
+    notes += [f"taint {taint}" for taint in node.taints]
+    return "; ".join([*notes, *([node.reason] if node.reason else [])])
+
 
 ROLLOUTS = (
     Column("ROLLOUT", lambda r: r.name), Column("STATE", lambda r: r.state),
@@ -164,8 +176,8 @@ def slurm_node_state(node: Node) -> str:
     """sinfo's word for a node."""
     if node.state == "lost":
         return "down"
-    if node.state != "ready":
+    if node.state not in ("ready", "suspect") or node.gpu_states.get("closed"):
         return "drain"
-    if node.gpus_free == node.gpus and not node.jobs:
+    if not node.jobs:
         return "idle"
     return "alloc" if node.gpus and not node.gpus_free else "mix"

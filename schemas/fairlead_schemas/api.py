@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from fairlead_schemas.ask import Change
+from fairlead_schemas.clustermap import GpuState
 from fairlead_schemas.idle import IdleEvidence
 
 
@@ -106,6 +107,7 @@ class Node(msgspec.Struct, kw_only=True):
     hostname: str
     gpu_model: str
     gpus: int
+    #: Those that anybody's job may be given now; `gpu_states` counts the others by state.
     gpus_free: int
     cpu_milli: int
     cpu_milli_free: int
@@ -116,6 +118,8 @@ class Node(msgspec.Struct, kw_only=True):
     sequence: int
     #: Which class cordoned or drained it: person | maintenance | rollout ("" for nobody).
     setter: str = ""
+    #: {state of its GPUs, as of the cluster map: how many}, without states that none is in.
+    gpu_states: dict[GpuState, int] = {}
     #: "key=value:Effect", and {UUID of a faulted GPU: its code}; such a GPU is not free.
     taints: list[str] = []
     faulted: dict[str, str] = {}
@@ -304,7 +308,7 @@ class Cluster(msgspec.Struct, kw_only=True):
     #: Time of the commit `sequence`; null: the log is empty.
     at: str | None
     jobs: dict[str, int]
-    #: GPUs of nodes that are not lost, and free ones of nodes that are ready.
+    #: GPUs of nodes that are not lost, and those that anybody's job may be given now.
     gpus: int
     gpus_free: int
     nodes: list[Node]

@@ -4,19 +4,23 @@ A GPU is in one state:
 
 free       nobody holds any of it, and it may be given now
 kept       as free, but its node takes the work of one waiting job only (`MapNode.reserved_for`)
+tainted    as free, but only work that tolerates its node's taints may have it
 cut        as free, but in MIG mode: only its instances can be given, not all of it
-closed     nobody holds any of it, but its node takes no work: it is cordoned, draining, drained or lost
+closed     nobody holds any of it, but its node takes no work: it is cordoned, draining, drained, in quarantine, lost or silent,
+           suspect with its one run, or tainted by Fairlead itself (fairlead/unhealthy, fairlead/preflight)
 held       runs hold it, or parts of it
 cleaning   the runs that held it have ended; it waits for evidence that nothing is left on it
-unhealthy  it may not be used
+unhealthy  nobody holds any of it, and it is faulted: it may not be used
 """
 
 from typing import Literal
 
 import msgspec
 
-type GpuState = Literal["free", "kept", "cut", "closed", "held", "cleaning", "unhealthy"]
-GPU_STATES: tuple[GpuState, ...] = ("free", "kept", "cut", "closed", "held", "cleaning", "unhealthy")
+type GpuState = Literal["free", "kept", "tainted", "cut", "closed", "held", "cleaning", "unhealthy"]
+GPU_STATES: tuple[GpuState, ...] = ("free", "kept", "tainted", "cut", "closed", "held", "cleaning", "unhealthy")
+#: Whose new work a node takes: anybody's, that of one waiting job, that which tolerates its taints, nobody's.
+type Access = Literal["open", "kept", "tainted", "closed"]
 
 #: A whole GPU.
 WHOLE_MILLI = 1000
@@ -50,6 +54,8 @@ class MapGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     holders: list[Holder]
     #: Of a GPU in MIG mode.
     instances: list[Instance] = []
+    #: Code of what is wrong with it; "": nothing is. A run may still hold it.
+    fault: str = ""
 
 
 class MapNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +72,10 @@ class MapNode(msgspec.Struct, frozen=True, kw_only=True):
     gpus: list[MapGpu]
     #: When that job will have room there; null: not known.
     reserved_from: str | None = None
+    access: Access = "open"
+    taints: list[str] = []
+    #: Seconds for which its agent has been silent; 0: it is heard.
+    silent_seconds: int = 0
 
 
 class MapJob(msgspec.Struct, frozen=True, kw_only=True):

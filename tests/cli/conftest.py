@@ -26,6 +26,7 @@ type Run = Callable[..., Ran]
 def gateway(monkeypatch: pytest.MonkeyPatch) -> GatewayStub:
     """A stub in the place of the network."""
     stub = GatewayStub()
+    stub.on("GET", "/v1/breaker", {"tripped": [], "sequence": 40})
     real = httpx.Client
     monkeypatch.setattr(
         client.httpx, "Client", lambda **given: real(**{**given, "transport": httpx.MockTransport(stub)})

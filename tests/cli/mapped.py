@@ -6,7 +6,15 @@ from typing import Any
 from fairlead_gateway.views.poolroom import pool_rooms
 from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, MapGpu, MapJob, MapNode
 
-SIGNS: dict[str, GpuState] = {".": "free", ":": "kept", "/": "cut", "-": "closed", "~": "cleaning", "*": "unhealthy"}
+SIGNS: dict[str, GpuState] = {
+    ".": "free",
+    ":": "kept",
+    ";": "tainted",
+    "/": "cut",
+    "-": "closed",
+    "~": "cleaning",
+    "*": "unhealthy",
+}
 
 
 def node(name: str, gpus: str, holders: dict[str, tuple[str, ...]] | None = None, **fields: Any) -> MapNode:
@@ -16,6 +24,9 @@ def node(name: str, gpus: str, holders: dict[str, tuple[str, ...]] | None = None
     domains = {level: fields.pop(level) for level in ("rack", "block", "spine") if level in fields}
     devices = [_gpu(f"GPU-{name}-{index}", index, sign, holders.get(sign, ())) for index, sign in enumerate(gpus)]
     rest = {"pool": "default", "state": "ready", "reason": "", "simulated": False, "reserved_for": "", **fields}
+    rest.setdefault(
+        "access", "closed" if rest["state"] not in ("ready", "suspect") else "kept" if rest["reserved_for"] else "open"
+    )
     return MapNode(id=name, domains=domains, gpus=devices, **rest)
 
 

@@ -1,9 +1,11 @@
 """Verbs on nodes and what is planned for them, against a stub gateway: what they ask and print."""
 
+from typing import Any
+
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, page, problem
+from tests.cli.gateway_stub import GatewayStub, page, problem, queue_document
 
 NODE = {"id": "n1", "sequence": 41}
 ROLLOUT = {
@@ -129,3 +131,51 @@ def test_a_node_is_described_with_what_is_not_well(gateway: GatewayStub, run: Ru
     assert '"code": "xid79"' in run("nodes", "describe", "n1", "-o", "json").out
     refused = run("nodes", "n1")
     assert refused.code != 0 and 'expected "describe NODE"' in refused.err
+
+
+def sick(name: str, **changes: Any) -> dict[str, Any]:
+    """A node of four GPUs as the API gives it: one held, one faulted, two closed by the taint that the fault has set."""
+    document: dict[str, Any] = {
+        "id": name, "state": "ready", "reason": "", "runtime": "docker", "simulated": False, "address": "10.0.0.1", "hostname": name,
+        "gpu_model": "A100", "gpus": 4, "gpus_free": 0, "cpu_milli": 8000, "cpu_milli_free": 0, "memory_mib": 1, "memory_mib_free": 0,
+        "labels": {}, "jobs": ["7"], "sequence": 40, "gpu_states": {"held": 1, "unhealthy": 1, "closed": 2},
+        "taints": ["fairlead/unhealthy=xid79:NoSchedule"], "faulted": {"GPU-b": "xid79"},
+    }  # fmt: skip
+    return {**document, **changes}
+
+
+def test_one_line_has_all_that_keeps_work_from_a_node(gateway: GatewayStub, run: Run) -> None:
+    """Silence, faults, taints and the reason of its state; nothing of a node that is well."""
+    well = {"gpus_free": 4, "gpu_states": {"free": 4}, "taints": [], "faulted": {}, "jobs": []}
+    gateway.on(
+        "GET", "/v1/nodes",
+        page(sick("n1"), sick("n2", **well), sick("n3", state="silent", silent_seconds=90, reason="fan", taints=[])),
+    )  # fmt: skip
+    found = run("nodes").out.splitlines()
+    assert found[0].split()[-1] == "NOTES"
+    assert found[1].endswith("docker   1 GPU faulted (xid79); taint fairlead/unhealthy=xid79:NoSchedule")
+    assert found[2].split()[:5] == ["n2", "ready", "A100", "4", "4"] and found[2].endswith("docker   -")
+    assert found[3].startswith("n3    silent") and found[3].endswith("silent for 90 s; 1 GPU faulted (xid79); fan")
+    gateway.on("GET", "/v1/jobs", page())
+    bars = run("top", "--once").out
+    assert "12 GPUs  4 free" in bars
+    assert "[#*--] 1/4  7  1 GPU faulted (xid79); taint" in bars
+    assert "[....] 0/4\n" in bars
+
+
+def test_a_tripped_breaker_is_a_footer(gateway: GatewayStub, run: Run) -> None:
+    """For people only: `-o json` is the list as it is."""
+    gateway.on("GET", "/v1/nodes", page(sick("n1")))
+    assert "breaker" not in run("nodes").out
+    tripped = {"kind": "nodes", "found": 3, "allowed": 1, "of": 5, "at": "2026-01-01T00:00:00.000Z"}
+    gateway.on("GET", "/v1/breaker", {"tripped": [tripped], "sequence": 40})
+    footer = run("nodes").out.splitlines()[-1]
+    assert footer.startswith("the breaker has tripped: 3 of 5 nodes (nodes);") and "fairlead breaker reset" in footer
+    assert "breaker" not in run("nodes", "-o", "json").out + run("nodes", "-o", "name").out
+
+
+def test_a_node_that_takes_no_work_is_drained_to_slurm(gateway: GatewayStub, run: Run) -> None:
+    """Its GPUs are neither idle nor allocated."""
+    gateway.on("GET", "/v1/nodes", page(sick("n1")))
+    gateway.on("GET", "/v1/queues", page(queue_document("default")))
+    assert "drain" in run("sinfo").out

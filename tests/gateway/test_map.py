@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_gateway.views.clustermap import cluster_map
+from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.poolroom import free_gpus, is_whole, pool_rooms
 from fairlead_schemas import events as ev
 from fairlead_schemas.clustermap import ClusterMap, Gang, Holder, Instance, MapGpu, MapNode, OneNode
@@ -116,10 +117,57 @@ def test_closed_and_kept_nodes_give_nothing() -> None:
         ("ready", "", "2"),
     ]
     room = found.pools[0]
-    assert room.states == {"free": 2, "kept": 2, "cut": 0, "closed": 3, "held": 1, "cleaning": 0, "unhealthy": 0}
+    assert {state: count for state, count in room.states.items() if count} == {
+        "free": 2,
+        "kept": 2,
+        "closed": 3,
+        "held": 1,
+    }
     assert (room.gpus, room.gpus_fragmented, room.largest_on_one_node) == (8, 0, OneNode(node="n4", gpus=2))
     book.write(placed("2", "n3"))
     assert states(cluster_map(book.views))["n3"] == "hefr", "a place ends what was kept for it"
+
+
+def test_a_faulted_gpu_is_unhealthy_and_its_tainted_node_closed() -> None:
+    """Neither may be given, so neither is free or could start a job; a run that is still on a faulted GPU holds it."""
+    book = Logbook()
+    book.write(*(joined(node, 4) for node in ("n1", "n2", "n3")), submitted("1"), offered("1"), placed("1", "n1"))
+    for uuid in ("GPU-n1-0", "GPU-n1-1", "GPU-n2-3"):
+        book.write(ev.GpuFaulted(cause="r", node=uuid[4:6], gpu=uuid, code="xid79", reason="gone"))
+    book.write(ev.NodeTainted(cause="r", node="n2", taint="fairlead/unhealthy=xid79:NoSchedule", setter="health"))
+    found = cluster_map(book.views)
+    assert states(found) == {"n1": "heunfrfr", "n2": "clclclun", "n3": "frfrfrfr"}
+    assert [gpu.fault for gpu in found.nodes[0].gpus] == ["xid79", "xid79", "", ""]
+    assert (found.nodes[1].access, found.nodes[1].taints) == ("closed", ["fairlead/unhealthy=xid79:NoSchedule"])
+    room = found.pools[0]
+    assert (room.states["free"], room.states["unhealthy"], room.gpus_fragmented) == (6, 2, 2)
+    assert (room.largest_on_one_node, room.largest_of_whole_nodes["pool"]) == (
+        OneNode(node="n3", gpus=4), Gang(domain="default", nodes=1, gpus_per_node=4),
+    )  # fmt: skip
+    book.write(ev.GpuRestored(cause="r", node="n2", gpu="GPU-n2-3"), ev.NodeUntainted(cause="r", node="n2", taint="fairlead/unhealthy=xid79:NoSchedule", setter="health"))  # fmt: skip
+    assert states(cluster_map(book.views))["n2"] == "frfrfrfr"
+
+
+def test_nodes_that_take_no_work_are_closed_whatever_the_reason() -> None:
+    """In quarantine, silent, suspect with its one run, tainted by its own preflight; other taints and a suspicion close none."""
+    book = Logbook()
+    book.write(*(joined(f"n{i}", 2) for i in range(7)), submitted("1"), offered("1"), placed("1", "n2"))
+    book.write(
+        ev.NodeQuarantined(cause="cmd:1", node="n0", reason="smells"),
+        ev.NodeSuspected(cause="1.0", node="n2", jobs=("1", "2")), ev.NodeSuspected(cause="1.0", node="n3", jobs=("1", "2")),
+        ev.NodeTainted(cause="r", node="n4", taint="fairlead/preflight:NoSchedule", setter="health"),
+        ev.NodeTainted(cause="cmd:2", node="n5", taint="team=a:NoSchedule", setter="person"),
+        ev.NodeTainted(cause="cmd:3", node="n6", taint="team=a:PreferNoSchedule", setter="person"),
+    )  # fmt: skip
+    book.views.silent_s = lambda node: 90 if node == "n1" else 0
+    found = cluster_map(book.views)
+    assert states(found) == {
+        "n0": "clcl", "n1": "clcl", "n2": "hecl", "n3": "frfr", "n4": "clcl", "n5": "tata", "n6": "frfr",
+    }  # fmt: skip
+    assert (found.nodes[1].state, found.nodes[1].silent_seconds) == ("silent", 90)
+    assert [node_document(book.views, book.views.nodes.rows[node.id]).gpu_states for node in found.nodes[:4]] == [
+        {"closed": 2}, {"closed": 2}, {"held": 1, "closed": 1}, {"free": 2},
+    ]  # fmt: skip
 
 
 def test_the_largest_jobs_by_level() -> None:

@@ -57,7 +57,8 @@ async def test_a_health_report_takes_a_gpu_away_and_a_person_gives_it_back() -> 
         await node.sick(gpu, "xid79")
         await until(lambda: bool(world.gateway.views.nodes.rows["n1"].taints))
         shown = await read(world, "/v1/nodes/n1")
-        assert (shown["faulted"], shown["gpus_free"]) == ({gpu: "xid79"}, 1)
+        assert (shown["faulted"], shown["gpus_free"]) == ({gpu: "xid79"}, 0)
+        assert shown["gpu_states"] == {"unhealthy": 1, "closed": 1}
         assert shown["taints"] == ["fairlead/unhealthy=xid79:NoSchedule"]
         await ask(world, "/v1/nodes/n1:untaint", {"taint": "fairlead/unhealthy"}, 409)
         shown = await ask(world, "/v1/nodes/n1:restore", {"gpu": gpu})

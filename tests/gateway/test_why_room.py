@@ -54,7 +54,11 @@ def test_shared_gpus_are_counted_once() -> None:
     assert gpus_free(world) == world.core.state.nodes["n1"].gpus_free == 3
     (held,) = {uuid for part in views_of(world).nodes.rows["n1"].held.values() for uuid in part.gpus}
     world.report("n1", HealthSeen(n=0, gpu=held, code="xid79"))
-    assert gpus_free(world) == world.core.state.nodes["n1"].gpus_free == 3
+    views = views_of(world)
+    assert world.core.state.nodes["n1"].gpus_free == 3
+    assert node_document(views, views.nodes.rows["n1"]).gpu_states == {"held": 1, "closed": 3}, (
+        "the fault taints the node"
+    )
 
 
 def test_a_gpu_that_is_gone_takes_nothing_from_those_that_are_there() -> None:

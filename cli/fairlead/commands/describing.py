@@ -14,6 +14,8 @@ def described(node: Node) -> str:
         ("node", node.id), ("state", node.state), ("why", node.reason), ("set by", node.setter),
         ("failed fast here", ", ".join(node.blamed_by)), ("release", _release(node)),
         ("gpus", f"{node.gpus_free} of {node.gpus} free, {node.gpu_model}{played}" if node.gpus else "none"),
+        ("not free", ", ".join(f"{count} {state}" for state, count in sorted(node.gpu_states.items()) if state != "free")),
+        ("silent for", f"{node.silent_seconds} s" if node.silent_seconds else ""),
         ("cpu", f"{format_milli(node.cpu_milli_free)} of {format_milli(node.cpu_milli)} free"),
         ("memory", f"{format_memory(node.memory_mib_free)} of {format_memory(node.memory_mib)} free"),
         ("runtime", node.runtime), ("address", node.address), ("host", node.hostname), ("taints", ", ".join(node.taints)),

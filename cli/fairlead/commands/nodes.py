@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead import columns, render
+from fairlead.client import Client
 from fairlead.commands.describing import described
 from fairlead.commands.options import NodeName, Output, connect
 from fairlead.errors import Refused
@@ -46,7 +47,7 @@ def nodes(
 
     fairlead nodes --map -o wide     (a line for each node, however many; -o json has the same facts)
 
-    What --map counts: a GPU is free when nobody holds any of it, MIG does not cut it, and its node takes anybody's work. A free GPU is
+    What --map counts: a GPU is free when nobody holds any of it, it is well, MIG does not cut it, and its node takes anybody's work. A free GPU is
     fragmented when others of its node are not free: work that needs whole nodes cannot have it. "Could start now" is the
     largest job by GPUs alone, on one node, and of whole nodes within one rack, block, spine and the pool (node labels
     fairlead/rack, fairlead/block, fairlead/spine); whether CPUs and memory suffice too, submit --dry-run says.
@@ -65,7 +66,18 @@ def nodes(
         raise Refused("--by, --pool, --rack and --at are of the map", hint="fairlead nodes --map")
     with connect() as client:
         page = client.nodes()
-    render.write(render.page(page, columns.NODES, lambda n: f"node/{n.id}", output, empty="no nodes have joined"))
+        footer = _breaker(client) if output in (Format.table, Format.wide) else ""
+    table = render.page(page, columns.NODES, lambda n: f"node/{n.id}", output, empty="no nodes have joined")
+    render.write(f"{table}{footer}")
+
+
+def _breaker(client: Client) -> str:
+    """One line where the breaker has tripped: no node is then acted upon automatically."""
+    tripped = client.breaker().tripped
+    if not tripped:
+        return ""
+    kinds = ", ".join(f"{each.found} of {each.of} nodes ({each.kind})" for each in tripped)
+    return f"the breaker has tripped: {kinds}; nodes are not acted upon automatically until `fairlead breaker reset`\n"
 
 
 def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:

@@ -7,15 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead import render, use_words
+from fairlead import columns, render, use_words
 from fairlead.client import Client
 from fairlead.commands.options import OPEN_STATES, Output, connect
 from fairlead.errors import FairleadError
+from fairlead.picture import rows
 from fairlead.render import Format
 from fairlead_schemas.api import Job, Node
+from fairlead_schemas.clustermap import GpuState
 from fairlead_schemas.jobuse import JobUse
 
 JOBS_SHOWN = 30
+#: Signs of a node's bar, in its order: those of the map, and "#" for a GPU that a run holds.
+BAR_SIGNS: dict[GpuState, str] = {"held": "#", **rows.SIGNS, "closed": "-"}
 
 
 class Sort(StrEnum):
@@ -83,7 +87,7 @@ def look(client: Client, sort: Sort = Sort.new) -> str:
     """One picture: a line per node with its GPUs, then the open jobs with what those that run make of theirs."""
     nodes = client.nodes()
     page = client.jobs(state=OPEN_STATES)
-    gpus, free = sum(n.gpus for n in nodes.items), sum(n.gpus_free for n in nodes.items if n.state == "ready")
+    gpus, free = sum(n.gpus for n in nodes.items), sum(n.gpus_free for n in nodes.items)
     running = [job for job in page.items if job.nodes]
     head = f"{len(nodes.items)} nodes  {gpus} GPUs  {free} free  {len(running)} running  {len(page.items) - len(running)} waiting  as of sequence {nodes.sequence}\n"
     bars = "".join(f"{node_bar(node)}\n" for node in nodes.items)
@@ -105,7 +109,12 @@ def _measured(client: Client, jobs: list[Job]) -> tuple[dict[str, JobUse], list[
 
 
 def node_bar(node: Node) -> str:
-    """`sim-1  ready  [####....] 4/8 simulated  812,813`; one sign per GPU."""
-    used = node.gpus - node.gpus_free
+    """`sim-1  ready  [####*...] 4/8 simulated  812,813  1 GPU faulted (xid79)`; one sign per GPU (BAR_SIGNS)."""
+    bar = "".join(sign * node.gpu_states.get(state, 0) for state, sign in BAR_SIGNS.items())
     simulated = " simulated" if node.simulated else ""
-    return f"{node.id:<12} {node.state:<9} [{'#' * used}{'.' * node.gpus_free}] {used}/{node.gpus}{simulated}  {','.join(node.jobs)}".rstrip()
+    used = node.gpu_states.get("held", 0)
+    jobs = ",".join(node.jobs)
+    notes = columns.node_notes(node)
+    return "  ".join(
+        part for part in (f"{node.id:<12} {node.state:<9} [{bar}] {used}/{node.gpus}{simulated}", jobs, notes) if part
+    )

@@ -25,13 +25,14 @@ TWO_COLUMNS = 76
 
 _WORDS: dict[GpuState, str] = {
     "kept": "kept for waiting jobs",
+    "tainted": "on tainted nodes",
     "cut": "cut by MIG and idle",
     "closed": "idle on closed nodes",
     "cleaning": "being cleaned",
 }
 _SIGNS = {
-    rows.FREE: "free", rows.KEPT: "kept for a waiting job", rows.CUT: "MIG instances, none in use", "-": "cordoned", "=": "draining or drained",
-    "!": "lost", rows.CLEANING: "being cleaned", rows.UNHEALTHY: "unhealthy", SEVERAL: "shared by several",
+    rows.FREE: "free", rows.KEPT: "kept for a waiting job", rows.TAINTED: "for jobs that tolerate its taints", rows.CUT: "MIG instances, none in use",
+    "-": "takes no work", "=": "draining or drained", "!": "lost or silent", rows.CLEANING: "being cleaned", rows.UNHEALTHY: "unhealthy", SEVERAL: "shared by several",
 }  # fmt: skip
 
 
@@ -109,6 +110,10 @@ def _named(nodes: Sequence[MapNode], width: int) -> Iterator[Line]:
     for node in nodes:
         if node.state != "ready":
             states[node.state].append(node.id)
+        elif node.access == "closed":
+            states["closed by a taint"].append(node.id)
+        elif node.access == "tainted":
+            states["tainted"].append(node.id)
         elif node.reserved_for:
             states[f"kept for job {node.reserved_for}"].append(node.id)
     for state in sorted(states):

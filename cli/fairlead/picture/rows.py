@@ -6,13 +6,18 @@ from itertools import batched
 
 from fairlead.picture.letters import OTHERS, SEVERAL, Groups
 from fairlead.picture.lines import Line, Piece, cut_left, harmless, line, padded
-from fairlead_schemas.clustermap import MapGpu, MapNode
+from fairlead_schemas.clustermap import GpuState, MapGpu, MapNode
 
 #: Cells of GPUs that nobody holds, and of those that are more than held.
-FREE, KEPT, CUT, CLEANING, UNHEALTHY = ".", ":", "/", "~", "*"
+FREE, KEPT, TAINTED, CUT, CLEANING, UNHEALTHY = ".", ":", ";", "/", "~", "*"
+SIGNS: dict[GpuState, str] = {
+    "cleaning": CLEANING, "unhealthy": UNHEALTHY, "kept": KEPT, "tainted": TAINTED, "cut": CUT, "free": FREE,
+}  # fmt: skip
 #: Before a node, and in its GPUs that nobody holds, where it takes no work; what is not named here is "-".
-CLOSED = {"cordoned": "-", "draining": "=", "drained": "=", "lost": "!"}
-_COLOURS = {"-": "yellow", "=": "yellow", "!": "red", UNHEALTHY: "red", CLEANING: "bright_black", KEPT: "bright_black"}
+CLOSED = {"draining": "=", "drained": "=", "lost": "!", "silent": "!"}
+_COLOURS = {
+    "-": "yellow", "=": "yellow", "!": "red", UNHEALTHY: "red", CLEANING: "bright_black", KEPT: "bright_black", TAINTED: "bright_black",
+}  # fmt: skip
 #: Cells of a row's label at most, and of GPUs at least.
 LABEL_MAX = 24
 CELLS_MIN = 8
@@ -23,15 +28,14 @@ def cell(node: MapNode, gpu: MapGpu, groups: Groups) -> Piece:
     if gpu.state == "held":
         group = groups.of(gpu.holders)
         return Piece(SEVERAL) if group is None else Piece(group.letter, "" if group.letter == OTHERS else group.colour)
-    signs = {"free": FREE, "kept": KEPT, "cut": CUT, "cleaning": CLEANING, "unhealthy": UNHEALTHY, "closed": mark(node)}
-    return _signed(signs[gpu.state])
+    return _signed(SIGNS.get(gpu.state) or mark(node))
 
 
 def mark(node: MapNode) -> str:
-    """The sign before a node: why it takes no work, or not everybody's; a blank for most."""
-    if node.state != "ready":
+    """Return the sign before a node: why it takes no work, or not everybody's; a blank for most."""
+    if node.access == "closed":
         return CLOSED.get(node.state, "-")
-    return KEPT if node.reserved_for else " "
+    return {"kept": KEPT, "tainted": TAINTED}.get(node.access, " ")
 
 
 def _signed(sign: str) -> Piece:
@@ -56,6 +60,9 @@ def each_on_its_line(nodes: Sequence[MapNode], groups: Groups, width: int) -> It
 
 def _note(node: MapNode) -> str:
     said = [node.state] if node.state != "ready" else []
+    if node.silent_seconds:
+        said.append(f"for {node.silent_seconds} s")
+    said += [f"taint {harmless(taint)}" for taint in node.taints]
     if node.reserved_for:
         since = f" from about {node.reserved_from}" if node.reserved_from else ""
         said.append(f"kept for job {node.reserved_for}{since}")

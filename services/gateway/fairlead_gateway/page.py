@@ -2,7 +2,7 @@
 
 from html import escape
 
-from fairlead_gateway.views.documents import node_document
+from fairlead_gateway.views.documents import node_documents
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import queue_documents
 from fairlead_schemas.api import Queue
@@ -22,7 +22,7 @@ _LINKS = (
 
 def render(views: Views) -> str:
     """The page as of the views."""
-    nodes = [node_document(views, row) for _, row in sorted(views.nodes.rows.items())]
+    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
     queues = queue_documents(views, views.queues.existing())
     simulated = sum(node.simulated for node in nodes)
     told = f" ({simulated} simulated)" if simulated else ""

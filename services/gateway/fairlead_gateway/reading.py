@@ -17,7 +17,7 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.past import Past
 from fairlead_gateway.problems import Refused, bad_parameter, not_found
 from fairlead_gateway.views.clustermap import cluster_map
-from fairlead_gateway.views.documents import job_document, node_document
+from fairlead_gateway.views.documents import job_document, node_document, node_documents
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import pool_document, queue_document, queue_documents
 from fairlead_gateway.views.rows import JobRow
@@ -104,7 +104,7 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
     @router.get("/v1/nodes", summary="List nodes", responses=answers_with("NodePage"))
     async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = page_by_name(views.nodes.rows, limit, next)
-        items = [node_document(views, row) for row in rows]
+        items = node_documents(views, rows)
         return Json(api.Page(items=items, next=token, sequence=views.sequence))
 
     @router.get("/v1/nodes/{node}", summary="One node", responses=answers_with("Node"))
@@ -220,10 +220,10 @@ async def retired_job(bus: Bus, job: str) -> bytes:
 
 def cluster_document(views: Views) -> api.Cluster:
     """Return nodes, queues and job counts as of the views."""
-    nodes = [node_document(views, row) for _, row in sorted(views.nodes.rows.items())]
+    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
     return api.Cluster(
         sequence=views.sequence, at=rfc3339(views.at_ns) if views.at_ns else None, jobs=views.job_counts(),
         gpus=sum(node.gpus for node in nodes if node.state != "lost"),
-        gpus_free=sum(node.gpus_free for node in nodes if node.state == "ready"), nodes=nodes,
+        gpus_free=sum(node.gpus_free for node in nodes), nodes=nodes,
         queues=queue_documents(views, views.queues.existing()),
     )  # fmt: skip

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 
 from fairlead_gateway.moments import moment_or_none
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.gpustates import gpu_states, node_access, taints_of
 from fairlead_gateway.views.nodes import node_state, run_name
 from fairlead_gateway.views.poolroom import pool_rooms
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, Instance, MapGpu, MapJob, MapNode
+from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, Holder, Instance, MapGpu, MapJob, MapNode
 from fairlead_schemas.ids import array_of
 from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
@@ -37,29 +38,27 @@ def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     """One node; `keeper`: the waiting job that it is kept for."""
     labels = row.inventory.labels
     domains = {level: domain for level in DOMAIN_LABELS if (domain := domain_of(labels, level))}
-    state = node_state(row, silent=views.silent_s(row.id) > 0)
-    unheld: GpuState = "closed" if state != "ready" else "kept" if keeper else "free"
-    holders, living = _holders(views, row)
+    silent_s = views.silent_s(row.id)
+    holders = _holders(views, row)
+    states = gpu_states(row, views.jobs, silent=silent_s > 0, keeper=keeper)
     gpus = [
         MapGpu(
-            uuid=gpu.uuid, index=gpu.index, model=gpu.model, holders=holders.get(gpu.uuid, []),
-            state="held" if gpu.uuid in living else "cleaning" if gpu.uuid in holders
-            else "cut" if gpu.mig and unheld == "free" else unheld,
-            instances=[Instance(uuid=one.uuid, profile=one.profile) for one in gpu.instances],
+            uuid=gpu.uuid, index=gpu.index, model=gpu.model, holders=holders.get(gpu.uuid, []), state=states[gpu.uuid],
+            instances=[Instance(uuid=one.uuid, profile=one.profile) for one in gpu.instances], fault=row.faulted.get(gpu.uuid, ""),
         )
         for gpu in sorted(row.inventory.gpus, key=lambda gpu: gpu.index)
     ]  # fmt: skip
     return MapNode(
-        id=row.id, pool=_pool_of(row), domains=domains, state=state, reason=row.reason,
+        id=row.id, pool=_pool_of(row), domains=domains, state=node_state(row, silent=silent_s > 0), reason=row.reason,
         simulated=row.inventory.simulated, reserved_for=keeper, gpus=gpus,
         reserved_from=moment_or_none(views.waiting.kept_from_ns(keeper)) if keeper else None,
+        access=node_access(row, silent=silent_s > 0, keeper=keeper), taints=taints_of(row), silent_seconds=silent_s,
     )  # fmt: skip
 
 
-def _holders(views: Views, row: NodeRow) -> tuple[dict[str, list[Holder]], set[str]]:
-    """Who holds each GPU of a node, by UUID, and the UUIDs of those that a run which has not ended holds."""
+def _holders(views: Views, row: NodeRow) -> dict[str, list[Holder]]:
+    """Return the ranks that hold each GPU of a node, by UUID."""
     holders: defaultdict[str, list[Holder]] = defaultdict(list)
-    living: set[str] = set()
     for run, part in row.held.items():
         job, _, number = run.rpartition(".")
         attempt = int(number)
@@ -67,14 +66,7 @@ def _holders(views: Views, row: NodeRow) -> tuple[dict[str, list[Holder]], set[s
         instances = part.instances or ("",) * len(part.gpus)
         for uuid, instance in zip(part.gpus, instances, strict=True):
             holders[uuid].append(Holder(job=job, attempt=attempt, rank=rank, milli=milli, instance=instance))
-        if _lives(views, job, attempt):
-            living.update(part.gpus)
-    return holders, living
-
-
-def _lives(views: Views, job: str, attempt: int) -> bool:
-    known = views.jobs.rows.get(job)
-    return known is not None and known.attempt == attempt and not known.run_ended
+    return holders
 
 
 def _rank(views: Views, job: str, attempt: int, node: str) -> int:

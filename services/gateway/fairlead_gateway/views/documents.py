@@ -1,12 +1,16 @@
 """Documents of jobs and nodes, built from rows when somebody asks (queues: `queuedocs.py`). Pure."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.gpustates import gpu_states, taints_of
 from fairlead_gateway.views.idledocs import job_idle
 from fairlead_gateway.views.insides import cut_summary, summary
-from fairlead_gateway.views.nodes import gpus_free, held_sum, node_state
+from fairlead_gateway.views.nodes import held_sum, node_state
 from fairlead_gateway.views.rows import Ailment, JobRow, NodeRow
 from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas import api
@@ -49,17 +53,28 @@ def _exit_code(row: JobRow) -> int | None:
 
 def node_document(views: Views, row: NodeRow) -> api.Node:
     """One node as outsiders see it."""
+    return node_documents(views, [row])[0]
+
+
+def node_documents(views: Views, rows: Iterable[NodeRow]) -> list[api.Node]:
+    """Return nodes as outsiders see them; cheaper than one by one."""
+    keepers = views.waiting.keepers()
+    return [_node(views, row, keepers.get(row.id, "")) for row in rows]
+
+
+def _node(views: Views, row: NodeRow, keeper: str) -> api.Node:
     inventory = row.inventory
     cpu_milli, memory_mib = held_sum(row.held)
     silent_s = views.silent_s(row.id)
+    states = Counter(gpu_states(row, views.jobs, silent=silent_s > 0, keeper=keeper).values())
     return api.Node(
         id=row.id, state=node_state(row, silent=silent_s > 0), reason=row.reason or row.quarantine_reason or _rest(row), runtime=inventory.runtime, simulated=inventory.simulated,
         address=inventory.address, hostname=inventory.hostname,
         gpu_model=inventory.gpus[0].model if inventory.gpus else "", gpus=len(inventory.gpus),
-        gpus_free=gpus_free(row), cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
+        gpus_free=states["free"], gpu_states=dict(states), cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
         memory_mib=inventory.memory_mib, memory_mib_free=inventory.memory_mib - memory_mib, labels=inventory.labels,
         jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, setter=row.setter,
-        taints=sorted({*(taint for taint, _ in row.taints), *inventory.taints}), faulted=dict(sorted(row.faulted.items())),
+        taints=taints_of(row), faulted=dict(sorted(row.faulted.items())),
         inside=summary(inventory.inside), mig=cut_summary(inventory.gpus),
         health=[_ailment(each) for each in row.ailments], blamed_by=list(row.blamed_by), silent_seconds=silent_s,
     )  # fmt: skip

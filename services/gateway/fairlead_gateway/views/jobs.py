@@ -37,6 +37,11 @@ class JobsView:
             ev.DeadlineMissed: self._deadline_missed,
         }
 
+    def has_live_run(self, job: str, attempt: int) -> bool:
+        """True while the run of this attempt has not ended."""
+        row = self.rows.get(job)
+        return row is not None and row.attempt == attempt and not row.run_ended
+
     def spec_of(self, row: JobRow) -> bytes:
         """The job file of a row; an element's is its array's."""
         holder = self.rows.get(row.array_id, row) if row.array_id else row

@@ -192,13 +192,6 @@ def node_state(row: NodeRow, *, silent: bool = False) -> str:
     return "silent" if silent else "suspect" if row.suspect else "ready"
 
 
-def gpus_free(row: NodeRow) -> int:
-    """GPUs that are well and whole, and of which nobody holds any part. One in MIG mode is not, whoever holds its
-    instances."""
-    used = {uuid for part in row.held.values() for uuid in part.gpus}
-    return sum(not (gpu.mig or gpu.uuid in used or gpu.uuid in row.faulted) for gpu in row.inventory.gpus)
-
-
 def held_sum(parts: "dict[str, Part]") -> tuple[int, int]:
     """(milli-CPU, MiB) of the parts that a node holds."""
     return sum(part.cpu_milli for part in parts.values()), sum(part.memory_mib for part in parts.values())

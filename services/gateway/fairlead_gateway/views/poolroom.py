@@ -54,7 +54,7 @@ class _Room:
         self.simulated += node.simulated
         self.states.update([gpu.state for gpu in node.gpus])
         self.fragmented += 0 if whole else free
-        self.shares_milli += sum(map(share_free_milli, node.gpus)) if _is_open(node) else 0
+        self.shares_milli += sum(map(share_free_milli, node.gpus)) if node.access == "open" else 0
         self.most = min(self.most or (-free, node.id), (-free, node.id))
         self.levels.update(node.domains)
         for level, domain in (*node.domains.items(), (POOL_LEVEL, node.pool)) if whole else ():
@@ -71,10 +71,6 @@ class _Room:
         )  # fmt: skip
 
 
-def _is_open(node: MapNode) -> bool:
-    return node.state == "ready" and not node.reserved_for
-
-
 def free_gpus(node: MapNode) -> int:
     """GPUs of a node that anybody's job may have."""
     return [gpu.state for gpu in node.gpus].count("free")
@@ -86,8 +82,8 @@ def is_whole(node: MapNode) -> bool:
 
 
 def share_free_milli(gpu: MapGpu) -> int:
-    """What is left of a GPU that is held in part."""
-    if gpu.state != "held":
+    """Return the thousandths that are left of a GPU which is held in part; of one that is faulted or in MIG mode, 0."""
+    if gpu.state != "held" or gpu.fault or gpu.instances:
         return 0
     return max(0, WHOLE_MILLI - sum(holder.milli for holder in gpu.holders))
 

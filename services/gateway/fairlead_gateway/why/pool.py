@@ -6,9 +6,8 @@ Only for sentences about what the placer has refused already: who is placed wher
 from collections import Counter
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.nodes import node_state
+from fairlead_gateway.views.gpustates import barring_taints, is_open
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.nodelabels import NodeLabelError, parse_taint
 from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL
 from fairlead_schemas.resources import Request
 from fairlead_schemas.selectors import suits
@@ -33,24 +32,9 @@ def takers(views: Views, request: Request, job: str) -> list[NodeRow]:
     ]  # fmt: skip
 
 
-def is_open(row: NodeRow) -> bool:
-    """True when it takes new work of somebody; a suspect node takes one run at a time, and none while it rests."""
-    state = node_state(row)
-    return state == "ready" or (state == "suspect" and not (row.held or row.rests_until_ns))
-
-
 def barring(row: NodeRow, request: Request) -> list[str]:
     """The node's taints that keep the job from starting there."""
-    texts = {*row.inventory.taints, *(taint for taint, _ in row.taints)}
-    return sorted(text for text in texts if _bars(text, request.tolerations))
-
-
-def _bars(text: str, tolerations: tuple[str, ...]) -> bool:
-    try:
-        key, value, effect = parse_taint(text)
-    except NodeLabelError:
-        return False
-    return effect != "PreferNoSchedule" and not tolerated(tolerations, key, value, effect)
+    return [taint.text for taint in barring_taints(row) if not tolerated(request.tolerations, *taint)]
 
 
 def largest_domain(views: Views, request: Request, level: str) -> int:

@@ -7,6 +7,7 @@ they are, what is linked to them or who else is there, amounts say nothing (`is_
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from fairlead_gateway.views.gpustates import is_whole
 from fairlead_gateway.views.rows import NodeRow
 from fairlead_schemas.events import Part
 from fairlead_schemas.resources import Request
@@ -49,7 +50,7 @@ def gpus_left(row: NodeRow, request: Request, held: Mapping[str, Part]) -> dict[
     return {
         at: GpuLeft(max(0, MILLI - milli.get(gpu.uuid, 0)), gpu.memory_mib - memory_mib.get(gpu.uuid, 0), gpu.memory_mib)
         for at, gpu in enumerate(row.inventory.gpus)
-        if gpu.uuid not in row.faulted and not gpu.mig and gpu.memory_mib >= request.gpu_memory_mib
+        if is_whole(row, gpu) and gpu.memory_mib >= request.gpu_memory_mib
         and gpu.compute_capability >= request.compute_capability
     }  # fmt: skip
 
