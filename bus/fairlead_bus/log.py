@@ -120,12 +120,13 @@ class LogReader:
 
     async def next_checked(self) -> list[Checked]:
         """As `next`, with events left undecoded."""
-        checked: list[Checked] = []
-        for stored in await self.messages():
-            envelope = self._decoded(stored, decode_envelope)
-            self.chain.extend(stored, envelope)
-            checked.append(Checked(stored.sequence, envelope.writer, envelope, stored.payload))
-        return checked
+        return [self.check_envelope(stored) for stored in await self.messages()]
+
+    def check_envelope(self, stored: Stored) -> Checked:
+        """Check one commit that comes next, its events left undecoded."""
+        envelope = self._decoded(stored, decode_envelope)
+        self.chain.extend(stored, envelope)
+        return Checked(stored.sequence, envelope.writer, envelope, stored.payload)
 
     def check(self, stored: Stored) -> Folded:
         """Decode and check one commit that comes next."""

@@ -51,7 +51,7 @@ _RESTART = Remedy(
 
 CONDITIONS: Mapping[ConditionCode, Kind] = {
     "log_damaged": Kind(
-        "Part of the log is missing or changed. Services stop where they find that.",
+        "Part of the log is missing or changed. Services stop where they find that; the scrub finds the rest.",
         (
             Remedy("fairlead audit verify", "names the first bad commit"),
             Remedy("fairlead audit restore SOURCE --data NEW", "makes a new log from an archive or an export"),
@@ -138,10 +138,29 @@ class Readiness(msgspec.Struct, kw_only=True):
     conditions: list[Condition] = []
     #: {code: the commands to type} of these.
     remedies: dict[str, str] = {}
+    #: The background check of the whole log; None while the explainer has not answered.
+    scrub: "Scrubbed | None" = None
 
 
 #: The verb under which each service answers `Alive` (`subjects.rpc`).
 ALIVE = "alive"
+
+
+class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the scrub, which reads the whole log in the background."""
+
+    #: Passes that have ended.
+    passes: int = 0
+    #: The pass in progress has checked up to `sequence`, of a log that ended at `end` when it began.
+    sequence: int = 0
+    end: int = 0
+    #: The first damaged sequence that the newest complete pass found, and the reason; 0 where the log was whole.
+    damaged: int = 0
+    reason: str = ""
+
+    def changed(self, **fields: int | str) -> "Scrubbed":
+        """Return the same with some fields replaced."""
+        return msgspec.structs.replace(self, **fields)
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -151,6 +170,8 @@ class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence: int
     #: The reason for which the server does not store the commit in progress; "" while there is none.
     refused: str = ""
+    #: Of the explainer only.
+    scrub: Scrubbed | None = None
 
 
 encode_alive = msgspec.json.Encoder().encode

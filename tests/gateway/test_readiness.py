@@ -6,7 +6,7 @@ from fairlead_bus.port import OutcomeUnknown
 from fairlead_gateway import pulse, readiness
 from fairlead_gateway.readiness import OTHERS, SILENT_S, STALLED_S, WRITERS, Evidence, Facts
 from fairlead_schemas import subjects
-from fairlead_schemas.conditions import Alive, Condition
+from fairlead_schemas.conditions import Alive, Condition, Scrubbed
 from tests.gateway.gatehouse import Gatehouse, until
 from tests.gateway.world import World
 
@@ -185,3 +185,36 @@ async def test_probes_are_no_commands() -> None:
         assert world.commands_stored() == 0
         await world.submit()
         assert world.commands_stored() == 1
+
+
+def test_damage_that_the_scrub_found_comes_first() -> None:
+    """It blocks, with the scrub's own words."""
+    evidence = well(0.0)
+    evidence.not_stored("no answer")
+    found = Scrubbed(passes=3, end=900, damaged=42, reason="log sequence 42: the commit is gone")
+    evidence.answered("explainer", Alive(sequence=0, scrub=found), 1.0, log_end=7)
+    first, _ = evidence.conditions(WELL, 1.0)
+    assert (first.code, first.message, first.blocks) == ("log_damaged", found.reason, True)
+
+
+async def test_the_scrub_is_part_of_the_answer() -> None:
+    """A commit that is gone makes /readyz false, though every service works; how far the scrub is stands there, too."""
+    async with World() as world:
+        await world.submit()
+        await world.start_explainer()
+        await until(lambda: (scrub := world.gateway.readiness().scrub) is not None and scrub.passes > 0)
+        assert (await world.http.get("/readyz")).json()["scrub"]["damaged"] == 0
+        assert "fairlead_scrub_damaged_sequence 0.0" in (await world.http.get("/metrics")).text
+
+
+async def test_a_commit_that_is_gone_makes_it_unready() -> None:
+    """Found by the scrub alone: queue, placer and gateway have read past it."""
+    async with World() as world:
+        await world.submit()
+        await until(lambda: world.gateway.readiness().ready)
+        world.hub.remove(subjects.LOG, 2)
+        await world.start_explainer()
+        await until(lambda: not world.gateway.readiness().ready)
+        (first, *_) = (await world.http.get("/readyz")).json()["conditions"]
+        assert (first["code"], "gap" in first["message"]) == ("log_damaged", True)
+        assert "fairlead_scrub_damaged_sequence 2.0" in (await world.http.get("/metrics")).text

@@ -1,11 +1,12 @@
 """Takes questions and answers them one at a time, in order. The shell around `folds.py` and `questions.py`.
 
 Any number of explainers may run: each question goes to one of them. While nobody asks, an explainer holds a
-connection and nothing else. Start at `Explainer`.
+connection and the scrub (`scrub.py`), and no state. Start at `Explainer`.
 """
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import structlog
 
 from fairlead_bus import damage
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message, Unavailable
+from fairlead_bus.settings import number
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.answering.dry_run import dry_run
 from fairlead_queue.core import QueueCore
@@ -22,6 +24,7 @@ from fairlead_replay.explainer.folds import Folds, Kind, NotYet
 from fairlead_replay.explainer.moves import defrag
 from fairlead_replay.explainer.pools import packing
 from fairlead_replay.explainer.questions import why
+from fairlead_replay.explainer.scrub import PERCENT, Scrub
 from fairlead_schemas import subjects
 from fairlead_schemas.ask import (
     ANSWER_S,
@@ -61,7 +64,14 @@ class Question(NamedTuple):
 class Explainer:
     """The running service; `run` until `stop`. `clock` is wall time in ns."""
 
-    def __init__(self, bus: Bus, *, clock: Callable[[], int] = time.time_ns, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        idle_s: float = IDLE_S,
+        scrub_percent: float = PERCENT,
+    ) -> None:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
         self._folds = Folds(bus, Kind(QueueCore.writer, QueueCore, QueueCore.restore))
         self._placers = Folds(bus, Kind(PlacerCore.writer, PlacerCore, PlacerCore.restore))
@@ -70,6 +80,7 @@ class Explainer:
         self._unanswered: set[asyncio.Future[bytes]] = set()
         self._answered = self._refused = self._failed = 0
         self._stopping = asyncio.Event()
+        self._scrub = Scrub(bus, percent=scrub_percent)
         self._damage: LogDamaged | None = None
 
     async def run(self) -> int:
@@ -79,7 +90,8 @@ class Explainer:
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
             await self._bus.serve(subjects.rpc(NAME, ALIVE), self._alive, group=NAME),
         ]
-        tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._stopping.wait())]
+        works = (self._work(), self._stopping.wait(), self._scrub.run())
+        tasks = [asyncio.create_task(work) for work in works]
         log.info("answering")
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +146,7 @@ class Explainer:
         return msgspec.json.encode(self.statistics())
 
     async def _alive(self, message: Message) -> bytes:
-        return encode_alive(Alive(sequence=self.statistics()["sequence"]))
+        return encode_alive(Alive(sequence=self.statistics()["sequence"], scrub=self._scrub.result))
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start; `sequence` is where the fold stands, 0 while nothing is held."""
@@ -237,5 +249,7 @@ def _busy(sequence: int, message: str) -> bytes:
 
 
 async def build(bus: Bus) -> Explainer:
-    """The explainer on a connected bus."""
-    return Explainer(bus)
+    """The explainer on a connected bus. Raises BadSetting."""
+    return Explainer(
+        bus, scrub_percent=number(os.environ, "FAIRLEAD_SCRUB_PERCENT", PERCENT, unit="percent", below=100)
+    )

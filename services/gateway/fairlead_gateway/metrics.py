@@ -10,7 +10,7 @@ from fairlead_bus.port import Bus
 from fairlead_gateway.clustermetrics import ClusterCollector, HappenedSince
 from fairlead_gateway.telemetrymetrics import TelemetryCollector
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas.conditions import CONDITIONS, Readiness
+from fairlead_schemas.conditions import CONDITIONS, Readiness, Scrubbed
 from fairlead_schemas.lifecycle import STATES
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -86,3 +86,15 @@ class ReadinessCollector(Collector):
         for code in CONDITIONS:
             conditions.add_metric([code], code in holding)
         yield conditions
+        if readiness.scrub is not None:
+            yield from _scrub(readiness.scrub)
+
+
+def _scrub(scrub: Scrubbed) -> Iterator[Metric]:
+    rows = {
+        "fairlead_scrub_passes": ("Passes of the scrub over the whole log, since the explainer's start.", scrub.passes),
+        "fairlead_scrub_sequence": ("Log sequence that the pass in progress has checked.", scrub.sequence),
+        "fairlead_scrub_damaged_sequence": ("First damaged sequence that the scrub found; 0: none.", scrub.damaged),
+    }
+    for name, (words, value) in rows.items():
+        yield GaugeMetricFamily(name, words, value=value)

@@ -5,7 +5,7 @@
 
 from typing import NamedTuple
 
-from fairlead_schemas.conditions import Alive, Condition, ConditionCode
+from fairlead_schemas.conditions import Alive, Condition, ConditionCode, Scrubbed
 
 #: Without an answer, or without a lease, for so long a service counts as silent. A restart takes less.
 SILENT_S = 10.0
@@ -83,7 +83,7 @@ class Evidence:
         """All that is wrong, worst first. With the server away nothing else can be known."""
         if not facts.bus:
             return [Condition(code="bus_away", message="nats-server does not answer")]
-        found = [self._commands(), *(self._writer(name, now) for name in WRITERS)]
+        found = [self._damage(), self._commands(), *(self._writer(name, now) for name in WRITERS)]
         if not facts.near_end:
             behind = f"the views stand at sequence {facts.sequence} of {facts.log_end}"
             found.append(Condition(code="views_behind", message=behind))
@@ -93,6 +93,15 @@ class Evidence:
             )
         found += [self._silence(name, now) for name in OTHERS]
         return [each for each in found if each is not None]
+
+    @property
+    def scrub(self) -> Scrubbed | None:
+        """The newest state of the scrub; None where none was received."""
+        return self._services["explainer"].alive.scrub
+
+    def _damage(self) -> Condition | None:
+        scrub = self.scrub
+        return Condition(code="log_damaged", message=scrub.reason) if scrub is not None and scrub.damaged else None
 
     def _commands(self) -> Condition | None:
         if self._refusal:

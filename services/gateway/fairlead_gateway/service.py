@@ -151,6 +151,7 @@ class Gateway:
         return Readiness(
             ready=not any(each.blocks for each in found), bus=self.folding.bus_answers, sequence=self.views.sequence,
             log_end=self.folding.log_end, conditions=found, remedies={each.code: each.hint() for each in found},
+            scrub=self.pulse.evidence.scrub,
         )  # fmt: skip
 
     async def background(self) -> None:
