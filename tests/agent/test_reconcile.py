@@ -8,7 +8,7 @@ from fairlead_agent.instructions import KillRun, StartRun, Step, TerminateRun
 from fairlead_agent.reconcile import Reconciler
 from fairlead_agent.records import Ledger, Opened
 from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.stopping import SECOND_NS, SHARE_GRACE_NS
+from fairlead_agent.stopping import KILL_AGAIN_NS, SECOND_NS, SHARE_GRACE_NS, START_NS
 from fairlead_schemas.desired import Desired, RunOrder
 from fairlead_schemas.reports import CleanSeen, Confirm, ExitSeen, InventorySeen, StartSeen
 from fairlead_schemas.resources import Inventory
@@ -301,6 +301,23 @@ def test_a_run_above_its_share_ends_alone_and_says_so() -> None:
     assert isinstance(report, ExitSeen)
     assert (report.outcome, report.signal, report.message) == ("gpu_memory", 15, "used too much")
     assert node.core.over_share(KEY, "again", SECOND_NS).instructions == []
+
+
+def test_a_run_that_does_not_begin_is_given_up() -> None:
+    """Told to stop when its time is over, killed again and again, and reported with the reason; one that has begun is let alone."""
+    node = Node()
+    node.desire(5, order("7", "true"), order("8", "sleep", "9"))
+    node.core.started(RunKey("8", 1, 0), 0, 0)
+    node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=START_NS - 1), START_NS - 1, 0)
+    assert node.core.tick(START_NS - 1).instructions == []
+    assert node.core.wake_at() == START_NS
+    assert node.core.tick(START_NS).instructions == [TerminateRun(KEY), KillRun(KEY)]
+    assert node.core.tick(START_NS + KILL_AGAIN_NS).instructions == [KillRun(KEY)]
+    (report,) = node.core.start_failed(KEY, "was asked to stop before it was started", 0).reports
+    assert isinstance(report, ExitSeen)
+    assert (report.outcome, report.clean) == ("start_failed", True)
+    assert report.message == "it had not begun 3600 s after its order (FAIRLEAD_START_S)"
+    assert node.core.tick(START_NS + 2 * KILL_AGAIN_NS).instructions == []
 
 
 @pytest.mark.parametrize("exit", [Exit(signal=9, over_memory=True), Exit(code=1, over_memory=True)])

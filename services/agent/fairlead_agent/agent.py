@@ -66,7 +66,7 @@ class Agent:
         self.boot_id = boot_id
         lease = read(settings.directory)
         self.core = Reconciler(
-            self.ledger, fence_ns=settings.fence_ns, grace_ns=settings.fence_grace_ns, now=boottime_ns(),
+            self.ledger, fence_ns=settings.fence_ns, grace_ns=settings.fence_grace_ns, now=boottime_ns(), start_ns=settings.start_ns,
             renewed=lease.renewed_ns if lease is not None and lease.boot_id == boot_id else None,
         )  # fmt: skip
         self.tasks = Tasks(self._task_failed)

@@ -83,11 +83,13 @@ class CarryingOut:
                 self._notice(instruction)
             case TerminateRun(key):
                 self._tick.set()
-                self._runtime.terminate(key)
+                if not self._starting.stop(key):
+                    self._runtime.terminate(key)
             case KillRun(key):
                 self._tending.killed(key)
                 _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
-                self._runtime.kill(key)
+                if not self._starting.stop(key):
+                    self._runtime.kill(key)
             case CutGpu(order, refusal):
                 self._tasks.spawn(self._cut(order, refusal))
             case GiveUp(reason):

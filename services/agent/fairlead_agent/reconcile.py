@@ -19,7 +19,7 @@ from fairlead_agent.records import Booted, Condemned, Confirmed, Forgot, Ledger,
 from fairlead_agent.run import Exit, Found, RunKey, Word, key_of
 from fairlead_agent.saved_words import SavedWords
 from fairlead_agent.silence import Silence
-from fairlead_agent.stopping import FENCE_GRACE_NS, SHARE_GRACE_NS, Stopping
+from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS, SHARE_GRACE_NS, START_NS, Stopping
 from fairlead_agent.way_in import WayIn
 from fairlead_agent.way_out import WayOut
 from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder
@@ -32,9 +32,11 @@ class Reconciler:
     """Desired state, journal and runs of one node, and the lease that lets it start anything."""
 
     def __init__(
-        self, ledger: Ledger, *, fence_ns: int, now: int, grace_ns: int = FENCE_GRACE_NS, renewed: int | None = None
+        self, ledger: Ledger, *, fence_ns: int, now: int, grace_ns: int = FENCE_GRACE_NS, renewed: int | None = None,
+        start_ns: int = START_NS,
     ) -> None:  # fmt: skip
-        """`grace_ns`: of runs that a fence ends; `renewed`: the lease of an earlier process (`Silence`)."""
+        """`grace_ns`: of runs that a fence ends; `renewed`: the lease of an earlier process (`Silence`); `start_ns`: how
+        long an order may take to begin."""
         self.ledger = ledger
         #: None until a desired state was taken up in this process.
         self.wanted: dict[RunKey, RunOrder] | None = None
@@ -43,10 +45,11 @@ class Reconciler:
         self._oldest = 0
         self._draft = Draft(ledger)
         self._pasts = Pasts(ledger, now)
+        self._start_ns = start_ns
         self._silence = Silence(fence_ns, now, renewed)
         self._way_out = WayOut(self._draft, grace_ns)
         self._words = SavedWords(self._draft, self._way_out)
-        self._way_in = WayIn(self._draft, self._way_out, self._words)
+        self._way_in = WayIn(self._draft, self._way_out, self._words, start_ns)
 
     # ------------------------------------------------------------------ what the placer says
 
@@ -205,6 +208,9 @@ class Reconciler:
         for run, order in self._held_back():
             if not self._is_early(run, order, now):
                 self._way_out.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
+        for run in self._way_in.late(now):
+            message = f"it had not begun {self._start_ns // SECOND_NS} s after its order (FAIRLEAD_START_S)"
+            self._way_out.stop(run, "start_failed", "", 0, 0, now, message)
         self._way_out.tick(now)
         return self._draft.take()
 
@@ -213,6 +219,8 @@ class Reconciler:
     def wake_at(self) -> int | None:
         """When `tick` would do something, if nothing else happens."""
         times = [stopping.wake_at for stopping in self.stopping.values()]
+        if (due_at := self._way_in.due_at) is not None:
+            times.append(due_at)
         times += self._silence.wake_at(run for run in self.ledger.runs.values() if run.key not in self.stopping)
         times += [run.began_ns + order.ran_ns for run, order in self._held_back()]
         return min(times, default=None)
@@ -256,7 +264,7 @@ class Reconciler:
         for key, order in self.wanted.items():
             run = runs.get(key)
             if run is None:
-                self._way_in.take_up(order, may_begin=may_begin, at_ns=at_ns)
+                self._way_in.take_up(order, may_begin=may_begin, now=now, at_ns=at_ns)
             elif order.stop and run.open and not self._is_early(run, order, now):
                 self._way_out.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
         for key, run in runs.items():

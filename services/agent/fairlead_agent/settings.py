@@ -33,6 +33,7 @@ FAIRLEAD_DRAINED_HOOK_S  seconds that it may take (default 3600)
 FAIRLEAD_SELF_FENCE_S  silence of the placer after which everything here is stopped (default 60)
 FAIRLEAD_FENCE_GRACE_S, FAIRLEAD_FENCE_MARGIN_S  from then to the kill at most, and from the kill to the placer's lease
                     (default 30 each). All three stand on the placer, too.
+FAIRLEAD_START_S    seconds from an order to its start, an image's pull included; later it is given up (default 3600)
 FAIRLEAD_JOURNAL_RESERVE_MIB  room in FAIRLEAD_DATA that is kept for the journal (default 64; 0: none)
 """
 
@@ -50,7 +51,7 @@ from fairlead_agent.admin import Admin
 from fairlead_agent.grants import settings as grants
 from fairlead_agent.grants.settings import Grants
 from fairlead_agent.reserving import BadReservation, Reserved, parse_reserved
-from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS
+from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS, START_NS
 from fairlead_bus.settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.ids import is_token
 from fairlead_schemas.imagenames import Registries
@@ -99,6 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drained_hook: Path | None = None
     drained_hook_s: float = 3600.0
     desired_s: float = 5.0
+    start_ns: int = START_NS
     fence_ns: int = 60 * SECOND_NS
     fence_grace_ns: int = FENCE_GRACE_NS
     fence_margin_ns: int = 30 * SECOND_NS
@@ -148,6 +150,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         drained_hook=_program(env, "FAIRLEAD_DRAINED_HOOK"),
         drained_hook_s=seconds(env, "FAIRLEAD_DRAINED_HOOK_S", 3600.0),
         meet_nodes=whole(env, "FAIRLEAD_MEET_NODES", 8, unit="nodes", least=0, most=100_000),
+        start_ns=int(seconds(env, "FAIRLEAD_START_S", START_NS / SECOND_NS) * SECOND_NS),
         fence_ns=int(seconds(env, "FAIRLEAD_SELF_FENCE_S", 60.0) * SECOND_NS),
         fence_grace_ns=int(seconds(env, "FAIRLEAD_FENCE_GRACE_S", 30.0) * SECOND_NS),
         reserve_mib=whole(env, "FAIRLEAD_JOURNAL_RESERVE_MIB", 64, unit="MiB", least=0, most=2**20),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.launch import Launch, Place, Unlaunchable, plan, read_program
@@ -19,6 +20,8 @@ from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.events import StartFault
 
 SPEC_TRIES = 5
+
+_log = structlog.get_logger()
 
 
 class Asked(Protocol):
@@ -58,6 +61,9 @@ class Starting:
         self._fit: set[RunKey] = set()
         self._bus, self._runtime, self._devices = bus, runtime, devices
         self._place, self._asked, self._spawn = place, asked, spawn
+        #: Tasks of runs that the runtime was not given yet; those of them that are told to stop.
+        self._under_way: dict[RunKey, asyncio.Task[Any]] = {}
+        self._stopped: set[RunKey] = set()
 
     def start(self, order: RunOrder) -> None:
         """Start it, now or when its job file is here; or say why not."""
@@ -70,9 +76,9 @@ class Starting:
         if missing := [uuid for uuid in order.instances if uuid not in there]:
             self._asked.start_failed(key, f"this node has no MIG instance {missing[0]}")
         elif len(order.hosts) > 1 and key not in self._fit:
-            self._spawn(self._look_and_start(order))
+            self._spawn(self._guarded(key, self._look_and_start(order)))
         elif order.spec_hash:
-            self._spawn(self._fetch_and_start(order))
+            self._spawn(self._guarded(key, self._fetch_and_start(order)))
         else:
             self._launch(order)
 
@@ -92,13 +98,47 @@ class Starting:
             launch = plan(order, read_program(order.spec), self._place)
             launch.env.update(self._devices.environment(order, contained=self._runtime.name != "process"))
             if len(order.nodes) > 1:
-                self._spawn(self._meet_and_start(launch))
+                self._spawn(self._guarded(launch.key, self._meet_and_start(launch)))
                 return
             self._launching.prepare(launch)
         except Unlaunchable as error:
             self._asked.start_failed(key_of(order), str(error), error.fault)
             return
+        except Exception as error:  # noqa: BLE001 -- one job file must not end the agent
+            self._gave_up(key_of(order), error)
+            return
         self._runtime.start(launch)
+
+    def stop(self, key: RunKey) -> bool:
+        """End what is done for a run before the runtime gets it. False: nothing is under way."""
+        task = self._under_way.get(key)
+        if task is not None:
+            self._stopped.add(key)
+            task.cancel()
+        return task is not None
+
+    async def _guarded(self, key: RunKey, work: Coroutine[Any, Any, None]) -> None:
+        """Do it so that the run has an end, whatever happens: until then it holds its GPUs."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way[key] = task
+        try:
+            await work
+        except asyncio.CancelledError:
+            if key not in self._stopped:
+                raise  # the agent ends
+            self._fit.discard(key)
+            self._asked.start_failed(key, "was asked to stop before it was started")
+        except Exception as error:  # noqa: BLE001 -- as in `_launch`
+            self._gave_up(key, error)
+        finally:
+            self._stopped.discard(key)
+            if self._under_way.get(key) is task:
+                del self._under_way[key]
+
+    def _gave_up(self, key: RunKey, error: Exception) -> None:
+        _log.error("a run could not be started", run=key.name, exc_info=error)
+        self._asked.start_failed(key, f"its agent could not start it: {type(error).__name__}: {error}")
 
     async def _meet_and_start(self, launch: Launch) -> None:
         """No rank before every rank's node could start it."""

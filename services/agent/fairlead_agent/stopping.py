@@ -13,6 +13,8 @@ SECOND_NS = 1_000_000_000
 FENCE_GRACE_NS = 30 * SECOND_NS
 #: What uses more of a GPU than its share has no longer than this between TERM and KILL: its neighbours wait for it.
 SHARE_GRACE_NS = 10 * SECOND_NS
+#: An order that has not begun after so long is given up; images of a hundred gigabytes take their time.
+START_NS = 3600 * SECOND_NS
 #: A kill that has not worked is tried again this often.
 KILL_AGAIN_NS = 10 * SECOND_NS
 

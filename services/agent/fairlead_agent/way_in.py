@@ -13,10 +13,14 @@ from fairlead_schemas.reports import IMAGE_CHARS_MAX, StartSeen
 class WayIn:
     """Of one node's runs."""
 
-    def __init__(self, draft: Draft, way_out: WayOut, words: SavedWords) -> None:
+    def __init__(self, draft: Draft, way_out: WayOut, words: SavedWords, start_ns: int) -> None:
+        """`start_ns`: how long an order may take to begin."""
         self._draft, self._way_out, self._words = draft, way_out, words
+        self._start_ns = start_ns
+        #: {run: when its order came}, oldest first; those that have begun are dropped when they are come upon.
+        self._ordered: dict[RunKey, int] = {}
 
-    def take_up(self, order: RunOrder, *, may_begin: bool, at_ns: int) -> None:
+    def take_up(self, order: RunOrder, *, may_begin: bool, now: int, at_ns: int) -> None:
         """An order for a run that the ledger does not hold. Where nothing may be started now it is looked at again when the
         lease is back, or a newer desired state is here."""
         if not may_begin and not order.stop:
@@ -28,7 +32,30 @@ class WayIn:
         if order.stop:
             self._way_out.never_began(key_of(order), "stopped", "was asked to stop before it was started", at_ns)
         else:
+            self._ordered[key_of(order)] = now
             self._draft.ask(StartRun(order))
+
+    def late(self, now: int) -> list[RunEntry]:
+        """Runs whose order is older than `start_ns` and that have not begun; each is returned once."""
+        found: list[RunEntry] = []
+        while (due := self.due_at) is not None and due <= now:
+            key = next(iter(self._ordered))
+            del self._ordered[key]
+            run = self._draft.ledger.runs[key]
+            found.append(run)
+        return found
+
+    @property
+    def due_at(self) -> int | None:
+        """When the oldest order that has not begun is late; None where there is none."""
+        runs = self._draft.ledger.runs
+        while self._ordered:
+            key, at = next(iter(self._ordered.items()))
+            run = runs.get(key)
+            if run is not None and run.phase == "accepted":
+                return at + self._start_ns
+            del self._ordered[key]
+        return None
 
     def started(self, key: RunKey, image: str, at_ns: int, now: int = 0) -> None:
         """Report once that it runs, since `now` (0: nobody saw since when)."""

@@ -82,7 +82,7 @@ class WayOut:
         """Nothing of it is there. One that was told to stop first has been stopped, whatever else there is to say of it."""
         stopping = self.stopping.get(key)
         if stopping is not None:
-            outcome, fault = stopping.outcome, ""
+            outcome, fault, message = stopping.outcome, "", stopping.message or message
         self.end(key, outcome, Exit(message=message), True, at_ns, fault)
 
     def end(
