@@ -92,6 +92,17 @@ class NatsCluster:
                     return server
         return None
 
+    def consumers(self, stream: str) -> dict[str, NatsServer]:
+        """{consumer: its leader} for a stream's consumers on running servers."""
+        return {
+            consumer["name"]: server
+            for server in self.running()
+            for found in _streams(server)
+            if found["name"] == stream
+            for consumer in found.get("consumer_detail") or []
+            if consumer.get("cluster", {}).get("leader") == server.directory.name
+        }
+
     def wait_for_leader(self, stream: str) -> NatsServer:
         """The leader of a stream, once there is one."""
         self.wait(lambda: self.leader(stream) is not None, f"a leader of {stream}")
@@ -129,7 +140,7 @@ class NatsCluster:
 
 
 def _streams(server: NatsServer) -> list[dict[str, Any]]:
-    page = _page(server, "jsz?streams=true&accounts=true") or {}
+    page = _page(server, "jsz?consumers=true&accounts=true") or {}
     return [stream for account in page.get("account_details", []) for stream in account.get("stream_detail", [])]
 
 

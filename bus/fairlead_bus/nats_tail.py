@@ -2,7 +2,8 @@
 
 Why not the library's: `fetch` costs more CPU per message, the ordered consumer drops silently when
 slow (docs/facts.md). A lost message shows as a jump in the consumer's own numbers; then, as after a
-reconnect or a silence, the consumer is made anew behind the last message delivered.
+reconnect or a silence, the consumer is made anew behind the last message delivered. A consumer is in the memory of
+one server: where that is one of several and dies, the rest of the bus works on and only silence shows it.
 """
 
 import asyncio
@@ -13,16 +14,22 @@ import msgspec
 import structlog
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from fairlead_bus.nats_link import NOBODY_LISTENS, ApiError, Link
+from fairlead_bus.nats_link import ANSWER_S, NOBODY_LISTENS, ApiError, Link
 from fairlead_bus.port import LogDamaged, OutcomeUnknown, Stored, Unavailable
 
 OPEN_REQUESTS = 2
 REQUEST_MESSAGES = 500
 REQUEST_BYTES = 4 * 2**20
 REQUEST_EXPIRES_S = 60
-HEARTBEAT_S = 5
+HEARTBEAT_S = 1
 #: Without a message or a heartbeat for this long the consumer counts as lost.
-SILENCE_S = 12.0
+SILENCE_S = 2.5
+#: A loop that was busy for so long finds its heartbeats in the socket: they get this long to be read.
+GRACE_S = 0.1
+#: The first wait for a new consumer, and the growth of each further one up to ANSWER_S: the cluster may place a consumer
+#: on a server that has just died (for 150 s it does not know), which never answers; the next one is placed anew.
+CREATE_S = 0.5
+CREATE_GROWTH = 1.25
 #: Messages buffered here before no further request is opened.
 BUFFER_MAX = 2000
 #: The server forgets a consumer that nobody pulls from.
@@ -55,6 +62,28 @@ class _Created(msgspec.Struct):
     error: ApiError | None = None
 
 
+class Silence:
+    """Judgement of a consumer by the time since it was last heard. Times are the loop's, in seconds."""
+
+    def __init__(self) -> None:
+        self._heard = 0.0
+        self._doubted = False
+
+    def heard(self, now: float) -> None:
+        """A message or a heartbeat has arrived, or the first request was sent."""
+        self._heard, self._doubted = now, False
+
+    def look(self, now: float, *, expecting: bool) -> tuple[bool, float]:
+        """(True where the consumer counts as lost, seconds until the next look). `expecting`: requests are open; without
+        one the server sends no heartbeats."""
+        silent_s = now - self._heard
+        if not expecting or silent_s < SILENCE_S:
+            self._doubted = False
+            return False, max(SILENCE_S - silent_s, GRACE_S)
+        lost, self._doubted = self._doubted, not self._doubted
+        return lost, SILENCE_S if lost else GRACE_S
+
+
 class NatsTail:
     """Implements `port.Tail`."""
 
@@ -70,18 +99,22 @@ class NatsTail:
         self._requests: deque[str] = deque()
         self._left = REQUEST_MESSAGES
         self._request_numbers = itertools.count(1)
-        self._heard = 0.0
+        self._silence = Silence()
+        self._create_s = CREATE_S
         self._broken = True
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self._watch = self._loop.call_later(HEARTBEAT_S, self._look)
+        self._watch = self._loop.call_later(SILENCE_S, self._look)
         link.on_back.append(self._break)
         link.on_drop.append(self._break)
 
     def _look(self) -> None:
         """Let `next` see a silence; one timer here is cheaper than one for each wait."""
-        self._arrived.set()
-        self._watch = self._loop.call_later(HEARTBEAT_S, self._look)
+        lost, next_s = self._silence.look(self._loop.time(), expecting=bool(self._requests) and not self._broken)
+        if lost:
+            log.info("tail's consumer is silent, another one is made", stream=self.stream, consumer=self._consumer)
+            self._break()
+        self._watch = self._loop.call_later(next_s, self._look)
 
     def _break(self) -> None:
         self._broken = True
@@ -92,7 +125,7 @@ class NatsTail:
         while not self._buffer:
             if self._closed:
                 raise Unavailable("the tail is closed")
-            if self._broken or self._loop.time() - self._heard > SILENCE_S:
+            if self._broken:
                 await self._rebuild()
                 continue
             await self._ask_for_more()
@@ -110,9 +143,16 @@ class NatsTail:
             await self._drop_consumer()
             await self._check_not_behind()
             await self._create()
-        except (Unavailable, OutcomeUnknown) as error:
+        except OutcomeUnknown as error:
+            self._broken = True
+            self._create_s = min(self._create_s * CREATE_GROWTH, ANSWER_S)
+            log.debug("no answer about a new consumer, another one is made", stream=self.stream, reason=str(error))
+        except Unavailable as error:
+            self._broken = True
             log.debug("tail waits for the bus", stream=self.stream, reason=str(error))
             await asyncio.sleep(RETRY_S)
+        else:
+            self._create_s = CREATE_S
 
     async def _check_not_behind(self) -> None:
         answer = await self.link.read(f"$JS.API.STREAM.INFO.{self.stream}")
@@ -144,11 +184,10 @@ class NatsTail:
             config["filter_subject"] = self.subject
         request = msgspec.json.encode({"stream_name": self.stream, "config": config, "action": "create"})
         subject = f"$JS.API.CONSUMER.CREATE.{self.stream}.{self._consumer}"
-        created = msgspec.json.decode(await self.link.ask(subject, request), type=_Created)
+        created = msgspec.json.decode(await self.link.ask(subject, request, timeout_s=self._create_s), type=_Created)
         if created.error is not None:
             self._broken = True
             raise Unavailable(f"no consumer on {self.stream}: {created.error.description}")
-        self._heard = self._loop.time()
         await self._ask_for_more()
 
     async def _ask_for_more(self) -> None:
@@ -157,13 +196,14 @@ class NatsTail:
                 reply = f"{self._inbox}.{next(self._request_numbers)}"
                 if not self._requests:
                     self._left = REQUEST_MESSAGES
+                    self._silence.heard(self._loop.time())
                 self._requests.append(reply)
                 await self.link.send(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}", _PULL, reply=reply)
         except Unavailable:
             self._break()
 
     def _received(self, subject: str, payload: bytes, reply: str, status: str) -> None:
-        self._heard = self._loop.time()
+        self._silence.heard(self._loop.time())
         if not reply:
             self._ended(subject, status)
             return

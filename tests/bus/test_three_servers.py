@@ -17,6 +17,7 @@ from tests.nats_server import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 REPLICAS = "FAIRLEAD_NATS_REPLICAS"
+TAILS = 16
 
 
 @pytest.fixture
@@ -103,6 +104,33 @@ async def test_a_process_starts_while_any_one_server_is_away(
         assert await started.append(subjects.LOG, subjects.log("queue"), b"commit") > 0
         await started.close()
         await asyncio.to_thread(_back, cluster, server)
+
+
+async def test_a_tail_goes_on_when_the_server_of_its_consumer_dies(
+    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer is on one server; where that dies, the stream and the client's connection may both live elsewhere, and
+    only silence shows it. Bounded far below the 12 s and more that it once took."""
+    monkeypatch.setenv(REPLICAS, "3")
+    await maker.make()
+    leader = cluster.wait_for_leader(subjects.LOG)
+    reader = await connect(leader.url, name="test")
+    # One by one at random; the elections of the log and of the metadata are not what this is about.
+    (doomed, *_) = (server for server in cluster.servers if server not in (leader, cluster.meta_leader()))
+    tails = [await reader.tail(subjects.LOG, after=0) for _ in range(TAILS)]
+    await reader.append(subjects.LOG, subjects.log("queue"), b"first")
+    for tail in tails:
+        assert [stored.payload for stored in await tail.next()] == [b"first"]
+    reading = [asyncio.create_task(tail.next()) for tail in tails]
+    places = await asyncio.to_thread(cluster.consumers, subjects.LOG)
+    assert len(places) == TAILS and doomed in places.values()
+    doomed.kill()
+    await patiently(lambda: reader.append(subjects.LOG, subjects.log("queue"), b"second"), limit_s=10)
+    async with asyncio.timeout(10):
+        assert [[stored.payload for stored in found] for found in await asyncio.gather(*reading)] == [
+            [b"second"]
+        ] * TAILS
+    await reader.close()
 
 
 def _back(cluster: NatsCluster, server: NatsServer) -> None:
