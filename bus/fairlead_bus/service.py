@@ -97,6 +97,8 @@ class Service[C: Core]:
         self.core: C = core_type()
         self.sources, self.act, self.clock = sources, act, SteadyClock(clock, boot)
         self._others = OtherClocks(bus, clock, skew_ns)
+        #: How this machine's clock differs from the others', as of the last comparison.
+        self._clock_differs = ""
         #: Log time of the writer's newest commit.
         self._committed_ns = 0
         self.lease = Lease(bus, writer, instance or f"{writer}-{id(self)}")
@@ -171,7 +173,7 @@ class Service[C: Core]:
             if not await self.lease.try_acquire():
                 await asyncio.sleep(POLL_S)
                 continue
-            wrong = await self._others.differ()
+            wrong = self._clock_differs = await self._others.differ()
             if not wrong:
                 return True
             await self.lease.release()
@@ -179,7 +181,10 @@ class Service[C: Core]:
                 "this machine's clock differs, not leading", service=self.writer, reason=wrong,
                 hint="set the clock (chronyc makestep); FAIRLEAD_CLOCK_SKEW_S sets how far it may differ",
             )  # fmt: skip
+            # Nobody leads unless another process takes the lease now: the gateway reports the reason.
+            answering = await self.bus.serve(subjects.rpc(self.writer, ALIVE), self._answer_alive)
             await asyncio.sleep(CLOCK_RETRY_S)
+            await answering.close()
         return False
 
     async def _restore(self) -> None:
@@ -220,7 +225,7 @@ class Service[C: Core]:
                 )
             elif not wrong and not self.clock.is_trusted:
                 log.info("this machine's clock agrees again", service=self.writer)
-            self.clock.is_trusted = not wrong
+            self.clock.is_trusted, self._clock_differs = not wrong, wrong
 
     async def _start_from(self, found: snapshots.Snapshot) -> bool:
         """Take up a snapshot. False when this code cannot read it: another version wrote it, the log has it all."""
@@ -454,4 +459,8 @@ class Service[C: Core]:
 
     async def _answer_alive(self, message: Message) -> bytes:
         """A sign of life for `/readyz`; unlike `state` it costs nothing."""
-        return encode_alive(Alive(sequence=self.folded, refused=self.fence.refused))
+        return encode_alive(
+            Alive(
+                sequence=self.folded, refused=self.fence.refused, clock=self._clock_differs, clock_lag_ms=int(self.clock.lag_ns / 1e6)
+            )
+        )  # fmt: skip

@@ -18,6 +18,7 @@ EXIT_COMMANDS_LOST = 74
 type ConditionCode = Literal[
     "log_damaged", "commands_lost", "bus_away", "commands_refused", "commands_full", "queue_silent", "placer_silent",
     "queue_stalled", "placer_stalled", "views_behind", "log_full", "telemetry_silent", "explainer_silent",
+    "clock_differs", "clock_stepped",
 ]  # fmt: skip
 
 
@@ -48,6 +49,8 @@ _RESTART = Remedy(
     "or docker compose restart nats: with room there again the server keeps its write error until then; a local stack "
     "restarts it by itself",
 )
+
+_SET_CLOCK = Remedy("chronyc makestep", "on that machine sets its clock, if it is the clock that is wrong")
 
 CONDITIONS: Mapping[ConditionCode, Kind] = {
     "log_damaged": Kind(
@@ -104,6 +107,18 @@ CONDITIONS: Mapping[ConditionCode, Kind] = {
     ),
     "explainer_silent": Kind(
         "The explainer does not answer: `why` and dry runs give less detail; jobs run.", (_DOCTOR, _LOGS), blocks=False
+    ),
+    "clock_differs": Kind(
+        "A service's wall clock differs from the bus's server and from most nodes: log time does not follow it, and a "
+        "service that starts with it does not lead.",
+        (_SET_CLOCK, Remedy("date", "on the machines of the services, the server and the nodes shows which clock is wrong")),
+        blocks=False,
+    ),
+    "clock_stepped": Kind(
+        "A service's wall clock was set. Log time creeps to it; no run is ended because of it, times that are shown are "
+        "off by the distance.",
+        (_SET_CLOCK, Remedy("fairlead events", "shows each step as an event, with its size")),
+        blocks=False,
     ),
 }  # fmt: skip
 
@@ -164,7 +179,7 @@ class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A service's sign of life, answered by the leader alone."""
+    """A service's sign of life, answered by the leader; without one, by a process whose clock keeps it from leading."""
 
     #: Folded up to here.
     sequence: int
@@ -172,6 +187,10 @@ class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: str = ""
     #: Of the explainer only.
     scrub: Scrubbed | None = None
+    #: How its machine's clock differs from the others'; "" while it agrees.
+    clock: str = ""
+    #: The distance from log time to its machine's clock; positive: the clock is ahead.
+    clock_lag_ms: int = 0
 
 
 encode_alive = msgspec.json.Encoder().encode

@@ -430,6 +430,9 @@ async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.
     right = service(hub.connect(), "right")
     with structlog.testing.capture_logs() as logged:
         await until(lambda: any(each["event"] == "this machine's clock differs, not leading" for each in logged))
+        await until(lambda: hub.subscribers.get(subjects.rpc("queue", ALIVE)))
+        said = decode_alive(await hub.connect().request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+        assert "-3600.0 s" in said.clock
         leading = asyncio.create_task(right.run())
         await until(lambda: right.leading)
     assert not wrong.leading

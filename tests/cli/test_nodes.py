@@ -179,3 +179,20 @@ def test_a_node_that_takes_no_work_is_drained_to_slurm(gateway: GatewayStub, run
     gateway.on("GET", "/v1/nodes", page(sick("n1")))
     gateway.on("GET", "/v1/queues", page(queue_document("default")))
     assert "drain" in run("sinfo").out
+
+
+def test_nodes_name_clocks_that_were_set_or_differ(gateway: GatewayStub, run: Run) -> None:
+    """Below the table; other conditions are not of nodes, and documents stay as they are."""
+    conditions = [
+        {"code": "telemetry_silent", "message": "telemetry has not answered for 31 s"},
+        {
+            "code": "clock_stepped",
+            "message": "queue: its machine's clock is 3600 s ahead of log time, which creeps to it",
+        },
+    ]
+    gateway.on("GET", "/v1/nodes", page())
+    gateway.on("GET", "/readyz", {"ready": True, "bus": True, "sequence": 40, "log_end": 40, "conditions": conditions})
+    table, footer = run("nodes").out.splitlines()
+    assert table == "no nodes have joined"
+    assert footer == "clock: queue: its machine's clock is 3600 s ahead of log time, which creeps to it"
+    assert "clock" not in run("nodes", "-o", "json").out

@@ -218,3 +218,19 @@ async def test_a_commit_that_is_gone_makes_it_unready() -> None:
         (first, *_) = (await world.http.get("/readyz")).json()["conditions"]
         assert (first["code"], "gap" in first["message"]) == ("log_damaged", True)
         assert "fairlead_scrub_damaged_sequence 2.0" in (await world.http.get("/metrics")).text
+
+
+def test_a_clock_that_was_set_or_differs_is_told_and_blocks_nothing() -> None:
+    """Of each service that stamps commits, with by how much; a clock that differs says what it was compared with."""
+    evidence = well(0.0)
+    evidence.answered("queue", Alive(sequence=7, clock_lag_ms=3_600_000), 1.0, log_end=7)
+    evidence.answered("placer", Alive(sequence=7, clock_lag_ms=-6_000), 1.0, log_end=7)
+    evidence.answered("telemetry", Alive(sequence=7, clock="the bus's server is +9.0 s from it"), 1.0, log_end=7)
+    found = evidence.conditions(WELL, 1.0)
+    assert [(each.code, each.message, each.blocks) for each in found] == [
+        ("clock_stepped", "queue: its machine's clock is 3600 s ahead of log time, which creeps to it", False),
+        ("clock_stepped", "placer: its machine's clock is 6 s behind log time, which creeps to it", False),
+        ("clock_differs", "telemetry: the bus's server is +9.0 s from it (compared with its machine's clock)", False),
+    ]
+    evidence.answered("queue", Alive(sequence=7, clock_lag_ms=5_000), 2.0, log_end=7)
+    assert codes(evidence, 2.0) == ["clock_stepped", "clock_differs"]

@@ -66,7 +66,7 @@ def nodes(
         raise Refused("--by, --pool, --rack and --at are of the map", hint="fairlead nodes --map")
     with connect() as client:
         page = client.nodes()
-        footer = _breaker(client) if output in (Format.table, Format.wide) else ""
+        footer = _breaker(client) + _clocks(client) if output in (Format.table, Format.wide) else ""
     table = render.page(page, columns.NODES, lambda n: f"node/{n.id}", output, empty="no nodes have joined")
     render.write(f"{table}{footer}")
 
@@ -78,6 +78,13 @@ def _breaker(client: Client) -> str:
         return ""
     kinds = ", ".join(f"{each.found} of {each.of} nodes ({each.kind})" for each in tripped)
     return f"the breaker has tripped: {kinds}; nodes are not acted upon automatically until `fairlead breaker reset`\n"
+
+
+def _clocks(client: Client) -> str:
+    """Return lines about clocks that were set, or that differ: times that are shown are off then."""
+    readiness = client.readiness()
+    found = readiness.conditions if readiness is not None else []
+    return "".join(f"clock: {each.message}\n" for each in found if each.code in ("clock_differs", "clock_stepped"))
 
 
 def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:

@@ -15,6 +15,9 @@ STALLED_S = 30.0
 WRITERS = ("queue", "placer")
 #: Services without which the rest works.
 OTHERS = ("telemetry", "explainer")
+#: Services that stamp commits. A clock that is this far from log time is worth a word.
+CLOCKED = ("queue", "placer", "telemetry")
+CLOCK_LAG_MS = 5_000
 _SILENT: dict[str, ConditionCode] = {
     "queue": "queue_silent", "placer": "placer_silent", "telemetry": "telemetry_silent", "explainer": "explainer_silent",
 }  # fmt: skip
@@ -92,6 +95,7 @@ class Evidence:
                 Condition(code="log_full", message="the log is within its last twentieth; no new jobs are accepted")
             )
         found += [self._silence(name, now) for name in OTHERS]
+        found += [self._clock(name, now) for name in CLOCKED]
         return [each for each in found if each is not None]
 
     @property
@@ -125,6 +129,20 @@ class Evidence:
             stands = f"{name} has stood at sequence {seen.alive.sequence} for {now - seen.moved:.0f} s; the log goes on"
             return Condition(code=_STALLED[name], message=stands)
         return None
+
+    def _clock(self, name: str, now: float) -> Condition | None:
+        seen = self._services[name]
+        if _is_over(seen.answered, now):
+            return None
+        if seen.alive.clock:
+            message = f"{name}: {seen.alive.clock} (compared with its machine's clock)"
+            return Condition(code="clock_differs", message=message)
+        lag_ms = seen.alive.clock_lag_ms
+        if abs(lag_ms) <= CLOCK_LAG_MS:
+            return None
+        way = "ahead of" if lag_ms > 0 else "behind"
+        message = f"{name}: its machine's clock is {abs(lag_ms) / 1000:.0f} s {way} log time, which creeps to it"
+        return Condition(code="clock_stepped", message=message)
 
     def _silence(self, name: str, now: float) -> Condition | None:
         seen = self._services[name]
