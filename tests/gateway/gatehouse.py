@@ -10,6 +10,7 @@ import httpx
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.service import Service
 from fairlead_gateway.folding import Folding
+from fairlead_gateway.http_server import HttpSettings
 from fairlead_gateway.pulse import NOBODY
 from fairlead_gateway.service import Gateway, Settings
 from fairlead_replay.explainer.service import Explainer
@@ -22,10 +23,15 @@ class Gatehouse:
     """Hub, gateway and client. Use `async with Gatehouse() as house`."""
 
     def __init__(
-        self, *, decision_wait_s: float = 30.0, log_bytes_max: int | None = None, identities: str = ""
+        self,
+        *,
+        decision_wait_s: float = 30.0,
+        log_bytes_max: int | None = None,
+        identities: str = "",
+        http: HttpSettings | None = None,
     ) -> None:
         self.hub = MemoryHub(log_bytes_max=log_bytes_max)
-        self.settings = Settings(decision_wait_s=decision_wait_s, identities=identities)
+        self.settings = Settings(http=http or HttpSettings(), decision_wait_s=decision_wait_s, identities=identities)
         self._tasks: list[asyncio.Task[Any]] = []
         self.services: list[Service[Any] | Explainer] = []
 

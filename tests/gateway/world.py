@@ -7,6 +7,7 @@ from typing import Any, Self
 from fairlead_bus.memory import MemoryBus
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
+from fairlead_gateway.http_server import HttpSettings
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.sources import ReportSource
@@ -74,8 +75,15 @@ class PlayedNode:
 class World(Gatehouse):
     """The gateway with the real queue and placer. Use `async with World() as world`."""
 
-    def __init__(self, *, queue: bool = True, decision_wait_s: float = 30.0, log_bytes_max: int | None = None) -> None:
-        super().__init__(decision_wait_s=decision_wait_s, log_bytes_max=log_bytes_max)
+    def __init__(
+        self,
+        *,
+        queue: bool = True,
+        decision_wait_s: float = 30.0,
+        log_bytes_max: int | None = None,
+        http: HttpSettings | None = None,
+    ) -> None:
+        super().__init__(decision_wait_s=decision_wait_s, log_bytes_max=log_bytes_max, http=http)
         self._with_queue = queue
 
     async def __aenter__(self) -> Self:

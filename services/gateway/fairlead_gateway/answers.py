@@ -32,6 +32,8 @@ class Answer(NamedTuple):
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
     media_type: bytes = JSON
+    #: Elements of a list that were refused, although the list as a whole was taken.
+    refusals: int = 0
 
 
 def read_head(headers: "list[tuple[bytes, bytes]]") -> Head:

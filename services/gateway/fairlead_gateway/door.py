@@ -7,6 +7,7 @@ answer gets a request id and the log sequence that it is true for.
 import os
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from itertools import count
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -14,7 +15,8 @@ import structlog
 from fairlead_gateway.answers import Answer, Gone, Head, read_body, read_head
 from fairlead_gateway.bodies import LIST_BYTES_MAX
 from fairlead_gateway.problems import Refused, bad_parameter
-from fairlead_gateway.request_guard import RequestGuard
+from fairlead_gateway.refusal_limit import RefusalLimit
+from fairlead_gateway.request_guard import CHANGING, RequestGuard
 from fairlead_gateway.views.fold import Views
 
 log = structlog.get_logger()
@@ -26,6 +28,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Hot = Callable[[Head, bytes], Awaitable[Answer]]
 
 REQUEST_ID = "fairlead.request_id"
+#: Statuses of changes that were refused for what they ask.
+REFUSED = frozenset({400, 404, 409, 413, 415, 422})
 
 
 class Door:
@@ -37,10 +41,12 @@ class Door:
         hot: Mapping[tuple[str, str], Hot],
         app: Any,
         guard: RequestGuard,
+        limit: RefusalLimit,
         on_refusal: Callable[[str], None],
     ) -> None:
         self._views = views
         self._guard = guard
+        self._limit = limit
         self._on_refusal = on_refusal
         self._hot = hot
         self._app = app
@@ -53,6 +59,8 @@ class Door:
             raise RuntimeError(f"expected an HTTP request, found {scope['type']}")
         request_id = f"{self._prefix}-{next(self._numbers):x}"
         refused = self._guard.check(scope)
+        if refused is None and scope["method"] in CHANGING:
+            refused = self._limit.check(_client(scope), monotonic())
         if refused is not None:
             self._on_refusal(refused.code)
             await self._refuse(refused, send, request_id)
@@ -62,7 +70,7 @@ class Door:
         hot = self._hot.get((scope["method"], scope["path"]))
         if hot is None:
             scope[REQUEST_ID] = request_id
-            await self._app(scope, receive, self._stamped(send, request_id))
+            await self._app(scope, receive, self._stamped(send, request_id, scope))
         else:
             await self._answer(hot, scope, receive, send, request_id)
 
@@ -74,7 +82,9 @@ class Door:
             head = read_head(scope["headers"])
             if head.length > LIST_BYTES_MAX:
                 raise Refused(413, "too_large", f"the body has {head.length} bytes, at most {LIST_BYTES_MAX} are taken")
-            status, body, extra, media_type = await hot(head, await read_body(receive, LIST_BYTES_MAX))
+            status, body, extra, media_type, refusals = await hot(head, await read_body(receive, LIST_BYTES_MAX))
+            if refusals:
+                self._limit.count(_client(scope), refusals, monotonic())
             headers = [
                 (b"content-type", media_type),
                 (b"x-request-id", request_id.encode()),
@@ -84,6 +94,7 @@ class Door:
         except Gone:
             return
         except Refused as refused:
+            self._count(scope, refused.status)
             await self._refuse(refused, send, request_id)
             return
         except Exception:
@@ -97,9 +108,15 @@ class Door:
         headers = refused.headers(request_id, self._views.sequence)
         await _send_whole(send, refused.status, headers, refused.body(request_id))
 
-    def _stamped(self, send: Send, request_id: str) -> Send:
+    def _count(self, scope: Scope, status: int) -> None:
+        """Count an answer that refuses a change; only such answers look at who asked."""
+        if status in REFUSED and scope["method"] in CHANGING:
+            self._limit.count(_client(scope), 1, monotonic())
+
+    def _stamped(self, send: Send, request_id: str, scope: Scope) -> Send:
         async def stamp(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                self._count(scope, message["status"])
                 names = {name for name, _ in message["headers"]}
                 for name, value in ((b"x-request-id", request_id), (b"x-fairlead-sequence", str(self._views.sequence))):
                     if name not in names:
@@ -107,6 +124,13 @@ class Door:
             await send(message)
 
         return stamp
+
+
+def _client(scope: Scope) -> tuple[str, str]:
+    """Return the address and the user that a request states."""
+    peer = scope.get("client")
+    user = next((value for name, value in scope["headers"] if name == b"x-fairlead-user"), b"")
+    return peer[0] if peer else "", user[:64].decode("latin-1")
 
 
 async def _send_whole(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:

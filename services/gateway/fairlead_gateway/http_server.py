@@ -48,10 +48,12 @@ class HttpSettings(NamedTuple):
     #: Seconds for a request's head, and as many again for its body.
     request_s: float = 30.0
     connections_max: int = 4096
+    #: Refused changes of one client within a minute, beyond which further ones are answered 429; 0: no bound.
+    refusals_per_minute: int = 600
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _REQUEST_S and _CONNECTIONS. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _REQUEST_S, _CONNECTIONS and _REFUSALS. Raises BadSetting."""
         hosts = tuple(name.strip() for name in (env.get(SETTING) or "").split(",") if name.strip())
         for name in hosts:
             if not plain_name(name):
@@ -62,6 +64,7 @@ class HttpSettings(NamedTuple):
             hosts=hosts,
             request_s=seconds(env, "FAIRLEAD_HTTP_REQUEST_S", 30.0),
             connections_max=whole(env, "FAIRLEAD_HTTP_CONNECTIONS", 4096, unit="connections", least=1, most=1_000_000),
+            refusals_per_minute=whole(env, "FAIRLEAD_HTTP_REFUSALS", 600, unit="refusals", least=0, most=1_000_000),
         )
 
 

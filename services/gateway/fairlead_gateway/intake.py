@@ -171,6 +171,8 @@ class Intake:
             raise InvalidJob(
                 [FieldError(field="data.job", message=f'expected a job id such as "812", found "{job[:40]}"')]
             )
+        if job not in self._views.jobs.rows and job.partition("_")[0] not in self._views.jobs.rows:
+            raise InvalidJob([FieldError(field="data.job", message=f"there is no job {job}")])
         command = VERBS[event.type](id=self._decisions.keyed_id(key, event.type, job), user=user, job=job)
         return Wish(command.id, encode(command), job)
 
@@ -194,7 +196,8 @@ class Intake:
         waiter = await self._decisions.outcomes(self._gate, [(wish.id, wish.body) for wish in wishes])
         told: Told = {}
         results = [self._result(wish, outcome, told) for wish, outcome in zip(wishes, waiter.outcomes, strict=True)]
-        return Answer(200 if not waiter.left else 202, encode(results))
+        refusals = sum(outcome is not None and bool(outcome.code) for outcome in waiter.outcomes)
+        return Answer(200 if not waiter.left else 202, encode(results), refusals=refusals)
 
     def _undecided(self, wish: Wish) -> Answer:
         result = SubmitResult(command=wish.id, sequence=self._views.sequence)

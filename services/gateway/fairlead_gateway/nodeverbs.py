@@ -23,12 +23,12 @@ from fairlead_gateway.nodewishes import (
 )
 from fairlead_gateway.problems import Refused, not_found
 from fairlead_gateway.reading import AnyLimit, Continue, Json, answers_with, page_by_name
+from fairlead_gateway.references import require_node, require_taint
 from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.plandocs import breaker_document, rollout_document, window_document
 from fairlead_schemas import api
 from fairlead_schemas import commands as cmd
-from fairlead_schemas.ids import is_token
 
 #: {verb: (what its body is, the command that it stands for)}
 NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
@@ -57,14 +57,15 @@ class NodeVerbs:
 
     async def on_node(self, request: Request, node: str, verb: str) -> Response:
         """One of NODE_VERBS."""
-        if not is_token(node):
-            raise not_found("node", node[:80])
+        require_node(self._views, node)
         await self._verb(request, NODE_VERBS[verb], verb, {"node": node})
         row = self._views.nodes.rows.get(node)
         return Json(self._unseen(node) if row is None else node_document(self._views, row))
 
     async def on_rollout(self, request: Request, name: str, verb: str) -> Response:
         """One of ROLLOUT_VERBS."""
+        if name not in self._views.plans.rollouts:
+            raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
         await self._verb(request, ROLLOUT_VERBS[verb], verb, {"name": name[:80]})
         return self._rollout(name)
 
@@ -87,6 +88,8 @@ class NodeVerbs:
 
     async def cancel_window(self, request: Request, name: str) -> Response:
         """Forget one."""
+        if name not in self._views.plans.windows:
+            raise not_found("maintenance window", name[:80], hint="GET /v1/maintenance lists them")
         await self._verb(request, (ReasonWish, cmd.CancelMaintenance), "cancel", {"name": name[:80]})
         return Json({"name": name, "cancelled": True, "sequence": self._views.sequence})
 
@@ -115,6 +118,8 @@ class NodeVerbs:
         wish_kind, kind = kinds
         head: Head = read_head(request.scope["headers"])
         wish = await read_wish(request, wish_kind)
+        if kind is cmd.TaintNode and isinstance(wish, TaintWish):
+            require_taint(wish.taint)
         fields: dict[str, Any] = {
             name: value for name, value in msgspec.structs.asdict(wish).items() if name in kind.__struct_fields__
         }

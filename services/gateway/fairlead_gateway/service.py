@@ -42,6 +42,7 @@ from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.past import Past
 from fairlead_gateway.presence import Presence
 from fairlead_gateway.pulse import Pulse
+from fairlead_gateway.refusal_limit import RefusalLimit
 from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.rows import Outcome
 from fairlead_gateway.watching import Feed
@@ -121,7 +122,8 @@ class Gateway:
         guard = RequestGuard(settings.http.hosts, settings.http.host)
         #: Behind the door: every route that is not hot, and the OpenAPI document of all.
         self.api = build_app(folding, self.metrics, routers, hot, self.readiness)
-        self.app = Door(views, hot, self.api, guard, self.metrics.count_refusal)
+        limit = RefusalLimit(settings.http.refusals_per_minute)
+        self.app = Door(views, hot, self.api, guard, limit, self.metrics.count_refusal)
         for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))

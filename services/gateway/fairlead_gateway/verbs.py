@@ -6,14 +6,15 @@ from fastapi import APIRouter, Request, Response
 from fairlead_gateway.answers import read_head
 from fairlead_gateway.asking import Asking, body_schema, read_wish
 from fairlead_gateway.commands import CommandGate
-from fairlead_gateway.problems import invalid, not_found
+from fairlead_gateway.problems import invalid
 from fairlead_gateway.reading import Json, answers_with
+from fairlead_gateway.references import require_job, require_node
 from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import commands
 from fairlead_schemas.api import SubmitResult
 from fairlead_schemas.fielderrors import FieldError
-from fairlead_schemas.ids import is_job_id, is_queue_path, is_token
+from fairlead_schemas.ids import is_queue_path
 from fairlead_schemas.quantities import QuantityError, parse_duration
 
 JOB_VERBS = {"cancel": commands.CancelJob, "hold": commands.HoldJob, "release": commands.ReleaseJob}
@@ -58,22 +59,21 @@ class Verbs:
     async def job(self, request: Request, job: str, verb: str) -> Response:
         """Cancel, hold or release a job."""
         head = read_head(request.scope["headers"])
-        if not is_job_id(job):
-            raise not_found("job", job[:80])
-        if verb == "cancel" and (await read_wish(request, CancelWish)).save:
-            command_id = self._asking.command_id(self._queue, head, verb, job, "save")
-            return await self._job(commands.CancelJob(id=command_id, user=head.user, job=job, save=True), job)
+        save = verb == "cancel" and (await read_wish(request, CancelWish)).save
         if verb != "cancel":
             await read_wish(request, NoWish)
+        require_job(self._views, job)
+        if save:
+            command_id = self._asking.command_id(self._queue, head, verb, job, "save")
+            return await self._job(commands.CancelJob(id=command_id, user=head.user, job=job, save=True), job)
         command_id = self._asking.command_id(self._queue, head, verb, job)
         return await self._job(JOB_VERBS[verb](id=command_id, user=head.user, job=job), job)
 
     async def move(self, request: Request, job: str) -> Response:
         """Put a waiting job into another queue."""
         head = read_head(request.scope["headers"])
-        if not is_job_id(job):
-            raise not_found("job", job[:80])
         queue = (await read_wish(request, MoveWish)).queue
+        require_job(self._views, job)
         if not is_queue_path(queue):
             told = f'expected a queue such as "research/vision", found "{queue[:80]}"'
             raise invalid([FieldError(field="queue", message=told)])
@@ -91,9 +91,8 @@ class Verbs:
     async def node(self, request: Request, node: str, verb: str) -> Response:
         """Cordon, uncordon or drain a node."""
         head = read_head(request.scope["headers"])
-        if not is_token(node):
-            raise not_found("node", node[:80])
         wish = await read_wish(request, NodeWish)
+        require_node(self._views, node)
         if wish.deadline and verb != "drain":
             raise invalid([FieldError(field="deadline", message=f"{verb} takes none; drain does")])
         command_id = self._asking.command_id(self._placer, head, verb, node, wish.reason, str(wish.deadline))

@@ -8,7 +8,6 @@ from fairlead_placer.capacity.choosing import best
 from fairlead_placer.capacity.index import Index, key_of
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node
-from fairlead_placer.nodes.taints import is_last_choice
 from fairlead_placer.packing.costs import Costs
 from fairlead_placer.packing.lattice import Grain
 from fairlead_placer.packing.lines import NEVER
@@ -17,6 +16,7 @@ from fairlead_placer.packing.rows import Key
 from fairlead_placer.packing.states import State, columns_of
 from fairlead_schemas.inside import GPUS_MAX
 from fairlead_schemas.resources import Request
+from fairlead_schemas.taints import is_last_choice
 from tests.placer.capacity.ground import Ground
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_placer.capacity.builds import DOMAIN_KEYS, MILLI, Build
-from fairlead_placer.nodes.taints import tolerates
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.domains import WORDS
@@ -18,6 +17,7 @@ from fairlead_placer.topology.placing import place
 from fairlead_schemas import selectors
 from fairlead_schemas.queues import MODEL_LABEL
 from fairlead_schemas.resources import Gpu, Request
+from fairlead_schemas.taints import tolerates
 from fairlead_schemas.topology import DOMAIN_LEVELS
 
 #: Kinds of units that are remembered at once.

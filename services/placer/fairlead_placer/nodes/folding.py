@@ -5,9 +5,9 @@ from typing import Any
 
 from fairlead_placer.entities import Node, Run
 from fairlead_placer.evolve_runs import send_away, stop
-from fairlead_placer.nodes.taints import evicts, pattern, tolerations_of
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
+from fairlead_schemas.taints import evicts, pattern
 
 #: For how long the breaker counts a node that was taken out of work by itself.
 ACTS_WITHIN_NS = 5 * 60 * 1_000_000_000
@@ -39,7 +39,7 @@ def heed_taints(state: State, node: Node, at_ns: int) -> None:
 
 def _must_leave(state: State, node: Node, run: Run) -> bool:
     request = state.request_of(run.job)
-    return evicts(node.taints, () if request is None else tolerations_of(request))
+    return evicts(node.taints, () if request is None else request.tolerations)
 
 
 def _gpu_faulted(state: State, seq: int, index: int, at_ns: int, event: ev.GpuFaulted) -> None:

@@ -4,9 +4,9 @@ goes when that changes."""
 from fairlead_placer.draft import Draft
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
-from fairlead_placer.nodes.taints import TAINTS_MAX, BadTaint, matches, parsed, pattern
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import TaintNode, UntaintNode
+from fairlead_schemas.taints import TAINTS_MAX, BadTaint, matches, parsed, pattern
 
 
 def taint(draft: Draft, asked: TaintNode, cause: str) -> Refusal | None:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fairlead_schemas.resources import Request
-
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 #: Of one node, by one setter.
@@ -54,11 +52,6 @@ def pattern(text: str) -> Taint:
 def matches(wanted: Taint, taint: Taint) -> bool:
     """True when every part that the pattern names is the taint's own."""
     return all(not want or want == have for want, have in zip(wanted, taint, strict=True))
-
-
-def tolerations_of(request: Request) -> tuple[str, ...]:
-    """What the request tolerates; nothing while requests cannot say so."""
-    return getattr(request, "tolerations", ())
 
 
 def tolerates(taints: tuple[str, ...], tolerations: tuple[str, ...]) -> bool:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_placer.nodes.taints import EFFECTS, BadTaint, evicts, is_last_choice, parsed, tolerates
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import TaintNode, UntaintNode
 from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.taints import EFFECTS, BadTaint, evicts, is_last_choice, parsed, tolerates
 from tests.placer.world import World, cluster, inventory, names, placed, request
 
 words = st.from_regex(r"[a-z0-9]([a-z0-9./-]{0,8}[a-z0-9])?", fullmatch=True)

@@ -1,0 +1,114 @@
+"""Refusals by form stay out of the log, and a client that is refused in a loop is told to stop."""
+
+import pytest
+
+from fairlead_gateway.http_server import HttpSettings
+from fairlead_gateway.refusal_limit import CLIENTS_MAX, RefusalLimit
+from tests.gateway.world import World
+
+ADA, BOB = ("10.0.0.1", "ada"), ("10.0.0.1", "bob")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/jobs/999:cancel", {}, 404),
+        ("/v1/jobs/999_7:hold", {}, 404),
+        ("/v1/jobs/999:move", {"queue": "default"}, 404),
+        ("/v1/jobs/x:release", {}, 404),
+        ("/v1/nodes/nosuch:cordon", {}, 404),
+        ("/v1/nodes/nosuch:taint", {"taint": "a=b:NoSchedule"}, 404),
+        ("/v1/nodes/n1:taint", {"taint": "a=b:Sometimes"}, 422),
+        ("/v1/nodes/n1:taint", {"taint": "=b:NoSchedule"}, 422),
+        ("/v1/rollouts/nosuch:pause", {}, 404),
+        ("/v1/maintenance/nosuch:cancel", {}, 404),
+    ],
+)
+async def test_what_cannot_mean_anything_costs_no_event(path: str, body: dict[str, str], status: int) -> None:
+    """Unknown jobs, nodes and plans, and taints that are none, are refused by the gateway: nothing is stored."""
+    async with World() as world:
+        await world.node("n1", 8)
+        await world.submit()
+        before = world.commands_stored()
+        answer = await world.http.post(path, json=body)
+        assert answer.status_code == status, answer.text
+        assert world.commands_stored() == before
+
+
+async def test_a_cloudevent_for_an_unknown_job_costs_no_event() -> None:
+    """The same by the other way in."""
+    async with World() as world:
+        before = world.commands_stored()
+        event = {
+            "specversion": "1.0",
+            "type": "fairlead.job.cancel.v1",
+            "source": "x",
+            "id": "1",
+            "data": {"job": "999"},
+        }
+        headers = {"content-type": "application/cloudevents+json"}
+        answer = await world.http.post("/v1/events", json=event, headers=headers)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "data.job")
+        assert world.commands_stored() == before
+
+
+async def test_an_element_that_was_not_offered_yet_is_the_queues_to_judge() -> None:
+    """The array is there, so the element may be."""
+    async with World() as world:
+        job = await world.submit(array="0-99999")
+        answer = await world.http.post(f"/v1/jobs/{job}_99999:hold", json={})
+        assert answer.status_code == 409 and "not been offered" in answer.json()["detail"]
+
+
+async def test_a_loop_of_mistakes_is_answered_429() -> None:
+    """Beyond the bound further changes of that client wait; reading, dry runs of others and other clients go on."""
+    async with World(http=HttpSettings(refusals_per_minute=5)) as world:
+        for _ in range(5):
+            assert (await world.http.post("/v1/jobs/999:cancel", json={})).status_code == 404
+        limited = await world.http.post("/v1/jobs", json={"command": ["true"]})
+        assert (limited.status_code, limited.json()["title"]) == (429, "Too Many Requests")
+        assert int(limited.headers["retry-after"]) >= 1
+        assert (await world.http.get("/v1/jobs")).status_code == 200
+        other = await world.http.post("/v1/jobs", json={"command": ["true"]}, headers={"x-fairlead-user": "bob"})
+        assert other.status_code == 201
+        count = world.gateway.metrics.registry.get_sample_value(
+            "fairlead_gateway_refusals_total", {"reason": "too_many_refusals"}
+        )
+        assert count == 1
+
+
+async def test_refused_elements_of_a_list_count_each() -> None:
+    """A list of jobs for a queue that is not there makes as many events as it has elements."""
+    async with World(http=HttpSettings(refusals_per_minute=5)) as world:
+        answer = await world.http.post("/v1/jobs", json=[{"command": ["true"], "queue": "nosuch"}] * 6)
+        assert answer.status_code == 200
+        assert (await world.http.post("/v1/jobs", json={"command": ["true"]})).status_code == 429
+
+
+def test_the_bound_decays_evenly_and_is_each_clients_own() -> None:
+    """After a second a sixtieth of a minute's refusals is free again."""
+    limit = RefusalLimit(60)
+    limit.count(ADA, 60, now_s=0.0)
+    assert limit.check(ADA, 0.5) is not None and limit.check(BOB, 0.5) is None
+    assert limit.check(ADA, 1.0) is None
+    limit.count(ADA, 20_000, now_s=2.0)
+    refused = limit.check(ADA, 2.0)
+    assert refused is not None and refused.retry_after_s <= 62
+    assert limit.check(ADA, 63.1) is None
+
+
+def test_no_bound_and_no_refusals_cost_nothing() -> None:
+    """0 switches it off."""
+    limit = RefusalLimit(0)
+    limit.count(ADA, 10_000, now_s=0.0)
+    assert limit.check(ADA, 0.0) is None
+
+
+def test_remembered_clients_are_bounded() -> None:
+    """A client that states ever new users does not fill the memory, and those over their bound are kept."""
+    limit = RefusalLimit(10)
+    limit.count(ADA, 20, now_s=0.0)
+    for number in range(CLIENTS_MAX + 5):
+        limit.count(("10.0.0.2", str(number)), 1, now_s=0.0)
+    assert len(limit._levels) <= CLIENTS_MAX  # pyright: ignore[reportPrivateUsage]
+    assert limit.check(ADA, 0.0) is not None
