@@ -11,6 +11,7 @@ import pytest
 from fairlead_queue.core import QueueCore
 from fairlead_replay.sim.many import quiet
 from fairlead_replay.sim.restless import Restless
+from fairlead_telemetry.idle.core import IdleCore
 from tests.cores.injection import Injector, Replay, record
 
 #: Decisions that each core makes again.
@@ -25,7 +26,7 @@ def quiet_services() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "core"), [("queue", QueueCore)])
+@pytest.mark.parametrize(("name", "core"), [("queue", QueueCore), ("telemetry", IdleCore)])
 def test_a_fault_at_any_call_leaves_no_trace(name: str, core: type[Any]) -> None:
     """The snapshot is equal after each fault, and the next decision of the core is that of a core without faults, byte
     for byte: so no memo, cache or derived index is left half updated either."""
