@@ -69,6 +69,11 @@ class UndoLog:
     def forget_derived(self) -> None:
         """Drop what is derived from the state and may be half updated: an exception has interrupted a decision."""
 
+    def abort(self) -> None:
+        """Roll back after an exception, which may have struck in the middle of a change."""
+        self.forget_derived()
+        self.rollback()
+
     @contextmanager
     def speculating(self) -> Generator[None]:
         """Roll back every change made in the block when it is left, by an exception too. Blocks nest."""
@@ -76,8 +81,9 @@ class UndoLog:
         try:
             yield
         except BaseException:
-            self.forget_derived()
+            self.abort()
             raise
-        finally:
+        else:
             self.rollback()
+        finally:
             self.journal = outer

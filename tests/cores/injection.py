@@ -17,14 +17,16 @@ import msgspec
 import fairlead_bus.undo
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_bus.undo import UndoLog
+from fairlead_placer.core import PlacerCore
+from fairlead_placer.state import State
 from fairlead_replay.sim.world import Parts, run_seed
 from fairlead_schemas.commit import Commit
 
 TOOL = sys.monitoring.DEBUGGER_ID
 #: Faults that are tried at one decision, unless all are.
-SAMPLES = 3
+SAMPLES = 1
 #: A decision of so few calls is interrupted at each of them.
-FEW_CALLS = 12
+FEW_CALLS = 6
 
 
 class Injected(Exception):
@@ -89,7 +91,12 @@ class Injector:
 
 
 #: Functions in which nothing is injected, nor in what they call.
-SHIELDS: set[CodeType] = {UndoLog.rollback.__code__}
+SHIELDS: set[CodeType] = {
+    UndoLog.rollback.__code__,
+    UndoLog.abort.__code__,
+    State.abort.__code__,
+    PlacerCore._recover.__code__,
+}
 
 
 class Decided(NamedTuple):
@@ -97,8 +104,6 @@ class Decided(NamedTuple):
 
     inputs: list[Input]
     now_ns: int
-    decision: bytes
-    wake_at: int | None
     #: Calls that it took.
     calls: int
 
@@ -137,8 +142,7 @@ def recorded(core: type[Any], into: list[Recording], injector: Injector) -> type
         def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
             with injector.armed(0):
                 decision = super().decide(inputs, now_ns)
-            known = Decided(list(inputs), now_ns, encoded(decision), self.wake_at(), injector.calls)
-            self.recording.steps.append((self.folded, known))
+            self.recording.steps.append((self.folded, Decided(list(inputs), now_ns, injector.calls)))
             return decision
 
         @classmethod
@@ -160,9 +164,13 @@ def record(name: str, core: type[Any], injector: Injector, seed: int, **parts: A
 
 
 class Replay:
-    """Decisions made again, each interrupted first; with counts of them and of the faults."""
+    """Decisions made again, each interrupted first, beside a twin that is not; with counts of them and of the faults.
 
-    def __init__(self, core_type: type[Any], injector: Injector, seed: int, *, all_calls: bool) -> None:
+    A core that has another state object after a fault goes on as one that was restored from a snapshot; so does its twin
+    then, for what is remembered of earlier searches is no part of the state.
+    """
+
+    def __init__(self, core_type: type[Any], injector: Injector, seed: int, *, all_calls: bool = False) -> None:
         self._core_type, self._injector, self._all_calls = core_type, injector, all_calls
         self._rng = Random(seed)
         self.decisions = self.faults = 0
@@ -170,31 +178,40 @@ class Replay:
     def run(self, recording: Recording, decisions_max: int) -> None:
         """Go through a recording, up to so many decisions in all. Raises AssertionError where a fault leaves a trace."""
         core = self._core_type.restore(recording.start) if recording.start else self._core_type()
-        own = NOTHING
+        twin = self._core_type.restore(recording.start) if recording.start else self._core_type()
+        own = others = NOTHING
         for seq, step in recording.steps:
             if isinstance(step, Commit):
-                core.evolve(seq, _as_own(step, own) if step.writer == core.writer else step)
-                own = NOTHING
+                core.evolve(seq, _as_own(step, own))
+                twin.evolve(seq, _as_own(step, others))
+                own = others = NOTHING
                 continue
             if self.decisions >= decisions_max:
                 return
             self.decisions += 1
-            self._interrupt(core, step, f"decision {self.decisions}, after sequence {seq}")
-            own = core.decide(step.inputs, step.now_ns)
-            assert encoded(own) == step.decision, f"decision {self.decisions} differs after faults"
-            assert core.wake_at() == step.wake_at, f"decision {self.decisions}: another time to wake after faults"
+            before, state = core.snapshot(), core.state
+            own = self._interrupted(core, step, before, seq)
+            if core.state is not state:
+                twin = self._core_type.restore(before)
+            others = twin.decide(step.inputs, step.now_ns)
+            assert encoded(own) == encoded(others), (
+                f"after sequence {seq}: found {encoded(own).decode()}, expected {encoded(others).decode()}"
+            )
+            assert core.wake_at() == twin.wake_at(), f"after sequence {seq}: another time to wake after faults"
 
-    def _interrupt(self, core: Any, step: Decided, what: str) -> None:
-        before = core.snapshot()
+    def _interrupted(self, core: Any, step: Decided, before: bytes, seq: int) -> Decision:
+        """The decision of a core that was interrupted at some of its calls before."""
         for at in self._places(step.calls):
-            fault, where = self._rng.choice((Injected, Injected, KeyboardInterrupt)), ""
+            fault = self._rng.choice((Injected, Injected, KeyboardInterrupt))
+            where = ""
             try:
                 with self._injector.armed(at, fault):
-                    core.decide(step.inputs, step.now_ns)
+                    return core.decide(step.inputs, step.now_ns)  # of fewer calls than when it was recorded
             except fault as error:
                 where = str(error)
-                self.faults += 1
-            assert core.snapshot() == before, f"{what}: the state was changed by a fault {where}"
+            self.faults += 1
+            assert core.snapshot() == before, f"after sequence {seq}: the state was changed by a fault {where}"
+        return core.decide(step.inputs, step.now_ns)
 
     def _places(self, calls: int) -> Sequence[int]:
         """The calls at which a decision is interrupted."""

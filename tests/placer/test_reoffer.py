@@ -94,7 +94,7 @@ def test_another_rank_that_is_only_tried_is_taken_back() -> None:
     state.journal = []
     state.rerank("1", 99)
     assert state.offers["1"].rank == 99
-    state.undo()
+    state.rollback()
     assert world.core.snapshot() == before
     assert state.classes[request(1)].offers == [(1, "1")]
 

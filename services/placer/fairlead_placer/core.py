@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_bus.undo import UndoFailed
 from fairlead_placer import reports, snapshot
 from fairlead_placer.cutting import planning
 from fairlead_placer.decide import decide
@@ -37,7 +38,11 @@ class PlacerCore:
     writer = "placer"
 
     def __init__(self) -> None:
-        self._state = State()
+        self._begin(State())
+
+    def _begin(self, state: State) -> None:
+        """Start from a state, with nothing tried and nothing remembered."""
+        self._state = state
         self._tried: Tried | None = None
         self._more = False
         self._crowded = False
@@ -59,7 +64,7 @@ class PlacerCore:
         """As folded from the log, for reading: what is tried is taken back."""
         if self._tried is not None:
             self._tried = None
-            self._state.undo()
+            self._state.rollback()
         return self._state
 
     def evolve(self, seq: int, commit: Commit) -> None:
@@ -87,17 +92,38 @@ class PlacerCore:
             and not self._due(now_ns)
         ):
             return NOTHING
-        decision, self._more, self._crowded = decide(state, inputs, now_ns, roomy=self._crowded, defragment=looks)
-        if decision.events or decision.cursors:
-            self._tried = Tried(decision, now_ns)
-        else:
-            state.undo()
+        try:
+            decision, more, crowded = decide(state, inputs, now_ns, roomy=self._crowded, defragment=looks)
+            tried = Tried(decision, now_ns) if decision.events or decision.cursors else None
+            if tried is None:
+                state.rollback()
+        except BaseException:
+            self._recover()
+            raise
+        self._tried, self._more, self._crowded = tried, more, crowded
         self._looked_ns = now_ns
         if looks and not self._more:
             self._moves_ns = now_ns
         quiet = not decision.events and not self._more
         self._quiet_at = state.pools.version if quiet else -1
         return decision
+
+    def _recover(self) -> None:
+        """Go on after an exception in mid-decision as a core that was restored from a snapshot.
+
+        The exception may have struck in the middle of an index update. Restoring every index exactly would need an entry
+        in the undo log for each step of the hottest paths; so only the facts are restored, and all else is worked out
+        from them again. That takes as long as a restart, and only a defect makes it necessary.
+        """
+        before = self._state
+        if before.journal is not None:
+            before.abort()
+        try:
+            state = snapshot.load(snapshot.dump(before))
+        except BaseException as error:
+            raise UndoFailed(f"the state is unknown, it cannot be loaded: {type(error).__name__}: {error}") from error
+        state.touched, state.advanced = before.touched, before.advanced
+        self._begin(state)
 
     def split(self, item: Input) -> list[Input]:
         """A batch of reports, one by one."""
@@ -123,7 +149,7 @@ class PlacerCore:
     def restore(cls, data: bytes) -> Self:
         """The core that had this snapshot."""
         core = cls()
-        core._state = snapshot.load(data)
+        core._begin(snapshot.load(data))
         return core
 
     def _due(self, now_ns: int) -> bool:

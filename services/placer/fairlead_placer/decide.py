@@ -50,7 +50,7 @@ def decide(
             answered = carrying_out.advance(draft)
         more = draft.full or not answered or not looked_after
     except BaseException:
-        state.undo()
+        state.abort()
         raise
     return Drawn(Decision(draft.events, draft.cursors), more, draft.crowded)
 

@@ -1,78 +1,57 @@
-"""What is tried on tables, and then taken back or kept.
+"""The placer's undo log: speculative changes of the state, rolled back or kept, and marks for those who publish.
 
-While a journal is open every change notes its inverse there. Nothing that decides may depend on the order of a dict: an undone
-removal comes back last.
+Nothing that decides may depend on the order of a dict: an undone removal comes back last.
 """
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+
+from fairlead_bus.undo import UndoLog
 
 
-class Journal:
-    """Changes of fields and of tables, each with its inverse; and marks for those who act upon what was folded."""
+class Journal(UndoLog):
+    """The undo log, and the names of nodes whose desired state has changed."""
 
     def __init__(self) -> None:
-        #: Inverses of what was tried, newest last; None while folding.
-        self.journal: list[tuple[Any, ...]] | None = None
-        #: Nodes whose desired state a fold has changed, and whose number it moved, since somebody acted on it; and those
-        #: whose desired state is another by what is tried.
+        super().__init__()
+        #: Nodes whose desired state a fold has changed, and whose number it moved, since it was published; and those
+        #: whose desired state is changed speculatively.
         self.touched: set[str] = set()
         self.advanced: set[str] = set()
         self._to_touch: set[str] = set()
 
-    def set(self, thing: object, name: str, value: object) -> None:
-        """Set a field of a run or node that the index does not look at."""
-        if self.journal is not None:
-            self.journal.append((setattr, thing, name, getattr(thing, name)))
-        setattr(thing, name, value)
-
-    def put[V](self, table: dict[str, V], key: str, value: V) -> None:
-        """Set or replace an entry of a table."""
-        if self.journal is not None:
-            if key in table:
-                self.journal.append((table.__setitem__, key, table[key]))
-            else:
-                self.journal.append((table.pop, key))
-        table[key] = value
-
-    def drop[V](self, table: dict[str, V], key: str) -> V | None:
-        """Remove an entry of a table, if it is there."""
-        value = table.pop(key, None)
-        if value is not None and self.journal is not None:
-            self.journal.append((table.__setitem__, key, value))
-        return value
-
     def touch(self, name: str) -> None:
-        """The node's desired state is another one: a mark for those who act, once it is not only tried."""
+        """Mark the node's desired state as changed; published once the change is not speculative any more."""
         (self.touched if self.journal is None else self._to_touch).add(name)
 
-    # -- what is tried
-
     def begin(self) -> None:
-        """From now on all is tried, until `undo` or `keep`."""
+        """Make every change speculative, until `rollback`, `abort` or `keep`."""
         self.journal = []
 
-    def undo(self) -> None:
-        """Take back everything in the journal and close it."""
-        journal, self.journal = self.journal, None
-        for entry in reversed(journal or ()):
-            entry[0](*entry[1:])
+    def rollback(self) -> None:
+        """Restore the state as it was when the journal was opened, and close the journal. Raises UndoFailed."""
+        super().rollback()
         self._to_touch.clear()
 
     def keep(self) -> None:
-        """What was tried is in the log: it stays, as if it had been folded."""
+        """Make the speculative changes final: they are in the log."""
         self.journal = None
         self.touched |= self._to_touch
         self._to_touch.clear()
 
     @contextmanager
     def trying(self) -> Generator[None]:
-        """Whatever is changed meanwhile is taken back at the end, also within a decision."""
+        """Roll back every change of the block, within a decision that goes on. After an exception the changes are left
+        to the decision's own `abort`, which knows how to restore from one in part."""
         outer, marks = self.journal, self._to_touch
         self.journal, self._to_touch = [], set()
         try:
             yield
+        except BaseException:
+            self.journal = [*(outer or ()), *self.journal]
+            raise
+        else:
+            self.rollback()
+            self.journal = outer
         finally:
-            self.undo()
-            self.journal, self._to_touch = outer, marks
+            self._to_touch = marks

@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
+from fairlead_placer import facts
 from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.capacity.left import Left, Mark, mark_of
 from fairlead_placer.capacity.pools import Pools
@@ -41,8 +42,6 @@ from fairlead_schemas.resources import Request
 #: Pools whose work is remembered.
 POOLS_MAX = 1024
 NOTHING_YET: Arrivals[Request] = Arrivals()
-#: An offer that waits no more: of which class it was, and in which place there.
-type Closed = tuple[Offer, OfferClass, int]
 
 
 class State(Journal):
@@ -190,10 +189,10 @@ class State(Journal):
 
     def add_node(self, node: Node) -> None:
         """A node that was not known."""
-        self.nodes[node.name] = node
-        node.left = self._left(node)
         if self.journal is not None:
             self.journal.append((self._remove_node, node))
+        self.nodes[node.name] = node
+        node.left = self._left(node)
         self._sort(node)
         self.pools.enter(node)
 
@@ -205,10 +204,11 @@ class State(Journal):
 
     def place(self, run: Run, nodes: Sequence[Node]) -> None:
         """An attempt that is new gets its parts, on these nodes in the order of its ranks; it waits no more."""
-        offer = self.offers.get(run.job)
-        closed = None if offer is None else self._close(offer)
         if self.journal is not None:
-            self.journal.append((self._unplace, run, nodes, [mark_of(node.left) for node in nodes], closed))
+            self.journal.append((self._unplace, run, nodes, [mark_of(node.left) for node in nodes]))
+        offer = self.offers.get(run.job)
+        if offer is not None:
+            self._close(offer)
         key = run.key
         self.runs[key] = run
         touched = self.touched if self.journal is None else self._to_touch
@@ -216,7 +216,7 @@ class State(Journal):
             self._take(node, key, rank, part)
             touched.add(node.name)
 
-    def _unplace(self, run: Run, nodes: Sequence[Node], marks: Sequence[Mark], closed: Closed | None) -> None:
+    def _unplace(self, run: Run, nodes: Sequence[Node], marks: Sequence[Mark]) -> None:
         key = run.key
         del self.runs[key]
         for node, part, mark in zip(nodes, run.parts, marks, strict=True):
@@ -226,14 +226,12 @@ class State(Journal):
             if node.suspect:
                 self._sort(node)
             self.pools.gained(node)
-        if closed is not None:
-            self._reopen(*closed)
 
     def take(self, node: Node, key: str, rank: int, part: Part) -> None:
         """Give a part of a node to a run."""
-        self._take(node, key, rank, part)
         if self.journal is not None:
             self.journal.append((self._untake, node, key, part))
+        self._take(node, key, rank, part)
 
     def _take(self, node: Node, key: str, rank: int, part: Part) -> None:
         node.held[key] = rank
@@ -249,10 +247,9 @@ class State(Journal):
 
     def give(self, node: Node, key: str, part: Part) -> None:
         """A part of an ended rank is free again."""
-        rank = node.held[key]
-        self._give(node, key, part)
         if self.journal is not None:
-            self.journal.append((self.hold, node, key, rank, part))
+            self.journal.append((self.hold, node, key, node.held[key], part))
+        self._give(node, key, part)
 
     def _give(self, node: Node, key: str, part: Part) -> None:
         del node.held[key]
@@ -271,18 +268,15 @@ class State(Journal):
 
     def open_offer(self, offer: Offer) -> None:
         """An attempt waits for a place, in the class of its request."""
-        self._open(offer)
         if self.journal is not None:
-            self.journal.append((self._close, offer))
+            self.journal.append((self._unopen, offer, offer.request not in self.classes))
+        self._open(offer)
 
     def close_offer(self, job: str) -> Offer | None:
         """An attempt waits no more. Its class is forgotten with its last offer."""
         offer = self.offers.get(job)
-        if offer is None:
-            return None
-        closed = self._close(offer)
-        if self.journal is not None:
-            self.journal.append((self._reopen, *closed))
+        if offer is not None:
+            self._close(offer)
         return offer
 
     def rerank(self, job: str, rank: int) -> None:
@@ -313,15 +307,19 @@ class State(Journal):
         group.lent_at = -1
         self.pools.stir_offers()
 
-    def _close(self, offer: Offer) -> Closed:
-        del self.offers[offer.job]
+    def _close(self, offer: Offer) -> None:
         group = self.classes[offer.request]
         waiting, own = group.offers, (offer.rank, offer.job)
         at = 0 if waiting[0] == own else bisect_left(waiting, own)  # mostly it is the first one's turn
+        if self.journal is not None:
+            self.journal.append((self._reopen, offer, group, at))
+        del self.offers[offer.job]
         del waiting[at]
         if not waiting:
             del self.classes[offer.request]
-        return offer, group, at
+
+    def _unopen(self, offer: Offer, _is_new: bool) -> None:
+        self._close(offer)
 
     def _reopen(self, offer: Offer, group: OfferClass, at: int) -> None:
         """Back to where it was: all that came after is taken back already."""
@@ -358,6 +356,13 @@ class State(Journal):
             node = self.nodes[name]
             node.keeper = job
             self.pools.gained(node)
+
+    def abort(self) -> None:
+        """Restore the facts that a snapshot is made of, after an exception that may have struck in the middle of a change.
+        All that is derived from them is unknown then: the state is to be loaded from a snapshot of itself (core.py)."""
+        journal, self.journal = self.journal, None
+        self._to_touch.clear()
+        facts.restore(self, journal or [])
 
     @contextmanager
     def lent(self, nodes: Sequence[Node]) -> Generator[None]:
