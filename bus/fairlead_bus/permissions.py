@@ -128,6 +128,7 @@ SERVICES: dict[str, Grant] = {
             *_writes("placer"),
             subjects.confirm("*"),
             f"$KV.{subjects.DESIRED}.*",
+            f"$JS.API.STREAM.PURGE.KV_{subjects.DESIRED}",  # the key of a node that was removed
             f"$KV.{subjects.SPEC}.*.*",
             subjects.rpc_node("*", "gang"),
         ),

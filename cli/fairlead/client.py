@@ -220,7 +220,7 @@ class Client(Wire):
         return self._verb("nodes", node, "drain", {k: v for k, v in (("reason", reason), ("deadline", deadline)) if v})
 
     def ask_node(self, node: str, verb: str, **wish: str) -> dict[str, Any]:
-        """`taint`, `untaint` (with `taint`), `quarantine`, `unquarantine`, `declare-dead`, `restore` (with `gpu`) a node."""
+        """`taint`, `untaint` (with `taint`), `quarantine`, `unquarantine`, `declare-dead`, `remove`, `restore` (with `gpu`) a node."""
         return self._verb("nodes", node, verb, {name: value for name, value in wish.items() if value})
 
     def rollouts(self) -> Page[Rollout]:

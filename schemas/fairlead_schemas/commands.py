@@ -160,6 +160,13 @@ class DeclareNodeDead(CommandBase, tag=True, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class RemoveNode(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Forget a node that is lost and runs nothing any more."""
+
+    node: str
+    reason: str = ""
+
+
 class RestoreGpu(CommandBase, tag=True, frozen=True, kw_only=True):
     """Use a faulted GPU of the node again; without one, what is wrong with the node itself is over."""
 
@@ -256,7 +263,7 @@ QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQue
 PlacerCommand = (
     CordonNode | UncordonNode | DrainNode | TaintNode | UntaintNode | QuarantineNode | UnquarantineNode | RestoreGpu
     | ResetBreaker | ScheduleMaintenance | CancelMaintenance | StartRollout | PauseRollout | ResumeRollout
-    | CancelRollout | FinishRolloutNode | DeclareNodeDead
+    | CancelRollout | FinishRolloutNode | DeclareNodeDead | RemoveNode
 )  # fmt: skip
 TelemetryCommand = SetIdlePolicies | ApplyIdlePolicies | ExtendJob
 

@@ -140,6 +140,7 @@ NOT_MOVING: dict[str, str] = {
     "NodeLost": "is about a node; what ran there ends by RunEnded",
     "NodeReturned": "is about a node",
     "NodeDeclaredDead": "is about a node; what ran there ends by RunEnded",
+    "NodeRemoved": "is about a node, on which nothing runs any more",
     "NodeCordoned": "is about a node",
     "NodeUncordoned": "is about a node",
     "NodeDraining": "is about a node; what runs there ends by RunEnded",

@@ -144,6 +144,8 @@ class Confirm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wall_ns: int = 0
     #: Nothing may be started from a desired state of a lower log sequence: the placer may have ended it since.
     desired: int = 0
+    #: The incarnation that asked, where its node was removed from the cluster: it never joins again.
+    removed: str = ""
 
 
 class OutputPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

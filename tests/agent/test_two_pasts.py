@@ -52,6 +52,18 @@ def gives_up(step: Step) -> str:
     return "".join(each.reason for each in step.instructions if isinstance(each, GiveUp))
 
 
+# ------------------------------------------------------------------ the node
+
+
+def test_an_agent_whose_node_was_removed_ends_and_says_how_to_join_again() -> None:
+    """The word is for one journal: another agent of the node that hears it goes on."""
+    past = Past()
+    other = Confirm(node="n1", removed="another")
+    assert gives_up(past.core.confirmed(other, BEAT_NS, 0)) == ""
+    told = gives_up(past.core.confirmed(Confirm(node="n1", removed="inc"), BEAT_NS, 0))
+    assert "was removed from the cluster" in told and "move this agent's directory away" in told
+
+
 # ------------------------------------------------------------------ the journal
 
 

@@ -87,7 +87,7 @@ def test_permissions_name_no_more_than_is_needed() -> None:
         api = [subject.split(".")[2:4] for subject in grant.publish if subject.startswith("$JS.API.STREAM.")]
         assert name == "streams" or {verb for _, verb in api} <= {"INFO", "MSG", "PURGE"}, name
     purgers = {s for g in permissions.SERVICES.values() for s in g.publish if ".PURGE." in s}
-    assert purgers == {"$JS.API.STREAM.PURGE.KV_LEASE", "$JS.API.STREAM.PURGE.OBJ_SNAPSHOT"}
+    assert purgers == {f"$JS.API.STREAM.PURGE.{each}" for each in ("KV_LEASE", "KV_DESIRED", "OBJ_SNAPSHOT")}
 
 
 def test_a_node_reaches_only_what_crosses_between_the_accounts() -> None:

@@ -191,6 +191,19 @@ async def test_headers_that_the_server_obeys_remove_nothing(rogue: Rogue, keyed:
         await each.close()
 
 
+async def test_the_placer_removes_a_nodes_desired_state_and_no_others(keyed: Keyed) -> None:
+    """The key of a node that was removed from the cluster."""
+    placer, agent = await keyed.connect("placer"), await keyed.connect("n1")
+    for node in ("n1", "n2"):
+        await placer.put(subjects.DESIRED, node, b"state")
+    await placer.delete(subjects.DESIRED, "n1")
+    assert await agent.peek(subjects.DESIRED, "n1") is None
+    other = await keyed.connect("n2")
+    assert await other.peek(subjects.DESIRED, "n2") == b"state"
+    for each in (placer, agent, other):
+        await each.close()
+
+
 async def test_what_a_node_needs_works(keyed: Keyed, bus: NatsBus) -> None:
     """Reports and beats arrive, confirmations and desired state come, samples and output are stored, questions answered."""
     heard: list[tuple[str, bytes]] = []

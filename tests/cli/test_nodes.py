@@ -129,6 +129,11 @@ def test_a_node_is_described_with_what_is_not_well(gateway: GatewayStub, run: Ru
                  "\nlabels\n  fairlead/gpu-injection=cdi\n  fairlead/rack=r1\n"):  # fmt: skip
         assert told in out
     assert '"code": "xid79"' in run("nodes", "describe", "n1", "-o", "json").out
+    gateway.on("POST", "/v1/nodes/n1:remove", {"id": "n1", "sequence": 5})
+    assert run("nodes", "remove", "n1", "--reason", "sold").out == "n1 removed\n"
+    assert gateway.bodies()[-1] == {"reason": "sold"}
+    misplaced = run("nodes", "--reason", "sold")
+    assert misplaced.code != 0 and "--reason is of remove" in misplaced.err
     refused = run("nodes", "n1")
     assert refused.code != 0 and 'expected "describe NODE"' in refused.err
 

@@ -162,3 +162,22 @@ async def test_what_is_not_well_is_shown_with_its_evidence_until_it_is_over() ->
         assert (await ask(world, "/v1/nodes/n1:restore", {}))["health"] == [of_gpu]
         shown = await ask(world, "/v1/nodes/n1:restore", {"gpu": gpu})
         assert (shown["health"], shown["taints"]) == ([], [])
+
+
+async def test_a_lost_node_is_removed_from_every_view() -> None:
+    """Refused while its lease runs; then it is in no list, no map and no metric, and every verb on it is a 404."""
+    async with World() as world:
+        for name in ("n1", "n2"):
+            await world.node(name)
+        refused = await ask(world, "/v1/nodes/n1:remove", {"reason": "sold"}, 409)
+        assert refused["type"].endswith("not_lost") and "fairlead drain n1" in refused["detail"]
+        await ask(world, "/v1/nodes/n3:remove", status=404)
+        await world.lose("n1")
+        assert 'fairlead_nodes{pool="default",state="lost"} 1.0' in (await world.http.get("/metrics")).text
+        answer = await ask(world, "/v1/nodes/n1:remove", {"reason": "sold"})
+        assert answer["id"] == "n1"
+        assert [node["id"] for node in (await read(world, "/v1/nodes"))["items"]] == ["n2"]
+        assert [node["id"] for node in (await read(world, "/v1/map"))["nodes"]] == ["n2"]
+        assert 'state="lost"' not in (await world.http.get("/metrics")).text
+        assert (await world.http.get("/v1/nodes/n1")).status_code == 404
+        await ask(world, "/v1/nodes/n1:remove", status=404)

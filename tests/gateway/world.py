@@ -1,6 +1,7 @@
 """A small world for the gateway: the real queue and placer on the in-memory bus, and nodes played by hand."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from fairlead_bus.source import CommandSource
 from fairlead_gateway.http_server import HttpSettings
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.lease import DEFAULT_LEASE_NS
 from fairlead_placer.sources import ReportSource
 from fairlead_queue.core import QueueCore
 from fairlead_replay.explainer.service import Explainer
@@ -85,6 +87,11 @@ class World(Gatehouse):
     ) -> None:
         super().__init__(decision_wait_s=decision_wait_s, log_bytes_max=log_bytes_max, http=http)
         self._with_queue = queue
+        #: By how much the placer's measure of silence is ahead.
+        self._skipped_ns = 0
+
+    def _monotonic_ns(self) -> int:
+        return time.monotonic_ns() + self._skipped_ns
 
     async def __aenter__(self) -> Self:
         if self._with_queue:
@@ -94,7 +101,7 @@ class World(Gatehouse):
             bus,
             PlacerCore,
             writer="placer",
-            sources=[CommandSource("placer"), ReportSource(actor := Actor(bus))],
+            sources=[CommandSource("placer"), ReportSource(actor := Actor(bus), monotonic_ns=self._monotonic_ns)],
             act=actor.act,
         )
         self.spawn(placer)
@@ -118,6 +125,20 @@ class World(Gatehouse):
             await until(lambda: "default" in self.gateway.views.queues.rows)
 
     # -- what tests do
+
+    async def lose(self, name: str) -> None:
+        """The node falls silent for longer than its lease, all others beat."""
+        rows = self.gateway.views.nodes.rows
+        for step in range(6):  # a longer leap would be taken for the placer's own sleep
+            verb = ("cordon", "uncordon")[step % 2]  # it looks when something comes
+            await self.http.post(f"/v1/nodes/{name}:{verb}", json={})
+            self._skipped_ns += DEFAULT_LEASE_NS // 4
+        await until(lambda: rows[name].lost)
+        for other in rows.keys() - {name}:
+            await self.hub.connect().publish(
+                subjects.beat(other), rp.encode(rp.Beat(node=other, incarnation=f"i-{other}"))
+            )
+        await until(lambda: not any(row.lost for row in rows.values() if row.id != name))
 
     async def node(self, name: str, gpus: int = 8) -> PlayedNode:
         """A node that has joined."""

@@ -16,7 +16,7 @@ from fairlead_placer.service import build
 from fairlead_placer.sources import REFUSED_PER_INTERVAL_MAX, ReportSource
 from fairlead_schemas import events as ev
 from fairlead_schemas import reports, subjects
-from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode, encode_commands
+from fairlead_schemas.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
 from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
 from fairlead_schemas.desired import Desired, Drained, decode_desired
 from fairlead_schemas.reports import Beat, Confirm, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
@@ -250,6 +250,37 @@ async def test_commands_are_carried_out(cluster: Cluster) -> None:
     await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([CordonNode(id="c1", node="n1")]))
     await cluster.until(lambda: any(isinstance(e, ev.NodeCordoned) for e in cluster.events()))
     assert cluster.events()[-1].cause == "cmd:c1"
+
+
+async def test_a_removed_node_leaves_the_bus_and_its_agent_is_told() -> None:
+    """Nothing is desired of it any more. Its old journal is told so, for ever; a new one gets a state of its own."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    actor, world = Actor(bus), World()
+    world.join("n1", incarnation="i1")
+    world.join("n2", incarnation="i1")
+    await actor.act(world.core)
+    world.silent("n1")
+    assert "n1" in hub.buckets[subjects.DESIRED]
+    world.command(RemoveNode(id="r", node="n1"))
+    await actor.act(world.core)
+    assert sorted(hub.buckets[subjects.DESIRED]) == ["n2"]
+    answers: list[Confirm] = []
+    await bus.subscribe(subjects.confirm("n1"), lambda m: answers.append(reports.decode_confirm(m.payload)))
+
+    async def beat(incarnation: str) -> Confirm:
+        actor.beat(Beat(node="n1", incarnation=incarnation, at=7))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return answers[-1]
+
+    assert await beat("i1") == Confirm(node="n1", removed="i1")
+    assert await beat("i2") == Confirm(node="n1"), "who is not known introduces itself"
+    world.join("n1", incarnation="i2")
+    await actor.act(world.core)
+    assert decode_desired(hub.buckets[subjects.DESIRED]["n1"].value).incarnation == "i2"
+    assert (await beat("i1")).incarnation == "i2"
+    await actor.close()
 
 
 async def test_a_drained_node_is_told_so_until_it_is_returned(cluster: Cluster) -> None:

@@ -73,6 +73,16 @@ def test_a_lost_node_still_counts() -> None:
     assert world.of(world.submit(8)) == "offered"
 
 
+def test_a_removed_node_does_not_count() -> None:
+    """What only it could have taken is refused."""
+    world = World()
+    world.node("n1", gpus=8)
+    world.node("n2", gpus=4)
+    world.says(ev.NodeRemoved(cause="cmd:1", node="n1"))
+    [rejected] = world.ask(world.submission(8))
+    assert isinstance(rejected, ev.JobRejected)
+
+
 def test_a_changed_node_counts_as_it_is_now() -> None:
     """A GPU was taken out: what needs it is refused from here on."""
     world = World()

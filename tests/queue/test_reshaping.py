@@ -154,7 +154,7 @@ def test_pools_come_and_go_with_their_nodes_and_queues() -> None:
 
 
 def test_a_node_that_changes_takes_its_capacity_along() -> None:
-    """Fewer GPUs, another pool; a lost node's still count, for it may come back."""
+    """Fewer GPUs, another pool; a lost node's still count, for it may come back, a removed one's do not."""
     world = World()
     world.pool("p")
     world.node("n1", gpus=8)
@@ -167,6 +167,10 @@ def test_a_node_that_changes_takes_its_capacity_along() -> None:
     assert pool.tree.capacity[0] == 14_000
     world.node("n2", gpus=6, pool="p")
     assert (pool.tree.capacity[0], world.state.pools["p"].tree.capacity[0]) == (8_000, 6_000)
+    world.says(ev.NodeRemoved(cause="cmd:1", node="n2"))
+    assert (pool.tree.capacity[0], world.state.pools["p"].tree.capacity[0]) == (8_000, 0)
+    world.node("n2", gpus=6)
+    assert pool.tree.capacity[0] == 14_000
 
 
 def test_ageing_that_is_switched_on_and_off_under_jobs() -> None:

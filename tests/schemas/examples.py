@@ -205,6 +205,7 @@ EVENTS: list[events.EventBase] = [
     events.NodeLost(cause="clock", node="sim-1", silent_ns=120 * 10**9),
     events.NodeReturned(cause="clock", node="sim-1"),
     events.NodeDeclaredDead(cause="cmd:c7", node="sim-1", by="ada", reason="its plug is pulled"),
+    events.NodeRemoved(cause="cmd:c7", node="sim-1", by="ada", reason="sold"),
     events.NodeCordoned(cause="cmd:c7", node="sim-1", by="ada", reason="new fan", setter="maintenance"),
     events.NodeUncordoned(cause="cmd:c8", node="sim-1", by="ada", setter="rollout"),
     events.NodeDraining(
@@ -444,6 +445,7 @@ COMMANDS: list[commands.CommandBase] = [
     commands.UnquarantineNode(id="c12", user="ada", node="sim-1"),
     commands.RestoreGpu(id="c13", user="ada", node="sim-1", gpu="GPU-sim-1-0"),
     commands.DeclareNodeDead(id="c13", user="ada", node="sim-1", reason="its plug is pulled"),
+    commands.RemoveNode(id="c13", user="ada", node="sim-1", reason="sold"),
     commands.ResetBreaker(id="c14", user="ada"),
     commands.ScheduleMaintenance(
         id="c15",
@@ -509,7 +511,7 @@ REPORTS: list[reports.ReportBase] = [
 ]
 
 BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99, wall_ns=1_800_000_000_000_000_000)
-CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7)
+CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7, removed="i0")
 PIECE = reports.OutputPiece(stream="stderr", offset=4096, data=b"\x00\xffloss 0.1\n", at_ns=AT_NS, last=True)
 WANTED = reports.OutputWanted(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)
 

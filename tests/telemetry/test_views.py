@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_gateway.views.documents import job_document
 from fairlead_gateway.views.fold import Views
+from fairlead_schemas import events as ev
 from fairlead_schemas.api import Reason
 from fairlead_schemas.events import JobPlaced, Part
 from fairlead_schemas.lifecycle import END_STATES
@@ -99,6 +100,28 @@ def test_nodes_and_queues(warehouse: Warehouse) -> None:
         n2  cordoned  NVIDIA A100  2  64000  True  0""")
     query = "SELECT path, gpu_quota, waiting, running, ended FROM queues"
     assert table(warehouse, query) == "research  4.0  3  2  4"
+
+
+def test_a_removed_node_stays_known_and_comes_back_as_new(tmp_path: Path) -> None:
+    """Its history is asked for later; a drain or quarantine of before does not hold for one that joins again."""
+    story = Story()
+    story.at(0, joined("n1"), joined("n2"))
+    story.at(1, ev.NodeDrained(cause="cmd:1", node="n1"), ev.NodeQuarantined(cause="cmd:2", node="n1"))
+    story.at(2, ev.NodeLost(cause="clock", node="n1", silent_ns=1))
+    story.at(3, ev.NodeRemoved(cause="cmd:3", node="n1"))
+    warehouse = Warehouse(tmp_path)
+    store(warehouse, story)
+    assert table(warehouse, "SELECT id, state FROM nodes ORDER BY 1") == lines("""
+        n1  removed
+        n2  ready""")
+    warehouse.close()
+    story.at(4, joined("n1"))
+    warehouse = Warehouse(tmp_path / "again")
+    store(warehouse, story)
+    assert table(warehouse, "SELECT id, state, times_lost FROM nodes ORDER BY 1") == lines("""
+        n1  ready  1
+        n2  ready  0""")
+    warehouse.close()
 
 
 def test_usage_and_wait(warehouse: Warehouse) -> None:

@@ -1,4 +1,4 @@
-"""`nodes`, and what is asked of one: describe, cordon, uncordon, drain, taint, untaint, quarantine, restore."""
+"""`nodes`, and what is asked of one: describe, remove, cordon, uncordon, drain, taint, untaint, quarantine, restore."""
 
 import shutil
 from typing import Annotated
@@ -22,7 +22,8 @@ PIPE_COLUMNS = 80
 
 
 Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[describe NODE]", help="All about one node.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="[describe NODE | remove NODE]", help="All about one node; forget it.", show_default=False),
 ]
 
 
@@ -34,12 +35,15 @@ def nodes(
     pool: Annotated[str, typer.Option("--pool", help="With --map: only the nodes of this pool.", show_default=False)] = "",
     rack: Annotated[str, typer.Option("--rack", help="With --map: only the nodes of this rack.", show_default=False)] = "",
     at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="With --map: as it was then.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option("--reason", help="With remove: why; it stays in the log.", show_default=False)] = "",
 ) -> None:  # fmt: skip
-    """List nodes with what is free on them, or draw them, or tell all about one.
+    """List nodes with what is free on them, draw them, tell all about one, or remove one for good.
 
     fairlead nodes -o wide
 
     fairlead nodes describe sim-1     (its state and why, and what is not well, with the evidence and since when)
+
+    fairlead nodes remove sim-1 --reason sold     (one that is lost and runs nothing any more: it is forgotten)
 
     fairlead nodes --map     (pools, racks and their nodes: a sign for each GPU, a letter for each of the largest jobs)
 
@@ -53,12 +57,10 @@ def nodes(
     fairlead/rack, fairlead/block, fairlead/spine); whether CPUs and memory suffice too, submit --dry-run says.
     """
     if words:
-        if len(words) != 2 or words[0] != "describe":
-            raise Refused(f'expected "describe NODE", found "{" ".join(words)}"', hint="fairlead nodes describe sim-1")
-        with connect() as client:
-            node = client.node(words[1])
-        render.write(described(node) if output in (Format.table, Format.wide) else render.document(node, output))
+        _about_one(words, output, reason)
         return
+    if reason:
+        raise Refused("--reason is of remove", hint='fairlead nodes remove sim-1 --reason "sold"')
     if drawn:
         _draw(output, by, pool, rack, at)
         return
@@ -85,6 +87,21 @@ def _clocks(client: Client) -> str:
     readiness = client.readiness()
     found = readiness.conditions if readiness is not None else []
     return "".join(f"clock: {each.message}\n" for each in found if each.code in ("clock_differs", "clock_stepped"))
+
+
+def _about_one(words: list[str], output: Format, reason: str) -> None:
+    if len(words) != 2 or words[0] not in ("describe", "remove"):
+        raise Refused(
+            f'expected "describe NODE" or "remove NODE", found "{" ".join(words)}"',
+            hint="fairlead nodes describe sim-1",
+        )
+    verb, name = words
+    with connect() as client:
+        if verb == "remove":
+            _done(client.ask_node(name, "remove", reason=reason), name, "removed", output)
+            return
+        node = client.node(name)
+    render.write(described(node) if output in (Format.table, Format.wide) else render.document(node, output))
 
 
 def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:

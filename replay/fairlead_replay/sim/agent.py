@@ -51,6 +51,8 @@ class SimAgent:
         for report in ledger.unconfirmed:
             self.outbox.add(report)
         self.dead = False
+        #: Called when the placer says that the node was removed.
+        self.gave_up: Callable[[], None] = lambda: None
         #: What would have happened while the process stands still, in order; None while it runs.
         self._asleep: list[Callable[[], None]] | None = None
         self.beats = 0
@@ -248,6 +250,8 @@ class SimAgent:
                 self.machine.kill(key)
             case CutGpu(order, refusal):
                 self.loop.call_later(CUT_S + self.faults.delay(), self._cut, order, refusal)
+            case GiveUp(removed=True):
+                self.gave_up()
             case GiveUp(reason):  # nothing that happens to a world takes a journal or the log back
                 raise Truth(f"the agent of {self.machine.name} gives up: {reason}")
 

@@ -16,6 +16,7 @@ from fairlead_schemas.commands import (
     PauseRollout,
     PlacerCommand,
     QuarantineNode,
+    RemoveNode,
     ResetBreaker,
     ResumeRollout,
     ScheduleMaintenance,
@@ -40,7 +41,10 @@ class Operators(People):
         await super().tidy()
 
     async def _interfere(self) -> None:
-        if self.rng.random() < 0.5:
+        lost = self.lost()
+        if lost and self.rng.random() < 0.5:
+            await self.send("placer", [RemoveNode(id=self.new_id(), node=self.rng.choice(lost))])
+        elif self.rng.random() < 0.5:
             await self._node_command()
         else:
             await super()._interfere()

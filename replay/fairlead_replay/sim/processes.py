@@ -119,8 +119,17 @@ class Node:
         """Start the agent's process, if it does not run."""
         if self.agent is None:
             world = self.world
-            self.agent = world.parts.agent(self.machine, self.journal, world.connect(), world.faults, FENCE_NS)
-            await self.agent.start()
+            agent = world.parts.agent(self.machine, self.journal, world.connect(), world.faults, FENCE_NS)
+            agent.gave_up = lambda: world.spawn(self._begin_anew(agent))
+            self.agent = agent
+            await agent.start()
+
+    async def _begin_anew(self, agent: SimAgent) -> None:
+        """The node was removed, and its agent has said so: somebody moves the journal away and starts it again."""
+        if self.agent is agent:
+            await self.crash()
+            self.wipe()
+            await self.start()
 
     async def crash(self) -> None:
         """The agent's process dies; what it started runs on."""

@@ -94,6 +94,8 @@ class People:
         self.bus, self.faults, self.rng = bus, faults, faults.rng
         self.nodes, self.jobs = nodes, jobs
         self.sent: list[Sent] = []
+        #: Nodes that the log says are lost, as far as it was read.
+        self.lost: Callable[[], list[str]] = list
         self._count = 0
 
     async def configure(self) -> None:

@@ -106,6 +106,9 @@ class World:
         self.people = parts.people(
             self.connect(), self.faults, [node.machine.name for node in self.nodes], lambda: self.observer.lives.states
         )
+        self.people.lost = lambda: sorted(
+            name for name, node in self.observer.cluster.placer.state.nodes.items() if node.lost
+        )
         for machine in machines:
             machine.label(self.people.labels(rng))
             machine.inventory = self.people.equip(machine.inventory, rng)

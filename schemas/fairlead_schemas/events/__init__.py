@@ -53,6 +53,7 @@ from fairlead_schemas.events.nodes import (
     NodeQuarantined,
     NodeRecovered,
     NodeReleased,
+    NodeRemoved,
     NodeReturned,
     NodeSuspected,
     NodeTainted,
@@ -141,7 +142,7 @@ QueueEvent = (
     | CommandRepeated | QueueClockStepped
 )  # fmt: skip
 PlacerEvent = (
-    NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeDeclaredDead | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
+    NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeDeclaredDead | NodeRemoved | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
     | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeReleased
     | GpuFaulted | GpuRestored | NodeAiled | NodeRecovered | MigLayoutPlanned | MigLayoutChanged | MigLayoutFailed | MigLayoutDropped
     | BreakerTripped | BreakerReset

@@ -45,6 +45,15 @@ class NodeDeclaredDead(EventBase, tag=True, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class NodeRemoved(EventBase, tag=True, frozen=True, kw_only=True):
+    """A person has taken the lost node out of the cluster for good. It is forgotten, taints and faults included; should its
+    machine come back, it joins under a new journal, as a node that was never there."""
+
+    node: str
+    by: str = ""
+    reason: str = ""
+
+
 class NodeCordoned(EventBase, tag=True, frozen=True, kw_only=True):
     """The node gets no new work."""
 

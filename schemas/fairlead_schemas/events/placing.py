@@ -210,7 +210,8 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class AllocationReleased(EventBase, tag=True, frozen=True, kw_only=True):
-    """A node's part of an ended (or ending) run is free again, on evidence that its devices are clean."""
+    """A node's part of an ended (or ending) run is free again, on evidence that its devices are clean; or the node is being
+    removed from the cluster, and its devices with it."""
 
     job: str
     attempt: int

@@ -37,9 +37,11 @@ class KillRun(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """End the agent, loudly: journal and log belong to different pasts, and going on would hide it."""
+    """End the agent, loudly: journal and log belong to different pasts, and going on would hide it. `removed`: its node was
+    removed from the cluster."""
 
     reason: str
+    removed: bool = False
 
 
 class CutGpu(NamedTuple):

@@ -3,6 +3,11 @@
 from fairlead_agent.records import Ledger
 from fairlead_schemas.reports import Confirm
 
+#: Reason to end an agent.
+REMOVED = (
+    "this node was removed from the cluster, and its journal is closed; to join again, move this agent's directory away, so "
+    "that the node joins under a new journal"
+)
 #: A placer that knows less than its log once said is doubted; at most once in so long, since an old placer that stood
 #: still may send many such words at once,
 DOUBT_NS = 5_000_000_000

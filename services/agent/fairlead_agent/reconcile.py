@@ -14,7 +14,7 @@ import msgspec
 from fairlead_agent import cuts
 from fairlead_agent.drafting import Draft
 from fairlead_agent.instructions import GiveUp, Step
-from fairlead_agent.pasts import Pasts
+from fairlead_agent.pasts import REMOVED, Pasts
 from fairlead_agent.records import Booted, Condemned, Confirmed, Forgot, Ledger, RunEntry, Took
 from fairlead_agent.run import Exit, Found, RunKey, Word, key_of
 from fairlead_agent.saved_words import SavedWords
@@ -92,6 +92,9 @@ class Reconciler:
         does neither: that placer does not know us. One that does not fit our past ends the agent."""
         ledger = self.ledger
         if confirm.node != ledger.node:
+            return self._draft.take()
+        if confirm.removed == ledger.incarnation:
+            self._draft.ask(GiveUp(REMOVED, removed=True))
             return self._draft.take()
         if reason := self._pasts.journal_went_back(confirm):
             if not ledger.condemned:

@@ -38,6 +38,7 @@ NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
     "unquarantine": (ReasonWish, cmd.UnquarantineNode),
     "restore": (GpuWish, cmd.RestoreGpu),
     "declare-dead": (ReasonWish, cmd.DeclareNodeDead),
+    "remove": (ReasonWish, cmd.RemoveNode),
 }
 ROLLOUT_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
     "pause": (ReasonWish, cmd.PauseRollout),

@@ -63,7 +63,7 @@ class Actor:
         state.touched, state.advanced = set(), set()
         self._due |= touched
         await self._write(core, touched)
-        for name in sorted(advanced):
+        for name in sorted(advanced & state.nodes.keys()):
             node = state.nodes[name]
             confirm = self._confirm_of(node)
             await self._bus.publish(subjects.confirm(name), encode(confirm))
@@ -95,7 +95,11 @@ class Actor:
             self._wake.set()
 
     async def _write_one(self, core: PlacerCore, name: str) -> None:
-        value = self._book.desired(core.state, core.state.nodes[name])
+        node = core.state.nodes.get(name)
+        if node is None:
+            await self._forget(name)
+            return
+        value = self._book.desired(core.state, node)
         sequence = core.state.sequence
         for digest, spec in self._book.take_specs().items():
             key = subjects.spec_key(name, digest)
@@ -108,6 +112,13 @@ class Actor:
                 self._remember(key)
         await self._bus.put_quickly(subjects.DESIRED, name, value)
         self._written[name] = (sequence, self._monotonic())
+        self._due.discard(name)
+
+    async def _forget(self, name: str) -> None:
+        """The node was removed: nothing is desired of it."""
+        await self._bus.delete(subjects.DESIRED, name)
+        for table in (self._written, self._beats):
+            table.pop(name, None)
         self._due.discard(name)
 
     def _remember(self, key: str) -> None:
@@ -138,9 +149,14 @@ class Actor:
 
     def confirm(self, name: str, incarnation: str) -> None:
         """Say what has been committed of an agent's reports. An unknown agent is asked for its reports from the
-        first; a replaced one is told its successor, which does not renew its lease, so that it stops its work."""
-        node = self._core.state.nodes.get(name) if self._core is not None else None
-        if node is None or (node.incarnation != incarnation and incarnation not in node.superseded):
+        first; a replaced one is told its successor, which does not renew its lease, so that it stops its work; one whose
+        node was removed, that."""
+        state = self._core.state if self._core is not None else None
+        node = state.nodes.get(name) if state is not None else None
+        removed = state.removed.get(name) if state is not None and node is None else None
+        if removed is not None and incarnation in removed.incarnations:
+            self._answers[name] = Confirm(node=name, removed=incarnation)
+        elif node is None or (node.incarnation != incarnation and incarnation not in node.superseded):
             self._answers[name] = Confirm(node=name)
         else:
             self._answers[name] = self._confirm_of(node)

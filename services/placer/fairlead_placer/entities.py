@@ -292,6 +292,13 @@ class FastFail(NamedTuple):
         return self.is_of(other.job, other.kind)
 
 
+class Removed(NamedTuple):
+    """A node that was removed: when, and the ids of its journals, newest last."""
+
+    at_ns: int
+    incarnations: tuple[str, ...]
+
+
 class Failed(NamedTuple):
     """A node on which a job has failed, and how it did so there last."""
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_placer.cutting.folding import forget_failures
-from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node
+from fairlead_placer.entities import CORDONED, DRAINED, DRAINING, READY, Node, Removed
 from fairlead_placer.evolve_runs import send_away
 from fairlead_placer.nodes.folding import heed_taints
-from fairlead_placer.nodes.planfolding import mark_drained
+from fairlead_placer.nodes.planfolding import mark_drained, strike_out
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
 from fairlead_schemas.resources import Inventory
@@ -16,12 +16,18 @@ from fairlead_schemas.resources import Inventory
 FAULTED_MAX = 64
 #: Replaced incarnations that a node remembers, so that an older agent cannot come back as a new one.
 SUPERSEDED_MAX = 8
+#: Removed nodes whose journals are remembered.
+REMOVED_MAX = 1024
 
 
 def _node_joined(state: State, seq: int, index: int, at_ns: int, event: ev.NodeJoined) -> None:
     node = state.nodes.get(event.node)
     if node is None:
-        state.add_node(Node(event.node, event.incarnation, event.boot_id, event.inventory))
+        node = Node(event.node, event.incarnation, event.boot_id, event.inventory)
+        removed = state.drop(state.removed, event.node)
+        if removed is not None:
+            node.superseded = removed.incarnations
+        state.add_node(node)
     else:
         state.set(node, "superseded", (*node.superseded, node.incarnation)[-SUPERSEDED_MAX:])
         state.set(node, "incarnation", event.incarnation)
@@ -58,6 +64,23 @@ def _node_declared_dead(state: State, seq: int, index: int, at_ns: int, event: e
 
 def _node_returned(state: State, seq: int, index: int, at_ns: int, event: ev.NodeReturned) -> None:
     state.change(state.nodes[event.node], lost=False, dead=False)
+    state.touch(event.node)
+
+
+def _node_removed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeRemoved) -> None:
+    node = state.nodes[event.node]
+    if node.name not in state.removed and len(state.removed) >= REMOVED_MAX:
+        state.drop(state.removed, min(state.removed, key=lambda name: (state.removed[name].at_ns, name)))
+    incarnations = (*node.superseded, node.incarnation)[-SUPERSEDED_MAX:]
+    state.put(state.removed, node.name, Removed(at_ns, incarnations))
+    state.drop(state.failing, node.name)
+    state.drop(state.acts, node.name)
+    for job in sorted(job for job, failed in state.failed_on.items() if any(each.node == node.name for each in failed)):
+        others = tuple([each for each in state.failed_on[job] if each.node != node.name])
+        state.put(state.failed_on, job, others) if others else state.drop(state.failed_on, job)
+    forget_failures(state, node.name)
+    strike_out(state, node.name)
+    state.remove_node(node)
     state.touch(event.node)
 
 
@@ -100,6 +123,7 @@ HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.NodeLost: _node_lost,
     ev.NodeReturned: _node_returned,
     ev.NodeDeclaredDead: _node_declared_dead,
+    ev.NodeRemoved: _node_removed,
     ev.NodeCordoned: _node_cordoned,
     ev.NodeUncordoned: _node_uncordoned,
     ev.NodeDraining: _node_draining,

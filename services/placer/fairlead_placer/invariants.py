@@ -9,6 +9,7 @@ from fairlead_placer.capacity.left import Left, cpu_mask
 from fairlead_placer.cutting.plans import keep_back
 from fairlead_placer.entities import Node, Reservation, pool_of_node
 from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
+from fairlead_placer.evolve_nodes import REMOVED_MAX
 from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.state import State
@@ -100,7 +101,7 @@ def _check_runs(state: State) -> None:
         )
         _expect(run.released != run.all_ranks, f"{key} holds nothing and is still kept")
         for rank, name in enumerate(names):
-            holds = state.nodes[name].held.get(key) == rank
+            holds = name in state.nodes and state.nodes[name].held.get(key) == rank
             _expect(holds != bool(run.released >> rank & 1), f"I6: rank {rank} of {key} on {name}: held is {holds}")
 
 
@@ -190,6 +191,11 @@ def _check_plans(state: State) -> None:
         _expect(len(set(names)) == len(names), f"rollout {rollout.name} has a node twice: {names}")
         _expect(set(names) <= set(rollout.nodes), f"rollout {rollout.name} has nodes that are not its own: {names}")
     known = state.nodes.keys()
+    both = known & state.removed.keys()
+    _expect(not both, f"nodes are both known and removed: {sorted(both)}")
+    _expect(len(state.removed) <= REMOVED_MAX, f"{len(state.removed)} removed nodes are remembered")
+    planned = {name for plan in (*state.windows.values(), *state.rollouts.values()) for name in plan.nodes}
+    _expect(planned <= known, f"plans are made for nodes that are unknown: {sorted(planned - known)}")
     _expect(state.failing.keys() <= known and state.acts.keys() <= known, "failures are kept of nodes that are unknown")
     longest = max(map(len, [*state.failing.values(), *state.failed_on.values()]), default=0)
     _expect(longest <= max(FAILS_MAX, FAILED_ON_MAX), f"{longest} failures are kept of one node or job")

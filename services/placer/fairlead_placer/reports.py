@@ -106,7 +106,7 @@ def _take(draft: Draft, body: ReportBatch, report: Report) -> bool:
     node = draft.state.nodes.get(body.node)
     cause = f"report:{body.node}:{report.n}"
     if node is None or node.incarnation != body.incarnation:
-        if report.n != 1 or not isinstance(report, InventorySeen) or (node and body.incarnation in node.superseded):
+        if report.n != 1 or not isinstance(report, InventorySeen) or _is_over(draft.state, body):
             return False
         if not coming.joined(draft, body.node, body.incarnation, report, cause):
             return False
@@ -121,6 +121,13 @@ def _take(draft: Draft, body: ReportBatch, report: Report) -> bool:
         return False
     draft.consume(node, report.n)
     return True
+
+
+def _is_over(state: State, body: ReportBatch) -> bool:
+    """True for the journal of an agent that another one has replaced, or whose node was removed."""
+    node, removed = state.nodes.get(body.node), state.removed.get(body.node)
+    before = node.superseded if node is not None else removed.incarnations if removed is not None else ()
+    return body.incarnation in before
 
 
 def _meaning(draft: Draft, node: Node, report: Report, cause: str) -> bool:

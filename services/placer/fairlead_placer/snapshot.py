@@ -15,6 +15,7 @@ from fairlead_placer.entities import (
     Outcome,
     Plea,
     Recall,
+    Removed,
     Reservation,
     Run,
     Verdict,
@@ -140,6 +141,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     runs: list[RunShot]
     work: list[WorkShot] = []
     failed_on: dict[str, tuple[Failed, ...]] = {}
+    removed: dict[str, Removed] = {}
     failing: dict[str, tuple[FastFail, ...]] = {}
     well: dict[str, Well] = {}
     acts: dict[str, int] = {}
@@ -181,6 +183,7 @@ def dump(state: State) -> bytes:
                 for pool, work in sorted(state.arrivals.items())
             ],
             failed_on=state.failed_on,
+            removed=state.removed,
             failing=state.failing,
             well=state.well,
             acts=state.acts,
@@ -247,6 +250,7 @@ def load(data: bytes) -> State:
     state.claims = {claim.job: claim for claim in shot.claims}
     state.pleas = {plea.job: plea for plea in shot.pleas}
     state.failed_on, state.failing, state.well = shot.failed_on, shot.failing, shot.well
+    state.removed = shot.removed
     state.acts, state.tripped, state.reset_ns = shot.acts, shot.tripped, shot.reset_ns
     state.windows = {window.name: window for window in shot.windows}
     state.rollouts = {rollout.name: rollout for rollout in shot.rollouts}

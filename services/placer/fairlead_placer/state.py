@@ -23,6 +23,7 @@ from fairlead_placer.entities import (
     OfferClass,
     Plea,
     Recall,
+    Removed,
     Reservation,
     Run,
     Well,
@@ -65,6 +66,8 @@ class State(Journal):
         self.requeued: dict[str, str] = {}
         #: {job: where it has failed, and how}, newest last; until the job ends.
         self.failed_on: dict[str, tuple[Failed, ...]] = {}
+        #: {node that was removed and has not come back: its journals}.
+        self.removed: dict[str, Removed] = {}
         #: {node: fast failures since a run did well there}; {user: where one did well last}.
         self.failing: dict[str, tuple[FastFail, ...]] = {}
         self.well: dict[str, Well] = {}
@@ -193,6 +196,17 @@ class State(Journal):
             self.journal.append((self._remove_node, node))
         self.nodes[node.name] = node
         node.left = self._left(node)
+        self._sort(node)
+        self.pools.enter(node)
+
+    def remove_node(self, node: Node) -> None:
+        """A node that holds nothing is not known any more."""
+        self._remove_node(node)
+        if self.journal is not None:
+            self.journal.append((self._add_again, node))
+
+    def _add_again(self, node: Node) -> None:
+        self.nodes[node.name] = node
         self._sort(node)
         self.pools.enter(node)
 

@@ -23,6 +23,7 @@ class NodesView:
             ev.NodeLost: self._lost,
             ev.NodeReturned: self._returned,
             ev.NodeDeclaredDead: self._declared_dead,
+            ev.NodeRemoved: self._removed,
             ev.NodeCordoned: self._cordoned,
             ev.NodeUncordoned: self._uncordoned,
             ev.NodeDraining: self._draining,
@@ -65,6 +66,9 @@ class NodesView:
     def _declared_dead(self, e: ev.NodeDeclaredDead, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.dead, row.changed_seq = True, seq
+
+    def _removed(self, e: ev.NodeRemoved, _seq: int, _at_ns: int) -> None:
+        del self.rows[e.node]
 
     def _returned(self, e: ev.NodeReturned, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]

@@ -18,6 +18,7 @@ class PlansView:
             ev.MaintenanceScheduled: self._scheduled,
             ev.MaintenanceStarted: self._started,
             ev.MaintenanceEnded: self._over,
+            ev.NodeRemoved: self._node_removed,
             ev.RolloutStarted: self._rollout,
             ev.RolloutAdvanced: self._advanced,
             ev.RolloutPaused: self._paused,
@@ -35,6 +36,13 @@ class PlansView:
 
     def _over(self, e: ev.MaintenanceEnded, _seq: int, _at_ns: int) -> None:
         self.windows.pop(e.name, None)
+
+    def _node_removed(self, e: ev.NodeRemoved, _seq: int, _at_ns: int) -> None:
+        for window in self.windows.values():
+            window.nodes = tuple([name for name in window.nodes if name != e.node])
+        for rollout in self.rollouts.values():
+            if rollout.state not in ("done", "cancelled"):
+                rollout.nodes.pop(e.node, None)
 
     def _rollout(self, e: ev.RolloutStarted, _seq: int, at_ns: int) -> None:
         self.rollouts.pop(e.name, None)  # an earlier one of that name; the newest stands last

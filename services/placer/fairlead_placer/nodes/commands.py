@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_placer.draft import Draft
-from fairlead_placer.nodes import blackhole, breaker, duty, fencing, health, rollouts, tainting, windows
+from fairlead_placer.nodes import blackhole, breaker, duty, fencing, health, removing, rollouts, tainting, windows
 from fairlead_placer.nodes.answers import Refusal, rejected
 from fairlead_schemas import commands as cmd
 from fairlead_schemas.commands import PlacerCommand, Undecodable
@@ -21,6 +21,7 @@ HANDLERS: dict[type, Handler] = {
     cmd.UnquarantineNode: blackhole.release,
     cmd.RestoreGpu: health.restore,
     cmd.DeclareNodeDead: fencing.declare_dead,
+    cmd.RemoveNode: removing.remove,
     cmd.ResetBreaker: breaker.reset,
     cmd.ScheduleMaintenance: windows.schedule,
     cmd.CancelMaintenance: windows.cancel,

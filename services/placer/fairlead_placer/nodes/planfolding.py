@@ -72,6 +72,24 @@ def mark_drained(state: State, node: Node) -> None:
             state.put(state.rollouts, rollout.name, rollout._replace(in_hand=marked))
 
 
+def strike_out(state: State, name: str) -> None:
+    """The node is gone from every window and rollout."""
+    for window in [state.windows[each] for each in sorted(state.windows)]:
+        if name in window.nodes:
+            state.put(state.windows, window.name, window._replace(nodes=_without(window.nodes, name)))
+    for rollout in [state.rollouts[each] for each in sorted(state.rollouts)]:
+        if name in rollout.nodes:
+            rest = rollout._replace(
+                nodes=_without(rollout.nodes, name), pending=_without(rollout.pending, name),
+                in_hand=tuple([each for each in rollout.in_hand if each.node != name]),
+            )  # fmt: skip
+            state.put(state.rollouts, rollout.name, rest)
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple([each for each in names if each != name])
+
+
 def mark_of(node: Node) -> str:
     """Names its boot and journal."""
     return f"{node.incarnation} {node.boot_id}"

@@ -72,6 +72,14 @@ def _node(state: State, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: 
             state.capacity_changed(pool)
 
 
+def _node_removed(state: State, event: ev.NodeRemoved, id_: str, at_ns: int) -> None:
+    pool = state.pools.get(state.nodes.pool_of(event.node))
+    state.nodes.remove(event.node)
+    if pool is not None:
+        measure(state, pool)
+        state.capacity_changed(pool)
+
+
 def shape_of(inventory: Inventory) -> Shape:
     """What a node has, in integers, and where it belongs."""
     labels = inventory.labels
@@ -102,5 +110,6 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
     ev.NodeReleased: _capacity,
     ev.GpuRestored: _capacity,
     ev.NodeJoined: _node,
+    ev.NodeRemoved: _node_removed,
     ev.NodeChanged: _node,
 }

@@ -16,7 +16,7 @@ class Shape(NamedTuple):
 
 
 class Nodes:
-    """Every node that has ever joined, and how many of a shape there are in each pool."""
+    """Every node that has joined and was not removed, and how many of a shape there are in each pool."""
 
     def __init__(self) -> None:
         self.shapes: dict[str, Shape] = {}
@@ -25,15 +25,19 @@ class Nodes:
 
     def set(self, node: str, shape: Shape) -> None:
         """A node is there with this much."""
-        old = self.shapes.get(node)
+        self.remove(node)
+        self.shapes[node] = shape
+        counts = self._counts.setdefault(shape.pool, {})
+        counts[shape] = counts.get(shape, 0) + 1
+
+    def remove(self, node: str) -> None:
+        """A node is there no more, if it was."""
+        old = self.shapes.pop(node, None)
         if old is not None:
             counts = self._counts[old.pool]
             counts[old] -= 1
             if not counts[old]:
                 del counts[old]
-        self.shapes[node] = shape
-        counts = self._counts.setdefault(shape.pool, {})
-        counts[shape] = counts.get(shape, 0) + 1
 
     def pool_of(self, node: str) -> str:
         """Where a node belongs; one that is not known is of the default pool."""

@@ -7,9 +7,9 @@ INSERT INTO fold.nodes
 WITH {FRESH}, life AS (
   SELECT node, max(sequence) AS sequence, min(time) FILTER (type = 'NodeJoined') AS joined_at,
     count(*) FILTER (type = 'NodeLost')::INTEGER AS times_lost,
-    arg_max(type, place) FILTER (type IN ('NodeJoined', 'NodeLost', 'NodeReturned')) AS presence,
-    arg_max(type, place) FILTER (type IN ('NodeCordoned', 'NodeUncordoned', 'NodeDraining', 'NodeDrained')) AS wish,
-    arg_max(type, place) FILTER (type IN ('NodeQuarantined', 'NodeReleased')) AS quarantine,
+    arg_max(type, place) FILTER (type IN ('NodeJoined', 'NodeLost', 'NodeReturned', 'NodeRemoved')) AS presence,
+    arg_max(type, place) FILTER (type IN ('NodeCordoned', 'NodeUncordoned', 'NodeDraining', 'NodeDrained', 'NodeRemoved')) AS wish,
+    arg_max(type, place) FILTER (type IN ('NodeQuarantined', 'NodeReleased', 'NodeRemoved')) AS quarantine,
     arg_max(body, place) FILTER (type IN ('NodeJoined', 'NodeChanged')) AS told
   FROM fresh WHERE node IS NOT NULL AND type LIKE 'Node%' GROUP BY node)
 SELECT node, joined_at, times_lost, presence, wish, quarantine,

@@ -5,7 +5,7 @@ cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its 
 """
 
 #: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
-VERSION = 3
+VERSION = 4
 
 SCHEMA = "CREATE SCHEMA IF NOT EXISTS fold"
 

@@ -7,7 +7,7 @@ NODES = Relation(
     "Every node that ever joined, in its latest state.",
     (
         Column("id", "VARCHAR", "node id"),
-        Column("state", "VARCHAR", "ready cordoned draining drained quarantined lost"),
+        Column("state", "VARCHAR", "ready cordoned draining drained quarantined lost removed"),
         Column("gpu_model", "VARCHAR", "model of its first GPU"),
         Column("gpu_count", "INTEGER", "GPUs in its inventory"),
         Column("cpu_milli", "BIGINT", "CPU in its inventory, in thousandths"),
@@ -20,7 +20,7 @@ NODES = Relation(
     ),
     """
     SELECT node AS id,
-      CASE WHEN presence = 'NodeLost' THEN 'lost' ELSE CASE wish WHEN 'NodeCordoned' THEN 'cordoned'
+      CASE WHEN presence = 'NodeLost' THEN 'lost' WHEN presence = 'NodeRemoved' THEN 'removed' ELSE CASE wish WHEN 'NodeCordoned' THEN 'cordoned'
         WHEN 'NodeDraining' THEN 'draining' WHEN 'NodeDrained' THEN 'drained'
         ELSE CASE quarantine WHEN 'NodeQuarantined' THEN 'quarantined' ELSE 'ready' END END END AS state,
       gpu_model, gpu_count, cpu_milli, memory_mib, runtime, simulated, joined_at, times_lost, sequence
