@@ -27,8 +27,8 @@ class Read(NamedTuple):
 
 #: Known to Slurm's users, and what to do instead.
 NOT_FOLLOWED = {
-    "output": "output is kept for you: fairlead logs ID",
-    "error": "output is kept for you: fairlead logs ID",
+    "output": "output is kept for a while, fairlead logs ID (docs/jobs.md#output); to keep it longer, write a file",
+    "error": "output is kept for a while, fairlead logs ID (docs/jobs.md#output); to keep it longer, write a file",
     "no-requeue": "a job whose node is lost is always queued again",
     "qos": "use --partition for the queue",
     "nodelist": "use nodeSelector in a job file",

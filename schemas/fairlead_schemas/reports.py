@@ -157,6 +157,8 @@ class OutputPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     at_ns: int = 0
     #: Nothing of this stream follows.
     last: bool = False
+    #: Of an answer to OutputWanted: why the node has none of it; "" where it has.
+    gone: str = ""
 
 
 class OutputWanted(msgspec.Struct, frozen=True, kw_only=True):

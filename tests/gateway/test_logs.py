@@ -106,6 +106,28 @@ async def test_what_the_bus_lost_comes_from_the_agent() -> None:
         assert asked == [48, 144]
 
 
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [(b"", "no output of this attempt"), (b"begun\n", "nothing after byte 6 of stdout")],
+)
+async def test_files_that_a_node_has_removed_are_said_once(held: bytes, words: str) -> None:
+    """An empty answer would look as if the job had printed nothing."""
+    async with World() as world:
+        job = await running(world)
+
+        async def answer(message: Message) -> bytes:
+            wanted = msgspec.json.decode(message.payload, type=OutputWanted)
+            return encode(
+                OutputPiece(stream=wanted.stream, offset=wanted.offset, data=b"", last=True, gone="it keeps 2 runs")
+            )
+
+        await world.hub.connect().serve(subjects.rpc_node("n1", "output"), answer)
+        if held:
+            await send(world, job, [OutputPiece(stream="stdout", offset=0, data=held)])
+        said = (await world.http.get(f"/v1/jobs/{job}/logs")).content
+        assert said == held + f"[fairlead: n1 has {words}: it keeps 2 runs]\n".encode()
+
+
 async def test_an_earlier_attempts_output_lies_where_it_ran() -> None:
     """The job has moved; what its first attempt wrote is still looked for on the first node."""
     async with World() as world:

@@ -512,7 +512,14 @@ REPORTS: list[reports.ReportBase] = [
 
 BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99, wall_ns=1_800_000_000_000_000_000)
 CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7, removed="i0")
-PIECE = reports.OutputPiece(stream="stderr", offset=4096, data=b"\x00\xffloss 0.1\n", at_ns=AT_NS, last=True)
+PIECE = reports.OutputPiece(
+    stream="stderr",
+    offset=4096,
+    data=b"\x00\xffloss 0.1\n",
+    at_ns=AT_NS,
+    last=True,
+    gone="this node keeps output of the newest 200 runs",
+)
 WANTED = reports.OutputWanted(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)
 
 SAMPLES = samples.SampleBatch(

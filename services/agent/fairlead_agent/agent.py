@@ -96,7 +96,7 @@ class Agent:
             bus, runtime, devices, place, self.hearing, self.launching, self.tasks.spawn, self.tending
         )
         self.saving = Saving(runtime, self.hearing, self.tasks.spawn)
-        self.upkeep = Upkeep(settings, journal, self.output, self.saving)
+        self.upkeep = Upkeep(settings, journal, self.output, self.saving, runtime)
         self.ending = Ending(
             self.core, self.output, devices, self.watching, self.tending, self.guard_said, self.hearing, self.tasks.spawn
         )  # fmt: skip
@@ -241,7 +241,7 @@ class Agent:
     # ------------------------------------------------------------------ answers
 
     async def _on_output_wanted(self, message: Message) -> bytes:
-        return printed(message.payload, self.runtime, self.ledger.runs)
+        return printed(message.payload, self.runtime, self.ledger.runs, self.settings.keep)
 
     def _inventory(self) -> Inventory:
         found = inventory_of(self.settings, self.devices, self.runtime)

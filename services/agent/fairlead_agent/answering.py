@@ -7,6 +7,7 @@ import msgspec
 from fairlead_agent.output import read_piece
 from fairlead_agent.records import RunEntry
 from fairlead_agent.run import RunKey
+from fairlead_agent.runtimes.kept_output import Keep
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.reports import OutputWanted, encode
@@ -14,7 +15,7 @@ from fairlead_schemas.reports import OutputWanted, encode
 _REFUSAL = b'{"error":"expected an OutputWanted with a job id and stdout or stderr"}'
 
 
-def printed(question: bytes, runtime: Runtime, runs: Mapping[RunKey, RunEntry]) -> bytes:
+def printed(question: bytes, runtime: Runtime, runs: Mapping[RunKey, RunEntry], keep: Keep) -> bytes:
     """The answer to an OutputWanted: an OutputPiece, or {"error"} where it is none."""
     try:
         wanted = msgspec.json.decode(question, type=OutputWanted)
@@ -26,4 +27,7 @@ def printed(question: bytes, runtime: Runtime, runs: Mapping[RunKey, RunEntry]) 
     run = runs.get(key)
     path = runtime.output(key)[0 if wanted.stream == "stdout" else 1]
     ended = run is None or not run.open
-    return encode(read_piece(path, wanted.stream, wanted.offset, wanted.bytes_max, ended))
+    piece = read_piece(path, wanted.stream, wanted.offset, wanted.bytes_max, ended)
+    if ended and not path.parent.exists():
+        piece = msgspec.structs.replace(piece, gone=keep.words())
+    return encode(piece)

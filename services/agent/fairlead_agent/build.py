@@ -42,9 +42,9 @@ def build_runtime(settings: Settings, incarnation: str, devices: Devices) -> Run
             settings.directory, settings.node, incarnation, simulated=devices.simulated, grants=settings.grants,
             limits=HostLimits(host, machine.open_files_max(), verbs(Path("/sys"))), require_userns=settings.require_userns,
             socket=settings.docker_socket, gang_network=settings.gang_network,
-            registries=settings.registries,
+            registries=settings.registries, keep=settings.keep,
         )  # fmt: skip
-    return ProcessRuntime(settings.directory, settings.node, incarnation)
+    return ProcessRuntime(settings.directory, settings.node, incarnation, keep=settings.keep)
 
 
 async def build_agent(bus: Bus, settings: Settings) -> Agent:

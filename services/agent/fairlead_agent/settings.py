@@ -20,6 +20,8 @@ FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"
 FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
 FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: grants/settings.py (default nothing)
 FAIRLEAD_REGISTRIES  registries that images may come from, as "public, 10.0.0.5:5000, *.example.com" (default public)
+FAIRLEAD_OUTPUT_RUNS, FAIRLEAD_OUTPUT_MIB, FAIRLEAD_OUTPUT_DAYS  how much output of ended runs stays here: of the newest runs
+                    (200), so many MiB and so many days (0: no bound)
 FAIRLEAD_BEAT_S     seconds between beats (default 2)
 FAIRLEAD_SAMPLE_S   seconds between samples (default 1)
 FAIRLEAD_METRICS    HOST:PORT at which Prometheus finds /metrics, or off (default 127.0.0.1:9400)
@@ -51,6 +53,7 @@ from fairlead_agent.admin import Admin
 from fairlead_agent.grants import settings as grants
 from fairlead_agent.grants.settings import Grants
 from fairlead_agent.reserving import BadReservation, Reserved, parse_reserved
+from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep
 from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS, START_NS
 from fairlead_bus.settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.ids import is_token
@@ -88,6 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     require_userns: bool = False
     grants: Grants = Grants()
     registries: Registries = Registries()
+    keep: Keep = Keep()
     beat_s: float = 2.0
     sample_s: float = 1.0
     #: Host and port; None: nowhere.
@@ -140,6 +144,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         require_userns=one_of(env, "FAIRLEAD_REQUIRE_USERNS", ("on", "off"), "off") == "on",
         grants=grants.from_environment(env),
         registries=registries(env) or Registries(),
+        keep=_keep(env),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
         sample_s=seconds(env, "FAIRLEAD_SAMPLE_S", 1.0),
         metrics=_address(env, "FAIRLEAD_METRICS", "127.0.0.1:9400"),
@@ -155,6 +160,14 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         fence_grace_ns=int(seconds(env, "FAIRLEAD_FENCE_GRACE_S", 30.0) * SECOND_NS),
         reserve_mib=whole(env, "FAIRLEAD_JOURNAL_RESERVE_MIB", 64, unit="MiB", least=0, most=2**20),
         fence_margin_ns=int(seconds(env, "FAIRLEAD_FENCE_MARGIN_S", 30.0) * SECOND_NS),
+    )
+
+
+def _keep(env: Mapping[str, str]) -> Keep:
+    return Keep(
+        whole(env, "FAIRLEAD_OUTPUT_RUNS", KEEP_ENDED, unit="runs", least=1, most=1_000_000),
+        whole(env, "FAIRLEAD_OUTPUT_MIB", 0, unit="MiB", least=0, most=2**30) * 2**20,
+        whole(env, "FAIRLEAD_OUTPUT_DAYS", 0, unit="days", least=0, most=36500) * 86400.0,
     )
 
 

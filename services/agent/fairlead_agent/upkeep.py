@@ -11,6 +11,7 @@ from fairlead_agent.journal import Journal
 from fairlead_agent.lease import Lease
 from fairlead_agent.lease_file import LeaseFile
 from fairlead_agent.output import OutputShipper
+from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.saving import Saving
 from fairlead_agent.settings import Settings
 
@@ -45,9 +46,12 @@ class LeaseKept:
 class Upkeep:
     """Of the journal, and of what runs write."""
 
-    def __init__(self, settings: Settings, journal: Journal, output: OutputShipper, saving: Saving) -> None:
+    def __init__(
+        self, settings: Settings, journal: Journal, output: OutputShipper, saving: Saving, runtime: Runtime
+    ) -> None:
         self._directory = str(settings.directory)
         self._journal, self._output, self._saving = journal, output, saving
+        self._runtime = runtime
         self._told_full = False
 
     async def run(self) -> None:
@@ -60,6 +64,7 @@ class Upkeep:
             if time.monotonic() - flushed >= JOURNAL_FLUSH_S:
                 self._journal.flush()
                 self._mind_the_disk()
+                await self._runtime.look_at_directories()
                 flushed = time.monotonic()
 
     def _mind_the_disk(self) -> None:

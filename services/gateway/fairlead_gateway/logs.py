@@ -124,6 +124,8 @@ class Output:
         self._follow = follow
         self._lanes = {lane: Assembly() for lane in source.lanes}
         self._partial: dict[Lane, bytes] = {}
+        #: A line has said already that output is kept no longer.
+        self._told = False
         self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
 
     async def text(self, tail: int = 0) -> AsyncIterator[bytes]:
@@ -226,6 +228,11 @@ class Output:
         assembly = self._lanes[lane]
         while not assembly.ended:
             piece = await self._ask(lane, assembly.offset, 65536)
+            if piece is not None and piece.gone:
+                if not self._told:
+                    yield _gone(self._source, lane, assembly.offset, piece.gone)
+                self._told = True
+                return
             if piece is None or (not piece.data and not piece.last):
                 return
             before = assembly.offset
@@ -268,6 +275,11 @@ class Output:
     def _has_ended(self) -> bool:
         row = self._views.jobs.rows.get(self._source.job)
         return row is None or row.state in END_STATES or row.attempt != self._source.attempt or row.run_ended
+
+
+def _gone(source: Source, lane: Lane, offset: int, why: str) -> bytes:
+    what = f"nothing after byte {offset} of {lane.stream}" if offset else "no output of this attempt"
+    return f"[fairlead: {source.nodes[lane.rank]} has {what}: {why}]\n".encode()
 
 
 async def last_lines(text: AsyncIterator[bytes], count: int) -> bytes:

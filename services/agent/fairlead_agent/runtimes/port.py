@@ -89,6 +89,10 @@ class Runtime(Protocol):
         """Its end is journalled: the runtime need not remember it; of its files the newest few are kept."""
         ...
 
+    async def look_at_directories(self) -> None:
+        """Remove files of ended runs that are too old or too many (run_directory.Keep)."""
+        ...
+
     def output(self, key: RunKey) -> tuple[Path, Path]:
         """Files of its stdout and stderr, whether they exist or not."""
         ...

@@ -9,12 +9,15 @@ import asyncio
 import fcntl
 import os
 import shutil
+import time
 from collections import deque
 from pathlib import Path
 
 from fairlead_agent.run import RunKey, parse_name
+from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep, too_much
 
-KEEP_ENDED = 200
+#: Sizes and ages are looked at this often.
+LOOK_S = 60.0
 #: So many more than `keep` are removed together, off the event loop.
 PRUNE_BATCH = 64
 #: What every directory holds.
@@ -26,10 +29,12 @@ SPARES_MAX = 4 * PRUNE_BATCH
 class RunDirectories:
     """The directories of all runs of a node."""
 
-    def __init__(self, base: Path, keep: int = KEEP_ENDED) -> None:
+    def __init__(self, base: Path, keep: int | Keep = KEEP_ENDED) -> None:
         self.base = base
         self._base = str(base)
-        self.keep = keep
+        self._bounds = keep if isinstance(keep, Keep) else Keep(keep)
+        self.keep = self._bounds.runs
+        self._looked_at = 0.0
         self._ended: deque[str] = deque()
         #: Full paths, each still under its old run's name: after a restart they are old directories again.
         self._spares: deque[str] = deque()
@@ -50,6 +55,19 @@ class RunDirectories:
         if len(self._ended) >= self.keep + PRUNE_BATCH:
             old = [self._ended.popleft() for _ in range(len(self._ended) - self.keep)]
             asyncio.get_running_loop().run_in_executor(None, self._remove, old)
+
+    async def look(self) -> None:
+        """Remove what is too old or too much, where that is bounded; called again and again."""
+        if not (self._bounds.bytes_max or self._bounds.age_s) or time.monotonic() - self._looked_at < LOOK_S:
+            return
+        self._looked_at = time.monotonic()
+        names = list(self._ended)
+        found = await asyncio.to_thread(lambda: [(name, *_size_and_end(f"{self._base}/{name}")) for name in names])
+        over = set(names[: too_much(found, self._bounds, time.time())])
+        old: list[str] = []
+        while self._ended and self._ended[0] in over:  # others may have gone meanwhile
+            old.append(self._ended.popleft())
+        await asyncio.to_thread(lambda: [shutil.rmtree(f"{self._base}/{name}", ignore_errors=True) for name in old])
 
     def spare(self) -> str:
         """An old directory with two empty files that a new run may have by renaming it; "" when there is none.
@@ -89,3 +107,16 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+def _size_and_end(directory: str) -> tuple[int, float]:
+    """(bytes on the disk, when something was last written)."""
+    size, newest = 0, 0.0
+    for parent, _, files in os.walk(directory):
+        for name in files:
+            try:
+                found = os.lstat(f"{parent}/{name}")
+            except FileNotFoundError:
+                continue
+            size, newest = size + found.st_blocks * 512, max(newest, found.st_mtime)
+    return size, newest or _modified(Path(directory))

@@ -33,8 +33,9 @@ from fairlead_agent.runtimes.docker.inside import CHECKPOINT, exec_in
 from fairlead_agent.runtimes.docker.output import Files
 from fairlead_agent.runtimes.docker.processes import lives, number_of, signal_directly
 from fairlead_agent.runtimes.docker.run_files import PULLING, Notes, make_directory, own_files
+from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
-from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
+from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork
 from fairlead_schemas.events import StartFault
 from fairlead_schemas.imagenames import Registries
@@ -55,7 +56,7 @@ class DockerRuntime:
     name = "docker"
 
     def __init__(
-        self, base: Path, node: str, incarnation: str, *, simulated: bool, network: str = "", keep: int = KEEP_ENDED,
+        self, base: Path, node: str, incarnation: str, *, simulated: bool, network: str = "", keep: int | Keep = KEEP_ENDED,
         socket: str = DOCKER_SOCKET, patience: Patience = Patience(),  # noqa: B008 -- immutable
         limits: HostLimits = HostLimits(), grants: Grants = Grants(), require_userns: bool = False,  # noqa: B008 -- immutable
         gang_network: GangNetwork = "bridge", registries: Registries = PUBLIC_ONLY,
@@ -276,6 +277,10 @@ class DockerRuntime:
     async def _forget(self, run: ContainerRun) -> None:
         await asyncio.to_thread(self.holdings.drop, run.key)  # whether the engine answers or not
         await adopting.remove(self.engine, [run.container])  # one that is away removes it when it is compared anew
+
+    async def look_at_directories(self) -> None:
+        """As its directories' bounds say."""
+        await self.directories.look()
 
     def output(self, key: RunKey) -> tuple[Path, Path]:
         """stdout and stderr files."""

@@ -16,6 +16,7 @@ import structlog
 
 from fairlead_agent.launch import Launch
 from fairlead_agent.run import Exit, Found, RunKey, parse_name
+from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
 from fairlead_agent.runtimes.process.beside import run_beside
 from fairlead_agent.runtimes.process.conversation import Conversation
@@ -34,7 +35,7 @@ from fairlead_agent.runtimes.processes import (
     tag_prefix,
     tagged,
 )
-from fairlead_agent.runtimes.run_directory import KEEP_ENDED, RunDirectories
+from fairlead_agent.runtimes.run_directory import RunDirectories
 
 #: In a run's directory: its word that it has saved.
 CHECKPOINT = "checkpoint"
@@ -73,7 +74,7 @@ class ProcessRuntime:
 
     name = "process"
 
-    def __init__(self, base: Path, node: str, incarnation: str, *, keep: int = KEEP_ENDED) -> None:
+    def __init__(self, base: Path, node: str, incarnation: str, *, keep: int | Keep = KEEP_ENDED) -> None:
         self.directories = RunDirectories(base / "runs", keep)
         self._base = str(self.directories.base.absolute())
         self._home = str(base.absolute())
@@ -162,6 +163,10 @@ class ProcessRuntime:
             asyncio.get_running_loop().call_soon(self._send_forget)
         self._forget.append(key.name)
         self.directories.ended(key)
+
+    async def look_at_directories(self) -> None:
+        """As its directories' bounds say."""
+        await self.directories.look()
 
     def output(self, key: RunKey) -> tuple[Path, Path]:
         """stdout and stderr files."""

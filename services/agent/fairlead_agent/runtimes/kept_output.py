@@ -1,0 +1,37 @@
+"""How much output of ended runs a node keeps: the bounds, and which runs are beyond them. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+KEEP_ENDED = 200
+
+
+class Keep(NamedTuple):
+    """How much of ended runs stays on a node. The newest run stays, however large it is."""
+
+    runs: int = KEEP_ENDED
+    #: Of all their files together; 0: no bound.
+    bytes_max: int = 0
+    #: Since their end; 0: no bound.
+    age_s: float = 0.0
+
+    def words(self) -> str:
+        """For whoever looks for output that is not there any more."""
+        bounds = [f"of the newest {self.runs} runs"]
+        if self.bytes_max:
+            bounds.append(f"{self.bytes_max >> 20} MiB in all")
+        if self.age_s:
+            bounds.append(f"for {self.age_s / 86400:g} days")
+        return f"this node keeps output {', '.join(bounds)}"
+
+
+def too_much(found: Sequence[tuple[str, int, float]], keep: Keep, now: float) -> int:
+    """Return how many of the oldest must go. `found`: (name, bytes, time of the end), oldest first."""
+    left = sum(size for _, size, _ in found)
+    for index, (_, size, ended) in enumerate(found):
+        old = keep.age_s and ended < now - keep.age_s
+        large = keep.bytes_max and left > keep.bytes_max and index < len(found) - 1
+        if not old and not large:
+            return index
+        left -= size
+    return len(found)
