@@ -40,19 +40,21 @@ def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     domains = {level: domain for level in DOMAIN_LABELS if (domain := domain_of(labels, level))}
     silent_s = views.silent_s(row.id)
     holders = _holders(views, row)
-    states = gpu_states(row, views.jobs, silent=silent_s > 0, keeper=keeper)
+    access = node_access(row, silent=silent_s > 0, keeper=keeper)
+    states = gpu_states(row, views.jobs, access)
+    faulted = row.faulted
     gpus = [
         MapGpu(
-            uuid=gpu.uuid, index=gpu.index, model=gpu.model, holders=holders.get(gpu.uuid, []), state=states[gpu.uuid],
-            instances=[Instance(uuid=one.uuid, profile=one.profile) for one in gpu.instances], fault=row.faulted.get(gpu.uuid, ""),
+            uuid=gpu.uuid, index=gpu.index, model=gpu.model, holders=holders.get(gpu.uuid, []), state=state,
+            instances=[Instance(uuid=one.uuid, profile=one.profile) for one in gpu.instances], fault=faulted.get(gpu.uuid, ""),
         )
-        for gpu in sorted(row.inventory.gpus, key=lambda gpu: gpu.index)
+        for gpu, state in sorted(zip(row.inventory.gpus, states, strict=True), key=lambda each: each[0].index)
     ]  # fmt: skip
     return MapNode(
         id=row.id, pool=_pool_of(row), domains=domains, state=node_state(row, silent=silent_s > 0), reason=row.reason,
         simulated=row.inventory.simulated, reserved_for=keeper, gpus=gpus,
         reserved_from=moment_or_none(views.waiting.kept_from_ns(keeper)) if keeper else None,
-        access=node_access(row, silent=silent_s > 0, keeper=keeper), taints=taints_of(row), silent_seconds=silent_s,
+        access=access, taints=taints_of(row), silent_seconds=silent_s,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead_gateway.moments import SECOND_NS, moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.gpustates import gpu_states, taints_of
+from fairlead_gateway.views.gpustates import gpu_states, node_access, taints_of
 from fairlead_gateway.views.idledocs import job_idle
 from fairlead_gateway.views.insides import cut_summary, summary
 from fairlead_gateway.views.nodes import held_sum, node_state
@@ -66,7 +66,7 @@ def _node(views: Views, row: NodeRow, keeper: str) -> api.Node:
     inventory = row.inventory
     cpu_milli, memory_mib = held_sum(row.held)
     silent_s = views.silent_s(row.id)
-    states = Counter(gpu_states(row, views.jobs, silent=silent_s > 0, keeper=keeper).values())
+    states = Counter(gpu_states(row, views.jobs, node_access(row, silent=silent_s > 0, keeper=keeper)))
     return api.Node(
         id=row.id, state=node_state(row, silent=silent_s > 0), reason=row.reason or row.quarantine_reason or _rest(row), runtime=inventory.runtime, simulated=inventory.simulated,
         address=inventory.address, hostname=inventory.hostname,

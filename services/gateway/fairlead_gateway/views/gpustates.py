@@ -39,6 +39,8 @@ def is_open(row: NodeRow) -> bool:
 
 def taints_of(row: NodeRow) -> list[str]:
     """Return all taints of the node, its inventory's included, sorted."""
+    if not row.taints and not row.inventory.taints:
+        return []  # most nodes, and this is asked of every node of a cluster at once
     return sorted({*(taint for taint, _ in row.taints), *row.inventory.taints})
 
 
@@ -60,21 +62,18 @@ def is_whole(row: NodeRow, gpu: Gpu) -> bool:
     return not gpu.mig and gpu.uuid not in row.faulted
 
 
-def gpu_states(row: NodeRow, jobs: JobsView, *, silent: bool, keeper: str) -> dict[str, GpuState]:
-    """Return the state of each GPU of the node's inventory, by UUID in the inventory's order."""
-    if not row.inventory.gpus:
-        return {}
-    unheld = _UNHELD[node_access(row, silent=silent, keeper=keeper)]
-    used = held_gpus(row, jobs)
-    states: dict[str, GpuState] = {}
-    for gpu in row.inventory.gpus:
-        if gpu.uuid in used:
-            states[gpu.uuid] = "held" if used[gpu.uuid] else "cleaning"
-        elif gpu.uuid in row.faulted:
-            states[gpu.uuid] = "unhealthy"
-        else:
-            states[gpu.uuid] = "cut" if gpu.mig and unheld == "free" else unheld
-    return states
+def gpu_states(row: NodeRow, jobs: JobsView, access: Access) -> list[GpuState]:
+    """Return the state of each GPU of the node's inventory, in the inventory's order. `access`: of `node_access`."""
+    unheld = _UNHELD[access]
+    gpus, used, faulted = row.inventory.gpus, held_gpus(row, jobs) if row.held else {}, row.faulted
+    cut: GpuState = "cut" if unheld == "free" else unheld
+    if not used and not faulted:
+        return [cut if gpu.mig else unheld for gpu in gpus]
+    return [
+        ("held" if used[gpu.uuid] else "cleaning") if gpu.uuid in used
+        else "unhealthy" if gpu.uuid in faulted else cut if gpu.mig else unheld
+        for gpu in gpus
+    ]  # fmt: skip
 
 
 def held_gpus(row: NodeRow, jobs: JobsView) -> dict[str, bool]:
