@@ -14,6 +14,7 @@ from fairlead_bus.core import Core
 from fairlead_bus.log import FencedWriter
 from fairlead_bus.port import Bus, Stored
 from fairlead_bus.service import Service
+from fairlead_bus.steady_clock import SteadyClock
 from fairlead_placer.draft import Draft
 from fairlead_placer.entities import Run, Verdict
 from fairlead_placer.nodes import fencing
@@ -166,6 +167,27 @@ def test_ignoring_the_quota_is_caught() -> None:
                     node.bounded = False
 
     assert "I5: offered" in first_violation(Parts(queue=Generous))
+
+
+def test_taking_over_steps_of_the_clock_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue whose log time is the wall clock ends runs early after a step, unless the agents measure for themselves."""
+    now = SteadyClock.now
+
+    def stepping(self: SteadyClock) -> int:
+        self._now = max(now(self), self._wall())
+        return self._now
+
+    def stepped(self: Faults, until_s: float) -> list[Disaster]:
+        return [Disaster(1.0 + 2 * number, "clock_jump", self.rng.randrange(1 << 16), 1.0) for number in range(20)]
+
+    monkeypatch.setattr(SteadyClock, "now", stepping)
+    monkeypatch.setattr(Faults, "plan", stepped)
+
+    assert first_violation() == "", "no run ends early while its agent measures"
+
+    monkeypatch.setattr(Reconciler, "_is_early", lambda self, run, order, now: False)
+
+    assert "was ended early: its limit is 2000000000 ns" in first_violation()
 
 
 def test_without_a_planted_bug_the_same_seeds_are_clean() -> None:

@@ -14,6 +14,7 @@ from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, Cluster, state_hash
 from fairlead_replay.sim.gangs import whole
 from fairlead_replay.sim.idle_books import IdleBooks
+from fairlead_replay.sim.limits import LimitBooks
 from fairlead_replay.sim.savings import SavingBooks
 from fairlead_replay.sim.yielding import YieldBooks, amounts, held
 from fairlead_schemas import subjects
@@ -160,8 +161,9 @@ class Books:
 class Observer:
     """Folds the log as it grows. Raises Violation at the first commit that breaks an invariant."""
 
-    def __init__(self, idle: IdleBooks | None = None) -> None:
+    def __init__(self, idle: IdleBooks | None = None, limits: LimitBooks | None = None) -> None:
         self.idle = idle or IdleBooks()
+        self.limits = limits or LimitBooks()
         self.cluster = Cluster()
         self.books = Books()
         self.yields = YieldBooks(self.books.settings, self.books.asked, self.books.guaranteed)
@@ -187,7 +189,12 @@ class Observer:
             raise Violation(f"sequence {folded.seq}: {error}") from error
         except Exception as error:
             raise Violation(f"I8: sequence {folded.seq} does not fold: {type(error).__name__}: {error}") from error
-        wrong = self.yields.take(folded.seq, commit) or self.savings.take(commit) or self.idle.take(folded.seq, commit)
+        wrong = (
+            self.yields.take(folded.seq, commit)
+            or self.savings.take(commit)
+            or self.idle.take(folded.seq, commit)
+            or self.limits.take(commit)
+        )
         if wrong:
             raise Violation(f"sequence {folded.seq}: {wrong}")
         for index, event in enumerate(commit.events):

@@ -58,11 +58,23 @@ class Starts:
 
     def __init__(self, settled_s: float) -> None:
         self.nodes: dict[RunKey, str] = {}
+        #: Virtual seconds at which each rank's process began and ended; None while it runs.
+        self.times: dict[RunKey, tuple[float, float | None]] = {}
         #: {job: seconds of its work that are saved}, on a disk that all nodes have.
         self.saved: dict[str, float] = {}
         self.machines: list[Machine] = []
         #: An agent that has lived for so long has had its chance to fence.
         self.settled_s = settled_s
+
+    def ran_ns(self, job: str, attempt: int) -> int:
+        """For how long the attempt's longest process has really run."""
+        now = asyncio.get_running_loop().time()
+        times = [each for key, each in self.times.items() if (key.job, key.attempt) == (job, attempt)]
+        return max((int(((now if ended is None else ended) - began) * 1e9) for began, ended in times), default=0)
+
+    def over(self, key: RunKey) -> None:
+        """A process has ended."""
+        self.times[key] = self.times[key][0], asyncio.get_running_loop().time()
 
     def add(self, key: RunKey, node: str, *, strict: bool) -> None:
         """A process was started. Raises Truth if it was before, or if an earlier attempt runs where an agent
@@ -71,6 +83,7 @@ class Starts:
             raise Truth(f"I4: {key.name} was started on {self.nodes[key]} and again on {node}")
         self.nodes[key] = node
         now = asyncio.get_running_loop().time()
+        self.times[key] = now, None
         for machine in self.machines:
             settled = machine.attended_since is not None and now - machine.attended_since >= self.settled_s
             for other in machine.processes.values():
@@ -219,6 +232,8 @@ class Machine:
     def clear(self) -> None:
         """End everything and free all devices at once (a reboot; or an agent that clears up before it joins)."""
         for process in self.processes.values():
+            if process.running:
+                self.starts.over(process.key)
             process.running = False
             for timer in (process.timer, process.saver):
                 if timer is not None:
@@ -241,6 +256,7 @@ class Machine:
 
     def _end(self, process: Process) -> None:
         process.running = False
+        self.starts.over(process.key)
         self.ended[process.key] = process.exit
         linger_s = self.rng.random() * self.linger_s if process.order.gpus else 0.0
         if linger_s:

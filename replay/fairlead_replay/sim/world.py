@@ -28,6 +28,7 @@ from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.idleness import Idleness
 from fairlead_replay.sim.invariants import Observer, Violation
+from fairlead_replay.sim.limits import LimitBooks
 from fairlead_replay.sim.machine import Machine, Starts, Truth
 from fairlead_replay.sim.processes import Node, Replica
 from fairlead_replay.sim.workload import EPOCH_NS, People
@@ -89,13 +90,14 @@ class World:
         self.wire = self.hub.connect()
         planned = parts.idle(seed, WORK_S)
         self.idleness = Idleness(self, planned) if planned is not None else None
-        self.observer = Observer(self.idleness.books() if self.idleness is not None else IdleBooks())
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.strikes = Strikes(self)
         self._tasks: set[asyncio.Task[None]] = set()
         rng = self.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
         starts, linger_s = Starts(STOP_S + SETTLE_S), rng.choice((0.0, 0.5, 3.0))
+        books = self.idleness.books() if self.idleness is not None else IdleBooks()
+        self.observer = Observer(books, LimitBooks(starts.ran_ns))
         counts = [rng.choice((2, 4, 4)) for _ in range(rng.choice((2, 3, 4, 4)))]
         machines = [Machine(f"n{i}", count, rng, starts, linger_s) for i, count in enumerate(counts)]
         self.nodes = [Node(self, machine) for machine in machines]
