@@ -151,7 +151,8 @@ class MemoryBus:
         await asyncio.sleep(0)
         held = self._reach().streams[stream]
         first = held.messages[0].sequence if held.messages else held.last + 1
-        return StreamState(first, held.last, held.bytes, held.spec.bytes_max, held.created)
+        missing = held.last - first + 1 - len(held.messages)
+        return StreamState(first, held.last, held.bytes, held.spec.bytes_max, held.created, missing)
 
     async def times(self, stream: str, subject: str = "") -> Times:
         await asyncio.sleep(0)
@@ -159,9 +160,11 @@ class MemoryBus:
         held = hub.streams[stream]
         return Times(hub.clock(), held.first_ns, held.last_ns.get(subject, 0))
 
-    async def advance(self, stream: str, after: int) -> None:
+    async def advance(self, stream: str, after: int, *, discard: bool = False) -> None:
         held = self._reach().streams[stream]
-        if held.messages:
+        if discard:
+            held.drop(after)
+        elif held.messages:
             first = held.messages[0].sequence
             raise StaleWriter(f"stream {stream}: holds sequences {first} to {held.last}, expected an empty one")
         held.last = max(held.last, after)

@@ -72,6 +72,12 @@ class MemoryStream:
         self.announce()
         return self.last
 
+    def drop(self, after: int) -> None:
+        """Drop every message up to a sequence."""
+        self.messages = [message for message in self.messages if message.sequence > after]
+        self.bytes = sum(len(message.payload) for message in self.messages)
+        self.last_of = {message.subject: message for message in self.messages}
+
     def announce(self) -> None:
         arrived, self.arrived = self.arrived, asyncio.Event()
         arrived.set()

@@ -64,6 +64,7 @@ class _State(msgspec.Struct):
     last_seq: int = 0
     bytes: int = 0
     first_ts: datetime | None = None
+    messages: int = 0
 
 
 class _StreamConfig(msgspec.Struct):
@@ -174,7 +175,9 @@ class NatsBus:
     async def state(self, stream: str) -> StreamState:
         info = await self._info(stream)
         state = info.state
-        return StreamState(state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created)
+        # An empty stream counts one sequence, 0, as deleted.
+        missing = state.last_seq - state.first_seq + 1 - state.messages if state.messages else 0
+        return StreamState(state.first_seq, state.last_seq, state.bytes, info.config.max_bytes, info.created, missing)
 
     async def _info(self, stream: str) -> _StreamInfo:
         answer = await self.link.read(f"$JS.API.STREAM.INFO.{stream}")
@@ -189,12 +192,14 @@ class NatsBus:
         first = info.state.first_ts if info.state.first_seq <= info.state.last_seq else None
         return Times(_unix_ns(info.ts), _unix_ns(first), _unix_ns(newest.time if newest is not None else None))
 
-    async def advance(self, stream: str, after: int) -> None:
+    async def advance(self, stream: str, after: int, *, discard: bool = False) -> None:
         state = await self.state(stream)
-        if state.first <= state.last and state.last > 0:
+        held = state.first <= state.last and state.last > 0
+        if held and not discard:
             raise StaleWriter(f"stream {stream}: holds sequences {state.first} to {state.last}, expected an empty one")
-        if after > state.last:
-            # A purge up to a sequence that was never there sets the next one (docs/facts.md).
+        if held or after > state.last:
+            # A purge up to a sequence that was never there sets the next one, also of a stream that holds something
+            # (docs/facts.md).
             request = msgspec.json.encode({"seq": after + 1})
             purged = msgspec.json.decode(await self.link.read(f"$JS.API.STREAM.PURGE.{stream}", request), type=_Purged)
             if purged.error is not None:

@@ -145,6 +145,7 @@ SERVICES: dict[str, Grant] = {
         (
             *_read(subjects.LOG),
             *_read(subjects.OUTPUT),
+            *_read(subjects.CMD),  # is every command still there?
             *_save(),  # its views
             subjects.cmd("*"),
             subjects.ASK,
@@ -158,7 +159,17 @@ SERVICES: dict[str, Grant] = {
     # Carries the log out of the server's reach (docs/archive.md): reads it, says nothing.
     "archiver": Grant(_read(subjects.LOG)),
     # Whoever verifies and replays by hand: reads everything, says nothing.
-    "auditor": Grant((*_read(subjects.LOG), *_load(), subjects.rpc("*", "state"))),
+    "auditor": Grant((*_read(subjects.LOG), *_read(subjects.CMD), *_load(), subjects.rpc("*", "state"))),
+    # A person's, for `fairlead audit commands --accept-loss`: lets CMD go on where a part of it is lost (docs/damage.md).
+    "recovery": Grant(
+        (
+            *_read(subjects.LOG),
+            *_read(subjects.CMD),
+            *_save(),
+            f"$JS.API.STREAM.PURGE.{subjects.CMD}",
+            subjects.cmd("*"),
+        )
+    ),
 }  # fmt: skip
 
 

@@ -87,6 +87,8 @@ class StreamState(NamedTuple):
     #: The stream refuses (or discards) beyond this many bytes; -1: no limit.
     bytes_max: int
     created: str
+    #: Messages between the first and the last that the server knows to be gone.
+    missing: int = 0
 
 
 class Times(NamedTuple):
@@ -150,9 +152,10 @@ class Bus(Protocol):
         """The server's clock, and its times of the stream's first message and the subject's last. Raises Unavailable."""
         ...
 
-    async def advance(self, stream: str, after: int) -> None:
-        """The next message of an empty stream gets a sequence above `after`: for who makes a cluster from an archive, whose
-        cursors speak of messages that are gone. Raises StaleWriter where the stream holds something, Unavailable."""
+    async def advance(self, stream: str, after: int, *, discard: bool = False) -> None:
+        """Give the next message of an empty stream a sequence above `after`: for a cluster whose cursors name messages
+        that are gone. `discard`: drop every message up to `after` first. Raises StaleWriter where the stream holds
+        something else, Unavailable."""
         ...
 
     async def tail(self, stream: str, *, after: int, subject: str = "") -> Tail:

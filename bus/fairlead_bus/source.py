@@ -1,17 +1,25 @@
 """Where a service's inputs come from. Sources buffer; the shell takes what is there when it is ready."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import structlog
+
+from fairlead_bus.command_stream import Inspector
 from fairlead_bus.core import Core, Input
-from fairlead_bus.port import Bus, Stored, Tail
+from fairlead_bus.port import Bus, CommandsLost, LogDamaged, OutcomeUnknown, Stored, Tail, Unavailable
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX, decode_commands
 
 #: Messages of commands that a source buffers before it stops reading.
 BUFFERED_MESSAGES_MAX = 2000
+#: Pause before a bus that did not answer, or a stream that has lost commands, is looked at again.
+AGAIN_S = 1.0
+
+log = structlog.get_logger()
 
 
 class Source(Protocol):
@@ -22,7 +30,8 @@ class Source(Protocol):
         ...
 
     def take(self, now_ns: int) -> list[Input]:
-        """Inputs for one decision, bounded; they are gone from the source."""
+        """Inputs for one decision, bounded; they are gone from the source. Raises what reading them has failed with,
+        which ends the service."""
         ...
 
     def wake_at(self) -> int | None:
@@ -33,10 +42,19 @@ class Source(Protocol):
 
 
 class CommandSource:
-    """The commands of one service, from the CMD stream behind the log's own cursor."""
+    """The commands of one service, from the CMD stream behind the log's own cursor.
 
-    def __init__(self, service: str) -> None:
+    The stream is held against the log before anything is read, and again after every reconnect. Where commands are lost
+    the service ends (CommandsLost). `waits`: it goes on without commands instead, until a person has accepted the loss.
+    That is for a service with other duties: agents end all runs once the placer is silent for a minute.
+    """
+
+    def __init__(self, service: str, *, waits: bool = False) -> None:
         self.service = service
+        self._waits = waits
+        self._cursor = 0
+        self._failure: Exception | None = None
+        self._reconnected = asyncio.Event()
         self._buffer: deque[Stored] = deque()
         self._decoded: Input | None = None  # the first of the buffer, where it did not fit last time
         self._tail: Tail | None = None
@@ -45,12 +63,64 @@ class CommandSource:
         self._room.set()
 
     async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
-        self._tail = await bus.tail(subjects.CMD, after=cursor, subject=subjects.cmd(self.service))
-        self._task = asyncio.create_task(self._read(self._tail, wake), name=f"commands-{self.service}")
+        self._cursor = cursor
+        bus.on_reconnect(self._reconnected.set)
+        self._task = asyncio.create_task(self._follow(bus, wake), name=f"commands-{self.service}")
+
+    async def _follow(self, bus: Bus, wake: Callable[[], None]) -> None:
+        """Read for ever; a failure is kept for `take`."""
+        inspector = Inspector(bus)
+        try:
+            while True:
+                self._reconnected.clear()
+                await self._until_whole(inspector)
+                self._tail = await bus.tail(subjects.CMD, after=self._cursor, subject=subjects.cmd(self.service))
+                await self._read_until_reconnect(self._tail, wake)
+                await self._tail.close()
+        except Exception as error:  # noqa: BLE001 -- handed to `take`, which raises it
+            self._failure = error
+            wake()
+
+    async def _until_whole(self, inspector: Inspector) -> None:
+        """Return once no command is lost. Raises CommandsLost, unless this source waits."""
+        again, told = True, False
+        while True:
+            try:
+                await inspector.require(again=again)
+                if told:
+                    log.info("commands are read again", service=self.service)
+                return
+            except CommandsLost as error:
+                if not self._waits:
+                    raise
+                if not told:
+                    log.critical("commands lost, none are read", service=self.service, reason=str(error))
+                again, told = False, True
+            except (Unavailable, OutcomeUnknown):
+                pass
+            await asyncio.sleep(AGAIN_S)
+
+    async def _read_until_reconnect(self, tail: Tail, wake: Callable[[], None]) -> None:
+        reading = asyncio.ensure_future(self._read(tail, wake))
+        reconnected = asyncio.ensure_future(self._reconnected.wait())
+        try:
+            await asyncio.wait((reading, reconnected), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done() and not reconnected.done():
+                await reading
+        except LogDamaged:
+            # The stream went back: the next look says what is lost. A pause, lest the two disagree in a tight loop.
+            await asyncio.sleep(AGAIN_S)
+        finally:
+            reconnected.cancel()
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError, LogDamaged):
+                await reading
 
     async def _read(self, tail: Tail, wake: Callable[[], None]) -> None:
         while True:
-            self._buffer.extend(await tail.next())
+            found = await tail.next()
+            self._buffer.extend(found)
+            self._cursor = found[-1].sequence
             wake()
             if len(self._buffer) >= BUFFERED_MESSAGES_MAX:
                 self._room.clear()
@@ -58,6 +128,8 @@ class CommandSource:
 
     def take(self, now_ns: int) -> list[Input]:
         """Whole messages, as many as are sure to fit one commit (always at least one, if any is there)."""
+        if self._failure is not None:
+            raise self._failure
         inputs: list[Input] = []
         commands = size = 0
         while self._buffer:
@@ -82,7 +154,7 @@ class CommandSource:
         return self._decoded
 
     def wake_at(self) -> int | None:
-        return 0 if self._buffer else None
+        return 0 if self._buffer or self._failure is not None else None
 
     async def close(self) -> None:
         if self._task is not None:

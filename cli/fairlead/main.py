@@ -12,6 +12,7 @@ from fairlead.commands import (
     agent,
     archive,
     audit,
+    audit_commands,
     credentials,
     defrag,
     demo,
@@ -119,7 +120,7 @@ app.add_typer(plans.breaker, name="breaker", rich_help_panel="Cluster")
 app.add_typer(agent.app, name="agent", rich_help_panel="Cluster")
 app.add_typer(credentials.app, name="credentials", rich_help_panel="Cluster")
 archive.app.command("usage")(usage.audit_usage)
-app.add_typer(archive.app, name="audit", rich_help_panel="The record")
+app.add_typer(audit_commands.app, name="audit", rich_help_panel="The record")
 
 
 def main(arguments: list[str] | None = None) -> int:

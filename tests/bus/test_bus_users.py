@@ -86,8 +86,11 @@ def test_permissions_name_no_more_than_is_needed() -> None:
         assert written == ([f"fairlead.log.{name}"] if name in subjects.WRITERS else []), name
         api = [subject.split(".")[2:4] for subject in grant.publish if subject.startswith("$JS.API.STREAM.")]
         assert name == "streams" or {verb for _, verb in api} <= {"INFO", "MSG", "PURGE"}, name
-    purgers = {s for g in permissions.SERVICES.values() for s in g.publish if ".PURGE." in s}
-    assert purgers == {f"$JS.API.STREAM.PURGE.{each}" for each in ("KV_LEASE", "KV_DESIRED", "OBJ_SNAPSHOT")}
+    purges = {(name, s) for name, g in permissions.SERVICES.items() for s in g.publish if ".PURGE." in s}
+    assert {s for _, s in purges} == {
+        f"$JS.API.STREAM.PURGE.{s}" for s in ("KV_LEASE", "KV_DESIRED", "OBJ_SNAPSHOT", "CMD")
+    }
+    assert [name for name, s in purges if s.endswith(".CMD")] == ["recovery"]
 
 
 def test_a_node_reaches_only_what_crosses_between_the_accounts() -> None:

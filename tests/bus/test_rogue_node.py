@@ -255,10 +255,11 @@ NOT_FOR_SERVICES = {
     "archiver": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc("queue", "state")),
     "auditor": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc_node("n1", "output")),
     "streams": (subjects.log("queue"), subjects.cmd("queue"), "$KV.DESIRED.n1"),
+    "recovery": (subjects.log("queue"), subjects.confirm("n1"), "$KV.DESIRED.n1", "$KV.LEASE.queue"),
 }  # fmt: skip
 NOT_FOR_ANYBODY = (
     "$JS.API.STREAM.PURGE.LOG", "$JS.API.STREAM.DELETE.LOG", "$JS.API.STREAM.RESTORE.LOG", "$JS.API.STREAM.SNAPSHOT.LOG",
-    "$JS.API.STREAM.MSG.DELETE.LOG", "$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.PURGE.CMD", "$SYS.REQ.SERVER.PING",
+    "$JS.API.STREAM.MSG.DELETE.LOG", "$JS.API.STREAM.CREATE.MINE", "$SYS.REQ.SERVER.PING",
 )  # fmt: skip
 
 
@@ -267,7 +268,8 @@ async def test_a_service_writes_its_own_part_and_no_other(keyed: Keyed, service:
     """And nobody purges, deletes or restores the log; only `streams` makes and changes streams."""
     one = await Rogue(keyed.keys[service]).connect(keyed.server.url)
     made = () if service == "streams" else ("$JS.API.STREAM.CREATE.LOG", "$JS.API.STREAM.UPDATE.LOG")
-    refused = (*NOT_FOR_SERVICES[service], *NOT_FOR_ANYBODY, *made)
+    purged = () if service == "recovery" else ("$JS.API.STREAM.PURGE.CMD",)
+    refused = (*NOT_FOR_SERVICES[service], *NOT_FOR_ANYBODY, *made, *purged)
     assert [subject for subject in refused if await one.says(subject)] == []
     assert [subject for subject in (">", "_INBOX.>", "$SYS.>", "$JS.>") if await one.listens(subject)] == []
     await one.client.close()

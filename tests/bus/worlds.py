@@ -33,6 +33,14 @@ class World(Protocol):
         """Lose one commit out of the middle of the log."""
         ...
 
+    async def lose_commands(self, behind: int) -> None:
+        """Restart the server without the end of CMD: its sequences above `behind` are given out again."""
+        ...
+
+    async def lose_command(self, bus: Bus, sequence: int) -> None:
+        """Lose one message out of the middle of CMD."""
+        ...
+
     async def unknown_append(self, bus: Bus, subject: str, payload: bytes, expected: int, *, stored: bool) -> None:
         """An append whose answer is lost; raises OutcomeUnknown."""
         ...
@@ -64,6 +72,14 @@ class MemoryWorld:
 
     async def remove(self, bus: Bus, sequence: int) -> None:
         self.hub.remove(subjects.LOG, sequence)
+
+    async def lose_commands(self, behind: int) -> None:
+        self.hub.stop()
+        self.hub.truncate(subjects.CMD, behind)
+        self.hub.start()
+
+    async def lose_command(self, bus: Bus, sequence: int) -> None:
+        self.hub.remove(subjects.CMD, sequence)
 
     async def unknown_append(self, bus: Bus, subject: str, payload: bytes, expected: int, *, stored: bool) -> None:
         self.hub.lose_next_answer(stored=stored)
@@ -121,6 +137,21 @@ class NatsWorld:
             f"$JS.API.STREAM.MSG.DELETE.{subjects.LOG}", msgspec.json.encode({"seq": sequence, "no_erase": True})
         )
 
+    async def lose_commands(self, behind: int) -> None:
+        """One bit of the first message that shall be lost is flipped, and the index is gone, as after a kill: the server
+        drops that message and everything behind it."""
+        bus = self.buses[0]
+        lost = await bus.read(subjects.CMD, behind + 1)
+        assert lost is not None
+        await self.stop_server()
+        damage_stream(self.server, subjects.CMD, lost.payload)
+        await self.start_server()
+
+    async def lose_command(self, bus: Bus, sequence: int) -> None:
+        assert isinstance(bus, NatsBus)
+        request = msgspec.json.encode({"seq": sequence, "no_erase": True})
+        await bus.link.read(f"$JS.API.STREAM.MSG.DELETE.{subjects.CMD}", request)
+
     async def unknown_append(self, bus: Bus, subject: str, payload: bytes, expected: int, *, stored: bool) -> None:
         """The server is frozen, so that nobody knows; then it thaws (stored) or is killed before it read anything."""
         os.kill(self.server.pid, signal.SIGSTOP)
@@ -139,3 +170,18 @@ class NatsWorld:
     async def close(self) -> None:
         for bus in self.buses:
             await bus.close()
+
+
+def damage_stream(server: NatsServer, stream: str, payload: bytes) -> None:
+    """Flip a bit within the stored payload, and remove the stream's index. The server is stopped."""
+    (folder,) = server.store_dir.rglob(f"streams/{stream}")
+    for block in (folder / "msgs").glob("*.blk"):
+        held = bytearray(block.read_bytes())
+        at = held.find(payload)
+        if at >= 0:
+            held[at] ^= 1
+            block.write_bytes(held)
+            for index in folder.rglob("index.db"):
+                index.unlink()
+            return
+    raise AssertionError(f"{stream} holds no such message")

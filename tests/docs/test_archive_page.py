@@ -18,6 +18,7 @@ import pytest
 
 from fairlead.commands.audit import new_bus
 from fairlead.main import main
+from fairlead_bus.command_stream import cursors
 from fairlead_bus.main import with_bus
 from fairlead_bus.port import Bus, Stored
 from fairlead_schemas import subjects
@@ -38,6 +39,7 @@ def make_cluster(data: Path, log: Sequence[Stored]) -> None:
         await bus.ensure()
         for stored in log:
             await bus.append(subjects.LOG, stored.subject, stored.payload)
+        await bus.advance(subjects.CMD, max((await cursors(bus)).values()))
 
     with new_bus(data, "") as url:
         with_bus(url, "test", fill)

@@ -147,9 +147,11 @@ def verify(
 
     fairlead audit verify --archive ./archive --key fairlead.log+… --remember ~/checkpoints
     """
+    from fairlead.commands.audit_commands import inspect_url, report_document, report_line
     from fairlead_replay.audit import verify_export, verify_url
 
     folder = (data or state.default_data()).absolute()
+    report = None
     if archive is not None:
         from fairlead.commands.archive import verify_with
 
@@ -160,14 +162,18 @@ def verify(
     else:
         with bus_url(folder, nats) as url, translated():
             verdict = verify_url(url)
+            report = inspect_url(url) if verdict.ok else None
+    extra = {"commands": report_document(report)} if report is not None else {}
     if output in (Format.json, Format.yaml):
-        render.write(render.document(verdict._asdict(), output))
+        render.write(render.document(verdict._asdict() | extra, output))
     elif verdict.ok:
         render.write(f"ok: {verdict.commits} commits, {verdict.events} events, every hash and every move checked\n")
     else:
         where = f"sequence {verdict.first_bad}: " if verdict.first_bad else ""
         render.write(f"DAMAGED: {where}{verdict.what} ({verdict.commits} commits read)\n")
-    if not verdict.ok:
+    if report is not None and report.is_lost and output not in (Format.json, Format.yaml):
+        render.write(f"{report_line(report)}hint: fairlead audit commands\n")
+    if not verdict.ok or (report is not None and report.is_lost):
         raise typer.Exit(1)
 
 

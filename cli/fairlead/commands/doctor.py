@@ -264,8 +264,9 @@ def _conditions(folder: Path) -> list[Finding]:
     if there is not None and state.lives(there.supervisor):
         with Client(there.url) as client:
             readiness = client.readiness()
-        if readiness is not None:
-            found = list(dict.fromkeys([*found, *readiness.conditions]))
+        if readiness is not None:  # it is newer than a note: a loss may have been accepted meanwhile
+            noted = [each for each in found if each.code != "commands_lost"]
+            found = list(dict.fromkeys([*noted, *readiness.conditions]))
     data = "" if folder == state.default_data() else str(folder)
     held = [Finding(each.code, "bad" if each.blocks else "note", each.message, each.hint(data)) for each in found]
     return held or [Finding("cluster", "ok", "no condition of docs/troubleshooting.md holds")]

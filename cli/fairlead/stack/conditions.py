@@ -59,6 +59,11 @@ def save(data: Path, conditions: list[Condition]) -> None:
     draft.replace(path)
 
 
+def forget(data: Path, code: ConditionCode) -> None:
+    """Remove a condition that a person has dealt with."""
+    save(data, [condition for condition in load(data) if condition.code != code])
+
+
 def load(data: Path) -> list[Condition]:
     """Return the conditions that were kept; none where there is no file that can be read."""
     try:

@@ -165,9 +165,9 @@ class FaultyBus:
         await self._trip()
         return await self.client.times(stream, subject)
 
-    async def advance(self, stream: str, after: int) -> None:
+    async def advance(self, stream: str, after: int, *, discard: bool = False) -> None:
         await self._trip()
-        await self.client.advance(stream, after)
+        await self.client.advance(stream, after, discard=discard)
 
     async def tail(self, stream: str, *, after: int, subject: str = "") -> FaultyTail:
         return FaultyTail(await self.client.tail(stream, after=after, subject=subject), self.faults, self._awake)

@@ -61,11 +61,11 @@ class Replica:
         if self.writer == "telemetry":
             self.activity = ActivitySource(clock)
             return parts.service(
-                bus, parts.telemetry, writer="telemetry", sources=[CommandSource("telemetry"), self.activity], clock=clock, boot=boot,
+                bus, parts.telemetry, writer="telemetry", sources=[CommandSource("telemetry", waits=True), self.activity], clock=clock, boot=boot,
                 instance=self.name, snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
         actor = Actor(bus, monotonic=loop.time, wall=clock)
-        sources = [CommandSource("placer"), ReportSource(actor, LEASE_NS, boot)]
+        sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot)]
         return parts.service(
             bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
             snapshot_events=self.world.faults.snapshot_events,

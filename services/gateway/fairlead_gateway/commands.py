@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StreamFull, TooLarge, Unavailable
+from fairlead_gateway.commandwatch import CommandWatch
 from fairlead_gateway.problems import Refused
 from fairlead_gateway.views.rows import Outcome
 from fairlead_schemas import subjects
@@ -70,10 +71,15 @@ class CommandGate:
     """Publishes commands to one service and keeps who waits for which."""
 
     def __init__(
-        self, bus: Bus, service: str, on_append: Callable[[BusError | None], None] = lambda error: None
+        self,
+        bus: Bus,
+        service: str,
+        watch: CommandWatch,
+        on_append: Callable[[BusError | None], None] = lambda error: None,
     ) -> None:
         """`on_append` is called with each append's outcome; None: stored."""
         self._bus = bus
+        self._watch = watch
         self._on_append = on_append
         self._subject = subjects.cmd(service)
         self._pending: deque[_Pending] = deque()
@@ -91,13 +97,16 @@ class CommandGate:
 
     def send(self, commands: list[tuple[str, bytes]], known: dict[str, Outcome]) -> Waiter:
         """Queue commands (id, encoded) for publication; those whose outcome is known already are not sent
-        again. Raises Refused (503) when too many wait, (413) when one is larger than a message may be."""
+        again. Raises Refused (503) when too many wait or commands are lost, (413) when one is larger than a message
+        may be."""
         largest = max(len(body) for _, body in commands)
         if largest + 2 > MESSAGE_BYTES_MAX:
             told = f"the command has {largest} bytes, at most {MESSAGE_BYTES_MAX - 2} are taken"
             raise Refused(413, "too_large", told, hint="keep scripts and data in files")
         if len(self._pending) + len(commands) > PENDING_MAX:
             raise Refused(503, "busy", f"{len(self._pending)} commands wait for the bus already", retry_after_s=1)
+        if any(command_id not in known for command_id, _ in commands):
+            self._watch.require()
         waiter = Waiter(len(commands))
         for index, (command_id, body) in enumerate(commands):
             if command_id in known:
@@ -173,11 +182,19 @@ class CommandGate:
     async def _store(self, payload: bytes, msg_id: str) -> Refused | None:
         """Store one message; the refusal to answer with when it cannot be."""
         deadline = asyncio.get_running_loop().time() + RESEND_S
+        seen: int | None = None
         while True:
             try:
-                await self._bus.append(subjects.CMD, self._subject, payload, msg_id=msg_id)
+                if not self._watch.is_fresh:
+                    await self._watch.until_fresh(deadline)
+                if seen is None:
+                    self._watch.require()
+                    seen = self._watch.seen
+                sequence = await self._bus.append(subjects.CMD, self._subject, payload, msg_id=msg_id)
                 self._on_append(None)
-                return None
+                return self._watch.stored(sequence, seen)
+            except Refused as refusal:
+                return refusal
             except StreamFull as error:
                 self._on_append(error)
                 return Refused(

@@ -41,8 +41,7 @@ def routes(live: Views, past: Past, explaining: Explaining) -> APIRouter:
     )  # fmt: skip
     async def get_pool_packing(pool: str, at: At = "") -> Response:
         if not at:
-            silent = tuple(node for node in live.nodes.rows if live.silent_s(node))
-            return Json((await ask(live, pool, AskPacking(pool=pool, away=silent))).packing)
+            return Json((await ask(live, pool, AskPacking(pool=pool))).packing)
         then = await past.views_at(at)
         if not then.sequence:
             raise bad_parameter("at", f"the log begins later than {at[:40]}")

@@ -11,6 +11,7 @@ import time
 import msgspec
 
 from fairlead_bus.port import Bus, BusError, StreamFull
+from fairlead_gateway.commandwatch import CommandWatch
 from fairlead_gateway.folding import Folding
 from fairlead_gateway.readiness import OTHERS, WRITERS, Evidence, Facts
 from fairlead_schemas import subjects
@@ -28,8 +29,8 @@ NOBODY = "probe"
 class Pulse:
     """The conditions of this gateway's cluster; `run` keeps them fresh."""
 
-    def __init__(self, bus: Bus, folding: Folding) -> None:
-        self._bus, self._folding = bus, folding
+    def __init__(self, bus: Bus, folding: Folding, watch: CommandWatch) -> None:
+        self._bus, self._folding, self._watch = bus, folding, watch
         self.evidence = Evidence(self._now())
 
     def conditions(self) -> list[Condition]:
@@ -38,7 +39,10 @@ class Pulse:
         facts = Facts(
             folding.bus_answers, folding.is_near_end, folding.has_room, folding.views.sequence, folding.log_end
         )
-        return self.evidence.conditions(facts, self._now())
+        found = self.evidence.conditions(facts, self._now())
+        if lost := self._watch.conditions:  # the reason why no command is stored
+            return [*lost, *(each for each in found if each.code != "commands_refused")]
+        return found
 
     def appended(self, error: BusError | None) -> None:
         """The outcome of a command's append; None: stored."""
@@ -69,8 +73,14 @@ class Pulse:
                 self.evidence.leased(service, self._now())
 
     async def _probe(self) -> None:
+        """Store a command that nobody reads. Not on a stream that has lost some: its sequences would fill the gap up to
+        what counts as read, and the loss would no longer be seen."""
+        if not self._watch.is_fresh or self._watch.conditions:
+            return
+        seen = self._watch.seen
         try:
-            await self._bus.append(subjects.CMD, subjects.cmd(NOBODY), b"[]")
+            sequence = await self._bus.append(subjects.CMD, subjects.cmd(NOBODY), b"[]")
+            self._watch.stored(sequence, seen)
         except BusError as error:
             self.appended(error)
         else:

@@ -30,6 +30,7 @@ from fairlead_gateway import (
 from fairlead_gateway.app import build_app
 from fairlead_gateway.asking import Asking
 from fairlead_gateway.commands import CommandGate
+from fairlead_gateway.commandwatch import CommandWatch
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.door import Door
 from fairlead_gateway.dryrun import DryRuns
@@ -40,7 +41,7 @@ from fairlead_gateway.identities import SETTING, Identities
 from fairlead_gateway.intake import Intake
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.past import Past
-from fairlead_gateway.presence import SILENT_AFTER_S, Presence
+from fairlead_gateway.presence import Presence
 from fairlead_gateway.pulse import Pulse
 from fairlead_gateway.refusal_limit import RefusalLimit
 from fairlead_gateway.request_guard import RequestGuard
@@ -52,8 +53,6 @@ from fairlead_schemas.imagenames import Registries
 log = structlog.get_logger()
 
 EXIT_OK = 0
-#: Names of nodes in a condition's message.
-NAMES_SHOWN = 10
 
 
 class Settings(NamedTuple):
@@ -85,9 +84,10 @@ class Gateway:
         self.folding = folding
         self._bus = bus
         views = self.views = folding.views
-        self.pulse = Pulse(bus, folding)
+        self.watch = CommandWatch(bus)
+        self.pulse = Pulse(bus, folding, self.watch)
         self.queue, self.placer, self.telemetry = (
-            CommandGate(bus, name, self.pulse.appended) for name in ("queue", "placer", "telemetry")
+            CommandGate(bus, name, self.watch, self.pulse.appended) for name in ("queue", "placer", "telemetry")
         )
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = Feed(bus, views, self.metrics)
@@ -147,13 +147,7 @@ class Gateway:
 
     def conditions(self) -> list[Condition]:
         """Return the reasons why the cluster cannot work, or not in full, worst first."""
-        found, missing = self.pulse.conditions(), self.presence.missing()
-        if missing:
-            names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
-            found.append(
-                Condition(code="nodes_unheard", message=f"not heard for {SILENT_AFTER_S:g} s or more: {names}")
-            )
-        return found
+        return self.pulse.conditions()
 
     def readiness(self) -> Readiness:
         """Return the body of `/readyz`."""
@@ -161,7 +155,7 @@ class Gateway:
         return Readiness(
             ready=not any(each.blocks for each in found), bus=self.folding.bus_answers, sequence=self.views.sequence,
             log_end=self.folding.log_end, conditions=found, remedies={each.code: each.hint() for each in found},
-            scrub=self.pulse.evidence.scrub, nodes=self.presence.heard(),
+            scrub=self.pulse.evidence.scrub,
         )  # fmt: skip
 
     async def background(self) -> None:
@@ -173,6 +167,7 @@ class Gateway:
                 self.queue.run(),
                 self.placer.run(),
                 self.telemetry.run(),
+                self.watch.run(),
                 self.folding.watch_end(),
                 self.pulse.run(),
             ):

@@ -21,7 +21,7 @@ async def build(bus: Bus) -> Service[PlacerCore]:
         bus,
         PlacerCore,
         writer=PlacerCore.writer,
-        sources=[CommandSource("placer"), ReportSource(actor, lease_from(os.environ), time.monotonic_ns)],
+        sources=[CommandSource("placer", waits=True), ReportSource(actor, lease_from(os.environ), time.monotonic_ns)],
         act=actor.act,
         skew_ns=skew_from(os.environ),
         instance=os.environ.get("FAIRLEAD_INSTANCE", ""),

@@ -153,7 +153,7 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
 
 def idle_service(bus: Bus, activity: ActivitySource) -> Service[IdleCore]:
     """The idle policies' core on the service shell. Raises BadSetting."""
-    sources = [CommandSource(IdleCore.writer), activity]
+    sources = [CommandSource(IdleCore.writer, waits=True), activity]
     service = Service(
         bus, IdleCore, writer=IdleCore.writer, sources=sources, skew_ns=skew_from(os.environ), instance=instance()
     )

@@ -74,7 +74,7 @@ async def test_it_loses_and_doubles_nothing_when_it_is_killed(keyed: Keyed, tmp_
         "FAIRLEAD_ARCHIVE": str(directory), "FAIRLEAD_ARCHIVE_KEY_FILE": str(tmp_path / "archive.key"),
         "FAIRLEAD_ARCHIVE_COPY": str(tmp_path / "copy"), "FAIRLEAD_CHECKPOINT_EVENTS": "20",
     }  # fmt: skip
-    writers = {subjects.log(name): await keyed.connect(name) for name in ("queue", "placer")}
+    writers = {subjects.log(name): await keyed.connect(name) for name in subjects.WRITERS}
     auditor = await keyed.connect("auditor")
     appending = asyncio.create_task(append(auditor, writers, LOG[:-1]))
     for number in range(1, KILLS + 1):

@@ -1,0 +1,171 @@
+"""The stream of commands held against the log: is every command still there that its service has not read?
+
+Commits say how far each service has read CMD (`cursors`). A server that lost the end of the stream gives its sequences
+out again, below those cursors: new commands would be stored and never read. A server that lost messages in the middle
+skips them. Both are found here and nowhere else, so that services, gateway and `fairlead audit commands` agree.
+
+`judge` is pure; `inspect` asks the bus; `Inspector` does so again only when there is a reason. What a person can do
+about a loss: `command_recovery.py`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from fairlead_bus.port import Bus, CommandsLost, LogDamaged, StreamState
+from fairlead_schemas import subjects
+from fairlead_schemas.commit import CommitUndecodable, decode_envelope
+
+#: A stream that delivers nothing for so long, although it holds more, is asked for the next message by itself.
+STALL_S = 2.0
+
+
+class Gap(NamedTuple):
+    """Sequences that are gone, first and last included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"sequences {self.first} to {self.last}" if self.last > self.first else f"sequence {self.first}"
+
+
+class Report(NamedTuple):
+    """CMD and its readers at one moment."""
+
+    first: int
+    last: int
+    #: {service: the sequence up to which it has read CMD}.
+    read: dict[str, int]
+    #: Sequences that are gone and that some service had not read, in order.
+    gaps: tuple[Gap, ...]
+
+    @property
+    def read_up_to(self) -> int:
+        """The highest sequence that any service has read."""
+        return max(self.read.values(), default=0)
+
+    @property
+    def messages_lost(self) -> int:
+        """Messages that are gone."""
+        return sum(gap.last - gap.first + 1 for gap in self.gaps)
+
+    @property
+    def is_lost(self) -> bool:
+        """True when commands cannot be taken until a person has accepted a loss."""
+        return bool(self.gaps)
+
+    def unread_by(self, gap: Gap) -> list[str]:
+        """Return the services that had not read all of a gap: commands to them within it were never decided."""
+        return sorted(service for service, read in self.read.items() if read < gap.last)
+
+    def message(self) -> str:
+        """Return what is lost, in a sentence for people; "" where nothing is."""
+        if not self.gaps:
+            return ""
+        parts = [f"{gap} ({gap.last - gap.first + 1})" for gap in self.gaps]
+        unread = sorted({service for gap in self.gaps for service in self.unread_by(gap)})
+        message = f"stream {subjects.CMD} has lost {', '.join(parts)}"
+        if self.last < self.read_up_to:
+            reader = max(self.read, key=lambda service: self.read[service])
+            message += f": it ends at {self.last}, expected at least {self.read_up_to}, which {reader} has read"
+            message += f"; commands stored behind {self.read_up_to} are gone, too"
+        if unread:
+            message += f"; commands among them to {', '.join(unread)} were never decided"
+        return message
+
+
+def judge(state: StreamState, read: Mapping[str, int], missing: Iterable[Gap]) -> Report:
+    """Return what is lost. `missing`: gaps that were found in the stream behind what is read and up to its end.
+
+    Messages that are gone in front of the stream's first have reached their age, which is no loss. Those that every
+    service has read do not matter. A stream that ends before what a service has read has gone back.
+    """
+    gaps = [gap for gap in missing if any(cursor < gap.last for cursor in read.values())]
+    read_up_to = max(read.values(), default=0)
+    if read_up_to > state.last:
+        gaps.append(Gap(state.last + 1, read_up_to))
+    return Report(state.first, state.last, dict(read), tuple(gaps))
+
+
+async def cursors(bus: Bus) -> dict[str, int]:
+    """Return how far each service has read CMD, by its newest commit. Raises Unavailable, LogDamaged."""
+    found: dict[str, int] = {}
+    for writer in subjects.WRITERS:
+        newest = await bus.last(subjects.LOG, subjects.log(writer))
+        try:
+            found[writer] = decode_envelope(newest.payload).cursors.get(subjects.CMD, 0) if newest is not None else 0
+        except CommitUndecodable as error:
+            raise LogDamaged(newest.sequence if newest else 0, str(error)) from error
+    return found
+
+
+async def inspect(bus: Bus, *, deep: bool = False) -> Report:
+    """Hold CMD against the log. Raises Unavailable, LogDamaged.
+
+    Read is what no service has read yet, which is little. `deep` reads what some service has not read, up to the
+    whole stream: a service that gets a command once a month has a low cursor.
+    """
+    read = await cursors(bus)
+    state = await bus.state(subjects.CMD)
+    after = min(read.values()) if deep or state.missing else max(read.values())
+    missing = await _gaps(bus, max(after, state.first - 1), state.last)
+    now = await bus.state(subjects.CMD)  # reading can make the server notice that it has lost the stream's end
+    aged = [gap for gap in missing if gap.last < now.first]
+    return judge(now, read, [gap for gap in missing if gap not in aged])
+
+
+async def _gaps(bus: Bus, after: int, last: int) -> list[Gap]:
+    """Read CMD up to `last`, and return the sequences that are not there."""
+    if after >= last:
+        return []
+    tail, found = await bus.tail(subjects.CMD, after=after), list[Gap]()
+    try:
+        while after < last:
+            try:
+                messages = await asyncio.wait_for(tail.next(), STALL_S)
+            except TimeoutError:
+                if await bus.read(subjects.CMD, after + 1) is not None:
+                    continue  # slow, not gone
+                found.append(Gap(after + 1, last))
+                return found
+            for stored in messages:
+                if stored.sequence > after + 1 and after < last:
+                    found.append(Gap(after + 1, min(stored.sequence - 1, last)))
+                after = stored.sequence
+    except LogDamaged:  # the stream went back while it was read
+        found.append(Gap(after + 1, last))
+    finally:
+        await tail.close()
+    return found
+
+
+class Inspector:
+    """Looks at CMD as often as anybody likes, and reads it only where something has changed for the worse, or for the
+    better after a loss."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._report: Report | None = None
+        self._state: StreamState | None = None
+
+    async def look(self, *, again: bool = False) -> Report:
+        """Return the newest report; `again` after a reconnect, when the server may have restarted. Raises Unavailable,
+        LogDamaged."""
+        state = await self._bus.state(subjects.CMD)
+        if again or self._report is None or self._has_reason(self._report, state):
+            self._report = await inspect(self._bus)
+        self._state = state
+        return self._report
+
+    def _has_reason(self, report: Report, state: StreamState) -> bool:
+        before = self._state
+        if before is None or state.missing > before.missing or state.last < before.last:
+            return True
+        return report.is_lost and (state.first, state.last) != (before.first, before.last)
+
+    async def require(self, *, again: bool = False) -> None:
+        """Raise CommandsLost where commands are lost. Raises Unavailable and LogDamaged, too."""
+        report = await self.look(again=again)
+        if report.is_lost:
+            raise CommandsLost(report.message())

@@ -1,0 +1,113 @@
+"""A local cluster on damaged data: `up` ends with the words and what to type, typing it helps, nothing is lost unseen."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from fairlead.stack import state
+from fairlead_schemas.lifecycle import END_STATES
+from tests.cli.test_local_stack import Cluster
+
+pytestmark = [pytest.mark.nats, pytest.mark.slow]
+
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    there = Cluster(tmp_path)
+    there.up()
+    for _ in range(4):
+        there.ok("submit", "--wait", "--timeout", "60s", "--", "true")
+    yield there
+    there.run("down", "--jobs")
+
+
+def stream(cluster: Cluster, name: str) -> Path:
+    """The directory of a stream in the server's store."""
+    (found,) = (cluster.data / "nats" / "store").rglob(f"streams/{name}")
+    return found
+
+
+def flip_in_the_middle(folder: Path) -> None:
+    """One bit of the block file, and no index, as after a kill: the server drops the stream's end."""
+    (block,) = (folder / "msgs").glob("*.blk")
+    held = bytearray(block.read_bytes())
+    held[len(held) // 2] ^= 1
+    block.write_bytes(held)
+    for index in folder.rglob("index.db"):
+        index.unlink()
+
+
+@contextlib.contextmanager
+def bus_killed(cluster: Cluster) -> Iterator[None]:
+    """The server is killed; its supervisor, which stands still meanwhile, starts it again afterwards."""
+    there = state.load(cluster.data)
+    assert there is not None
+    os.kill(there.supervisor.pid, signal.SIGSTOP)
+    try:
+        os.kill(cluster.process("nats").pid, signal.SIGKILL)
+        time.sleep(0.2)
+        yield
+    finally:
+        os.kill(there.supervisor.pid, signal.SIGCONT)
+
+
+def submit_raw(cluster: Cluster) -> httpx.Response:
+    there = state.load(cluster.data)
+    assert there is not None
+    return httpx.post(f"{there.url}/v1/jobs", json={"command": ["true"]}, timeout=30)
+
+
+def wait_for(cluster: Cluster, status: int) -> httpx.Response:
+    """Submit until the answer has this status."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        with contextlib.suppress(httpx.HTTPError):
+            answer = submit_raw(cluster)
+            if answer.status_code == status:
+                return answer
+        assert time.monotonic() < deadline, f"no submit was answered with {status}"
+        time.sleep(0.1)
+
+
+def test_lost_commands_are_refused_until_accepted_running_and_stopped(cluster: Cluster) -> None:
+    """A server that comes back without the end of CMD: 503 with words, never a 202; accepted on the running cluster it goes
+    on by itself. The same on stopped data: `up` ends with the words, and works once the loss is accepted."""
+    with bus_killed(cluster):
+        flip_in_the_middle(stream(cluster, "CMD"))
+    problem = wait_for(cluster, 503).json()
+    while problem["type"] != "urn:fairlead:problem:commands_lost":  # away at first
+        problem = wait_for(cluster, 503).json()
+    assert "`fairlead audit commands --accept-loss" in problem["hint"]
+    found = {one["what"]: one for one in msgspec.json.decode(cluster.run("doctor", "-o", "json").stdout)}
+    assert found["commands_lost"]["verdict"] == "bad"
+    assert "stream CMD has lost sequence" in found["commands_lost"]["found"]
+    lost = cluster.run("audit", "commands")
+    assert lost.returncode == 1 and lost.stdout.startswith("DAMAGED: stream CMD has lost sequence")
+    assert cluster.run("audit", "verify").returncode == 1
+    assert cluster.ok("audit", "commands", "--accept-loss").startswith("accepted:")
+    assert "nothing was changed" in cluster.ok("audit", "commands", "--accept-loss")
+    wait_for(cluster, 201)
+    assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true")
+
+    cluster.ok("down")
+    flip_in_the_middle(stream(cluster, "CMD"))
+    refused = cluster.run("up", "--detach", "--port", "0", "--nodes", "2")
+    assert refused.returncode == 1
+    assert "error: stream CMD has lost sequence" in refused.stderr
+    assert "fairlead audit commands --accept-loss" in refused.stderr
+    assert "stream CMD has lost" in cluster.run("doctor").stdout
+    cluster.ok("audit", "commands", "--accept-loss")
+    cluster.up()
+    assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true")
+    jobs = msgspec.json.decode(cluster.ok("jobs", "-o", "json"))["items"]
+    assert {job["state"] for job in jobs} <= END_STATES
+    assert cluster.ok("audit", "verify").startswith("ok:")
