@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import msgspec
+
+from fairlead_schemas.api import Attempt
 from fairlead_schemas.queuewords import counted, gpu_hours_word, resource_word
 
 #: {end of an evidence's name: the resource that it counts}
@@ -19,8 +22,18 @@ def facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("why", reason.get("message", "")), ("evidence", "; ".join(evidence(detail))),
         *lines("changes", [change.get("message", "") for change in answer.get("changes") or []]),
         *lines("output", answer.get("output") or []),
+        *lines("before", [attempt(msgspec.convert(each, Attempt)) for each in answer.get("attempts") or []]),
         ("note", answer.get("note") or ""), ("next", str(following)), ("as of", f"sequence {answer.get('sequence', '')}"),
     ]  # fmt: skip
+
+
+def attempt(ended: Attempt) -> str:
+    """Describe one in a line: "attempt 1 on n1, 2026-01-31T10:03:02.000Z to 2026-01-31T10:04:11.000Z: gpu_fault (xid79)"."""
+    code = ended.gpu_fault or ("" if ended.exit_code is None else f"exit {ended.exit_code}")
+    code = code or ("" if ended.signal is None else f"signal {ended.signal}")
+    when = f"{ended.started_at} to {ended.ended_at}" if ended.started_at else f"never began, {ended.ended_at or ''}"
+    said = f": {ended.message}" if ended.message else ""
+    return f"attempt {ended.attempt} on {', '.join(ended.nodes)}, {when}: {ended.reason}{f' ({code})' if code else ''}{said}"
 
 
 def lines(label: str, texts: list[str]) -> list[tuple[str, str]]:

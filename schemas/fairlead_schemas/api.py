@@ -34,6 +34,26 @@ class JobIdle(msgspec.Struct, kw_only=True):
     extended_until: str | None = None
 
 
+#: Of earlier attempts so many are listed, the newest ones; so much is kept of what a run said at its end.
+ATTEMPTS_MAX, ATTEMPT_MESSAGE_CHARS_MAX = 20, 200
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt that has ended and was followed by another one."""
+
+    attempt: int
+    nodes: list[str] = []
+    started_at: str | None = None
+    ended_at: str | None = None
+    #: Why there was another one: retry | node_lost | node_rebooted | gpu_fault | drained | preempted | …, as of JobRequeued.
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    #: The code of the GPU's fault that ended it.
+    gpu_fault: str = ""
+    message: str = ""
+
+
 class Job(msgspec.Struct, kw_only=True):
     """One job (or one element of an array)."""
 
@@ -81,6 +101,8 @@ class Job(msgspec.Struct, kw_only=True):
     #: That its run lies idle, and until when no policy acts on it because somebody extended it.
     idle: JobIdle | None = None
     extended_until: str | None = None
+    #: Attempts before this one, oldest first.
+    attempts: list[Attempt] = []
 
 
 class Ailment(msgspec.Struct, kw_only=True):
@@ -362,6 +384,8 @@ class Why(msgspec.Struct, kw_only=True):
     #: Of a job that failed: the last lines that its deciding rank has printed, 200 at most; of one that is about to
     #: start: what its node says that it waits for. As far as the output is still there.
     output: list[str] = []
+    #: Attempts before this one, oldest first.
+    attempts: list[Attempt] = []
     at: str
     changed_at: int
     sequence: int

@@ -1,5 +1,7 @@
 """What is printed: byte for byte, for every format."""
 
+import re
+
 import msgspec
 import pytest
 import yaml
@@ -84,6 +86,30 @@ def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
         "as of     sequence 40\n"
     )
     assert msgspec.json.decode(run("why", "812", "-o", "json").out) == answer
+
+
+def test_show_and_why_list_the_attempts_before(gateway: GatewayStub, run: Run) -> None:
+    """Each in a line: where it ran, when, and why there was another one; also one that never began."""
+    attempts = [
+        {
+            "attempt": 1, "nodes": ["n1", "n2"], "started_at": "2026-01-01T00:00:00.000Z",
+            "ended_at": "2026-01-01T00:05:00.000Z", "reason": "gpu_fault", "exit_code": 1, "gpu_fault": "xid79",
+        },
+        {"attempt": 2, "nodes": ["n3"], "ended_at": "2026-01-01T00:06:00.000Z", "reason": "start_failed", "message": "no disk"},
+    ]  # fmt: skip
+    lines = (
+        "before *attempt 1 on n1, n2, 2026-01-01T00:00:00.000Z to 2026-01-01T00:05:00.000Z: gpu_fault \\(xid79\\)\n"
+        " *attempt 2 on n3, never began, 2026-01-01T00:06:00.000Z: start_failed: no disk\n"
+    )
+    gateway.on("GET", "/v1/jobs/812", job_document() | {"attempts": attempts})
+    gateway.on("GET", "/v1/nodes", page())
+    assert re.search(lines, run("show", "812").out)
+    answer = {
+        "id": "812", "state": "queued", "attempt": 3, "reason": {"code": "x", "message": "waits"}, "attempts": attempts,
+        "at": "2026-01-01T00:00:00.000Z", "changed_at": 17, "sequence": 40,
+    }  # fmt: skip
+    gateway.on("GET", "/v1/jobs/812/why", answer)
+    assert re.search(lines, run("why", "812").out)
 
 
 @pytest.mark.parametrize(

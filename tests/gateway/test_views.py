@@ -8,6 +8,7 @@ from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import SHAPE, Views
 from fairlead_gateway.views.queuedocs import queue_document
 from fairlead_schemas import events as ev
+from fairlead_schemas.api import ATTEMPTS_MAX
 from fairlead_schemas.lifecycle import MOVES, NOT_MOVING, STATES, Move
 from fairlead_schemas.queues import Budget, PoolSettings
 from tests.gateway.logbook import (
@@ -20,6 +21,7 @@ from tests.gateway.logbook import (
     offered,
     placed,
     quota,
+    requeued,
     started,
     submitted,
     unplaceable,
@@ -253,3 +255,33 @@ def test_a_job_that_waits_again_has_no_ending() -> None:
     book.write(ONE["JobRequeued"])
     document = job_document(book.views, book.views.jobs.rows["1"], book.now_ns)
     assert (document.signal, document.exit_code, document.message, document.attempt) == (None, None, "", 2)
+
+
+def test_attempts_are_listed_with_why_there_was_another() -> None:
+    """Of each its nodes, its times and how it ended, the newest ones; a recalled offer is no attempt."""
+    book = Logbook()
+    book.write(joined("n1"), joined("n2"), submitted(), offered())
+    book.write(placed(), started(), ended(code=143, outcome="stopped", gpu_fault="xid79"))
+    book.write(requeued(reason="gpu_fault"), offered(attempt=2))
+    book.write(
+        placed("1", "n2", attempt=2), ended("1", None, "n2", attempt=2, outcome="start_failed", message="no disk")
+    )
+    book.write(requeued(reason="start_failed", attempt=3), offered(attempt=3))
+    row = book.views.jobs.rows["1"]
+    first, second = job_document(book.views, row, now_ns=book.views.at_ns).attempts
+    assert (first.attempt, first.nodes, first.reason, first.gpu_fault, first.exit_code) == (
+        1,
+        ["n1"],
+        "gpu_fault",
+        "xid79",
+        143,
+    )
+    assert first.started_at and first.ended_at
+    assert (second.attempt, second.nodes, second.reason, second.message) == (2, ["n2"], "start_failed", "no disk")
+    assert second.started_at is None and second.gpu_fault == ""
+    restored = Views.restore(book.views.snapshot())
+    assert restored is not None and restored.jobs.rows["1"].attempts == row.attempts
+    for attempt in range(3, 3 + ATTEMPTS_MAX):
+        book.write(placed(attempt=attempt), ended(code=1, attempt=attempt))
+        book.write(requeued(reason="retry", attempt=attempt + 1), offered(attempt=attempt + 1))
+    assert [each.attempt for each in row.attempts] == list(range(3, 3 + ATTEMPTS_MAX))

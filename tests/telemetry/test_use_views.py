@@ -8,6 +8,7 @@ import pytest
 from fairlead_schemas import events as ev
 from fairlead_schemas.sample_columns import columns_of
 from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
@@ -108,6 +109,34 @@ def test_fragmentation(warehouse: Warehouse) -> None:
         ("01", 3, 8.0, 5.0, 4.0, 4.0, 20.0),
         ("02", 3, 8.0, 5.0, 4.0, 4.0, 20.0),
     ]
+
+
+def test_requeues_say_what_was_lost_to_what(tmp_path: Path) -> None:
+    """Each attempt that was followed by another, why, where, and its GPU-seconds; of one that never began none."""
+    story = Story()
+    story.at(0, joined("n1"), joined("n2"))
+    story.at(1, submitted("1", gpus=2), offered("1"))
+    story.at(2, placed("1", n1=2), started("1"))
+    story.at(62, ended("1", exit_code=None, outcome="stopped", gpu_fault="xid79", released=("n1",)))
+    story.at(63, ev.JobRequeued(cause="1.0", job="1", attempt=2, reason="gpu_fault"), offered("1", 2))
+    story.at(64, placed("1", 2, n2=2), ended("1", 2, exit_code=None, outcome="start_failed", released=("n2",)))
+    story.at(65, ev.JobRequeued(cause="1.0", job="1", attempt=3, reason="start_failed"))
+    warehouse = Warehouse(tmp_path)
+    store(warehouse, story)
+    asked = (
+        'SELECT attempt, "user", queue, reason, nodes, lost_seconds, lost_gpu_seconds FROM requeues ORDER BY sequence'
+    )
+    assert warehouse.rows(asked) == [
+        (1, "ada", "research", "gpu_fault", ["n1"], 60.0, 120.0),
+        (2, "ada", "research", "start_failed", ["n2"], None, None),
+    ]
+    document = find_job(warehouse, "1")
+    assert document is not None
+    assert [(each.attempt, each.reason, each.gpu_fault) for each in document.attempts] == [
+        (1, "gpu_fault", "xid79"),
+        (2, "start_failed", ""),
+    ]
+    warehouse.close()
 
 
 def test_preemptions(warehouse: Warehouse) -> None:

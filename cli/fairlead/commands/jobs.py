@@ -120,7 +120,7 @@ def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
     return [
         ("job", job.id), ("name", job.name), ("state", job.state), ("why", job.reason.message if job.reason else ""),
         ("kind", job.kind), ("queue", job.queue), ("user", job.user), ("project", job.project),
-        ("priority", str(job.priority)), ("attempt", str(job.attempt)), ("where", where),
+        ("priority", str(job.priority)), ("attempt", str(job.attempt)), *why_words.lines("before", [why_words.attempt(each) for each in job.attempts]), ("where", where),
         ("exit", columns.ended_how(job).removeprefix("exit ")), ("message", job.message),
         ("elements", ", ".join(f"{count} {state}" for state, count in (job.array or {}).items() if count)),
         ("submitted", job.submitted_at), ("started", job.started_at or ""), ("ended", job.ended_at or ""),

@@ -19,6 +19,7 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.past import Past
 from fairlead_gateway.problems import Refused
 from fairlead_gateway.reading import At, Json, answers_with, retired_job
+from fairlead_gateway.views.documents import attempts_of
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why.explained import with_explanation
@@ -109,14 +110,14 @@ def _why(views: Views, job: str, row: JobRow, now_ns: int, answer: Answer) -> Wh
     return Why(
         id=job, state=row.state, attempt=row.attempt, reason=reason if job == row.id else as_its_array(row, reason), changes=changes,
         note=f"what would change it is not known: {answer.message}" if answer.error and row.state in WAITING else "",
-        at=rfc3339(views.at_ns), changed_at=row.changed_seq,
+        attempts=attempts_of(row), at=rfc3339(views.at_ns), changed_at=row.changed_seq,
         sequence=views.sequence if told is None else answer.sequence,
     )  # fmt: skip
 
 
 def _retired(found: bytes) -> dict[str, Any]:
     job = msgspec.json.decode(found)
-    return {key: job.get(key) for key in ("id", "state", "attempt", "reason", "sequence")}
+    return {key: job.get(key) for key in ("id", "state", "attempt", "reason", "attempts", "sequence")}
 
 
 def routes(whys: Whys) -> APIRouter:

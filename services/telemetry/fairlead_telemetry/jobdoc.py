@@ -57,6 +57,7 @@ def fold_job(
     for one in happened:
         _apply(document, one)
     document.lost_seconds = lost_time(happened) // 10**9
+    document.attempts = ended_attempts(happened)
     used_ns = run_time(happened, now_ns)
     document.used_seconds = used_ns // 10**9
     document.left_seconds = max(0, birth.total_ns - used_ns) // 10**9 if birth.total_ns else None
@@ -95,6 +96,38 @@ def lost_time(happened: Sequence[Happened]) -> int:
             case _:
                 pass
     return lost
+
+
+def ended_attempts(happened: Sequence[Happened]) -> list[api.Attempt]:
+    """Attempts that had a place and were followed by another one, the newest ones."""
+    found: list[api.Attempt] = []
+    placed: ev.JobPlaced | None = None
+    started, ended, how = None, None, None
+    for _, at_ns, event in happened:
+        match event:
+            case ev.JobPlaced():
+                placed, started, ended, how = event, None, None, None
+            case ev.RunStarted():
+                started = timestamp(at_ns)
+            case ev.RunEnded():
+                ended, how = timestamp(at_ns), event
+            case ev.JobRequeued() if placed is not None:
+                found.append(_attempt(placed, started, ended, how, event.reason))
+                placed = None
+            case _:
+                pass
+    return found[-api.ATTEMPTS_MAX :]
+
+
+def _attempt(
+    placed: ev.JobPlaced, started: str | None, ended: str | None, how: ev.RunEnded | None, reason: str
+) -> api.Attempt:  # fmt: skip
+    told = how or ev.RunEnded(cause="", job=placed.job, attempt=placed.attempt, outcome="exited")
+    return api.Attempt(
+        attempt=placed.attempt, nodes=[part.node for part in placed.parts], started_at=started, ended_at=ended,
+        reason=reason, exit_code=told.exit_code, signal=told.signal, gpu_fault=told.gpu_fault,
+        message=told.message[: api.ATTEMPT_MESSAGE_CHARS_MAX],
+    )  # fmt: skip
 
 
 def _apply(job: api.Job, happened: Happened) -> None:

@@ -32,8 +32,20 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
         left_seconds=max(0, row.total_ns - used_ns) // SECOND_NS if row.total_ns else None,
         after=[{"job": one.job, "state": one.state} for one in row.after], preempted=row.preempted,
         preempted_for=_preempted_for(row), saved_at=moment_or_none(row.saved_ns), saved_note=row.saved_note,
-        lost_seconds=row.lost_ns // SECOND_NS, idle=job_idle(row), extended_until=moment_or_none(row.extended_until_ns),
+        lost_seconds=row.lost_ns // SECOND_NS, idle=job_idle(row), extended_until=moment_or_none(row.extended_until_ns), attempts=attempts_of(row),
     )  # fmt: skip
+
+
+def attempts_of(row: JobRow) -> list[api.Attempt]:
+    """Those before the newest one."""
+    return [
+        api.Attempt(
+            attempt=each.attempt, nodes=list(each.nodes), started_at=moment_or_none(each.started_ns),
+            ended_at=moment_or_none(each.ended_ns), reason=each.reason, exit_code=each.exit_code, signal=each.signal,
+            gpu_fault=each.gpu_fault, message=each.message,
+        )
+        for each in row.attempts
+    ]  # fmt: skip
 
 
 def used(row: JobRow, now_ns: int) -> int:

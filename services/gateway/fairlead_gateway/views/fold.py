@@ -35,7 +35,7 @@ from fairlead_schemas.events import Event
 from fairlead_schemas.resources import Request
 
 #: Raised whenever rows change their shape: an older snapshot is then ignored and the log folded from its start.
-SHAPE = 8
+SHAPE = 9
 
 Handler = Callable[[Any, int, int], None]
 

@@ -5,8 +5,9 @@ guessed would show something that never was. Finished rows leave on JobsRetired.
 """
 
 from fairlead_gateway.views.queues import QueuesView
-from fairlead_gateway.views.rows import NO_SPEC, JobRow
+from fairlead_gateway.views.rows import NO_SPEC, EndedAttempt, JobRow
 from fairlead_schemas import events as ev
+from fairlead_schemas.api import ATTEMPT_MESSAGE_CHARS_MAX, ATTEMPTS_MAX
 from fairlead_schemas.ids import array_of, element_id
 from fairlead_schemas.lifecycle import END_STATES, GOES_ON, next_state
 
@@ -192,6 +193,7 @@ class JobsView:
         self.uncharge(row)
         if row.parts:
             row.past[str(row.attempt)] = tuple(part.node for part in row.parts)
+            row.attempts = (*row.attempts, _ended(row, e.reason))[-ATTEMPTS_MAX:]
         row.attempt = e.attempt
         row.reason = e.reason
         if row.has_yielded:
@@ -270,3 +272,11 @@ class JobsView:
         self.move(row, event, seq)
         self.uncharge(row)
         row.ended_ns = at_ns
+
+
+def _ended(row: JobRow, reason: str) -> EndedAttempt:
+    """The row's attempt, which is over."""
+    return EndedAttempt(
+        row.attempt, tuple([part.node for part in row.parts]), row.started_ns, row.run_ended_ns, reason, row.exit_code,
+        row.signal, row.gpu_fault, row.message[:ATTEMPT_MESSAGE_CHARS_MAX],
+    )  # fmt: skip

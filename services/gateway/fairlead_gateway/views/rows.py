@@ -114,6 +114,20 @@ class IdlePolicies(msgspec.Struct, frozen=True):
     at_ns: int
 
 
+class EndedAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt after which there was another one, and how it ended. Unix ns; 0: it never began."""
+
+    attempt: int
+    nodes: tuple[str, ...]
+    started_ns: int
+    ended_ns: int
+    reason: str
+    exit_code: int | None = None
+    signal: int | None = None
+    gpu_fault: str = ""
+    message: str = ""
+
+
 class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     """One job, one array, or one element of an array. Times are Unix ns; 0: has not happened."""
 
@@ -157,6 +171,10 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     #: Units of the request that the placement has not, where it said how few will do.
     missing: int = 0
     run_ended: bool = False
+    #: When the attempt's run ended, and the fault of a GPU that ended it; the attempts before, the newest ones.
+    run_ended_ns: int = 0
+    gpu_fault: str = ""
+    attempts: tuple[EndedAttempt, ...] = ()
     #: An element's array; "" for others.
     array_id: str = ""
     array: tuple[int, int] | None = None

@@ -32,6 +32,7 @@ class RunsView:
         row.run_ended = False
         row.exit_code = row.signal = None
         row.message, row.end_rank = "", 0
+        row.run_ended_ns, row.gpu_fault = 0, ""
 
     def _unplaceable(self, e: ev.JobUnplaceable, seq: int, _at_ns: int) -> None:
         self._jobs.move(self._jobs.rows[e.job], "JobUnplaceable", seq)
@@ -61,7 +62,7 @@ class RunsView:
     def _rank_ended(self, e: ev.RankEnded, seq: int, _at_ns: int) -> None:
         self._jobs.move(self._jobs.rows[e.job], "RankEnded", seq)
 
-    def _run_ended(self, e: ev.RunEnded, seq: int, _at_ns: int) -> None:
+    def _run_ended(self, e: ev.RunEnded, seq: int, at_ns: int) -> None:
         row = self._jobs.rows[e.job]
         self._jobs.move(row, "RunEnded", seq)
         self._jobs.uncharge(row)
@@ -72,6 +73,7 @@ class RunsView:
             row.lost_ns += row.lost_last_ns
             row.runs_since_ns = 0
         row.run_ended = True
+        row.run_ended_ns, row.gpu_fault = at_ns, e.gpu_fault
         row.exit_code = e.exit_code
         row.signal = e.signal
         row.end_rank = e.rank

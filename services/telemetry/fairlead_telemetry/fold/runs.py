@@ -51,6 +51,12 @@ INSERT INTO fold.preemptions
 WITH {FRESH}
 SELECT job, attempt, body->>'beneficiary', body->>'rule', at_ns, sequence FROM fresh WHERE type = 'PreemptionStarted'"""
 
+#: The event names the attempt that is to come.
+_REQUEUED = f"""
+INSERT INTO fold.requeues
+WITH {FRESH}
+SELECT job, attempt - 1, body->>'reason', at_ns, sequence FROM fresh WHERE type = 'JobRequeued'"""
+
 #: A run is done when it has ended and holds nothing more.
 _DONE_NOW = """
 CREATE OR REPLACE TEMP TABLE done_now AS
@@ -70,6 +76,7 @@ STEPS = (
     Step(("JobPlaced",), _PLACED),
     Step(("JobPlaced",), _PARTS),
     Step(("PreemptionStarted",), _PREEMPTED),
+    Step(("JobRequeued",), _REQUEUED),
     Step(_BACK, _RELEASED),
     Step(("RunStarted",), _STARTED),
     Step(("RunEnded",), _ENDED),

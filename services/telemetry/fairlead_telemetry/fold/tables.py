@@ -5,7 +5,7 @@ cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its 
 """
 
 #: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
-VERSION = 4
+VERSION = 5
 
 SCHEMA = "CREATE SCHEMA IF NOT EXISTS fold"
 
@@ -41,6 +41,9 @@ _PREEMPTIONS = """
 CREATE TABLE IF NOT EXISTS fold.preemptions (
   job VARCHAR, attempt UINTEGER, beneficiary VARCHAR, rule VARCHAR, at_ns BIGINT, sequence UBIGINT)"""
 
+_REQUEUES = """
+CREATE TABLE IF NOT EXISTS fold.requeues (job VARCHAR, attempt UINTEGER, reason VARCHAR, at_ns BIGINT, sequence UBIGINT)"""
+
 #: One row per node and queue; small.
 _NODES = """
 CREATE TABLE IF NOT EXISTS fold.nodes (
@@ -72,6 +75,7 @@ TABLES = (
     f"CREATE TABLE IF NOT EXISTS fold.open_runs ({_RUN})",
     f"CREATE TABLE IF NOT EXISTS fold.done_runs ({_RUN}, nodes VARCHAR[], gpu_count INTEGER, gpu_milli_ns HUGEINT)",
     _PREEMPTIONS,
+    _REQUEUES,
     _NODES,
     _QUEUES,
     _IDLE,

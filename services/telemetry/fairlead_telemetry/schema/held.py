@@ -101,3 +101,42 @@ PREEMPTIONS = Relation(
       LEFT JOIN runs ON runs.job = p.job AND runs.attempt = p.attempt
       LEFT JOIN charged ON charged.job = p.job AND charged.attempt = p.attempt""",
 )
+REQUEUES = Relation(
+    "requeues",
+    "Every attempt that was followed by another one: why, where it ran, and what that cost.",
+    (
+        Column("at", "TIMESTAMP", "when the job went back to its queue, UTC"),
+        Column("job", "VARCHAR", "job or array element"),
+        Column("attempt", "UINTEGER", "the attempt that had ended"),
+        Column("user", "VARCHAR", "who submitted it"),
+        Column("queue", "VARCHAR", "path of the queue that it ran in"),
+        Column(
+            "reason",
+            "VARCHAR",
+            "retry node_lost node_rebooted gpu_fault drained preempted start_failed preflight exit_unknown idle",
+        ),
+        Column("nodes", "VARCHAR[]", "nodes in rank order"),
+        Column("started_at", "TIMESTAMP", "when every rank ran; empty where it never did"),
+        Column("ended_at", "TIMESTAMP", "when every rank had ended"),
+        Column("exit_code", "INTEGER", "of the rank that decided the outcome"),
+        Column("signal", "INTEGER", "of the rank that decided the outcome"),
+        Column("lost_seconds", "DOUBLE", "run time since it had saved, or since it started; empty where it never ran"),
+        Column("lost_gpu_seconds", "DOUBLE", "the same, times its GPUs as they are charged"),
+        Column("sequence", "UBIGINT", "log sequence of the event that says so"),
+    ),
+    """
+    WITH run AS (
+      SELECT job, attempt, queue, "user", placed_ns FROM fold.done_runs
+      UNION ALL
+      SELECT job, attempt, queue, "user", placed_ns FROM fold.open_runs
+    ), part AS (FROM fold.done_parts UNION ALL FROM fold.open_parts), charged AS (
+      SELECT part.job, part.attempt, sum(gpu_milli) / 1000 AS gpus FROM part
+      SEMI JOIN fold.requeues r ON r.job = part.job AND r.attempt = part.attempt GROUP BY ALL
+    )
+    SELECT make_timestamp_ns(r.at_ns)::TIMESTAMP AS at, r.job, r.attempt, run."user", run.queue, r.reason, runs.nodes,
+      runs.started_at, runs.ended_at, runs.exit_code, runs.signal, runs.lost_seconds,
+      runs.lost_seconds * charged.gpus AS lost_gpu_seconds, r.sequence
+    FROM fold.requeues r LEFT JOIN run ON run.job = r.job AND run.attempt = r.attempt
+      LEFT JOIN runs ON runs.job = r.job AND runs.attempt = r.attempt
+      LEFT JOIN charged ON charged.job = r.job AND charged.attempt = r.attempt""",
+)

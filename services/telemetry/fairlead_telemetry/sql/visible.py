@@ -108,6 +108,7 @@ TABLES: dict[str, Rule] = {
     "fold.preemptions": Rule(
         OF_JOBS.rows, (("beneficiary", f"CASE WHEN beneficiary IN {_MINE} THEN beneficiary END"),)
     ),
+    "fold.requeues": OF_JOBS,
     "fold.idle": OF_JOBS,
     "fold.extensions": OF_JOBS,
     "fold.nodes": ALL,
