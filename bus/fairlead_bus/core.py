@@ -4,7 +4,7 @@ The same core runs under the live shell (`service.py`), in the simulator and in 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from fairlead_schemas.commit import Commit
 from fairlead_schemas.events import Event
@@ -34,6 +34,9 @@ NOTHING = Decision([], {})
 
 class Core(Protocol):
     """State, folded from the log; decisions, read off the state."""
+
+    #: Name of the shape of `snapshot` (`state_schema.schema_of`); a snapshot of another shape is not restored.
+    schema: ClassVar[str]
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit (own or another writer's). The only way state changes; no rules; cannot fail on a

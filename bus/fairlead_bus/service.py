@@ -90,7 +90,6 @@ class Service[C: Core]:
         boot: Callable[[], int] = boottime_ns,
         skew_ns: int = SKEW_NS,
         instance: str = "",
-        schema: str = snapshots.SCHEMA,
         snapshot_events: int = snapshots.SNAPSHOT_EVENTS,
     ) -> None:
         self.bus, self.core_type, self.writer = bus, core_type, writer
@@ -107,7 +106,9 @@ class Service[C: Core]:
         self.folded = 0
         self.commits = 0
         self.leading = False
-        self._snapshots = snapshots.Keeper(bus, writer, schema, self._take_snapshot, events_max=snapshot_events)
+        self._snapshots = snapshots.Keeper(
+            bus, writer, core_type.schema, self._take_snapshot, events_max=snapshot_events
+        )
         self._heads: dict[str, Head] = {}
         self._in_flight = b""
         self._cursors: dict[str, int] = {}
@@ -452,9 +453,12 @@ class Service[C: Core]:
         return snapshots.Snapshot(self.folded, dict(self._heads), self.core.snapshot())
 
     async def _answer_state(self, message: Message) -> bytes:
-        """{"sequence", "sha256", "bytes"} of the live state, for comparison with a fold."""
+        """{"sequence", "sha256", "bytes", "schema"} of the live state, for comparison with a fold."""
         state = self.core.snapshot()
-        answer = {"sequence": self.folded, "sha256": hashlib.sha256(state).hexdigest(), "bytes": len(state)}
+        answer = {
+            "sequence": self.folded, "sha256": hashlib.sha256(state).hexdigest(), "bytes": len(state),
+            "schema": self.core_type.schema,
+        }  # fmt: skip
         return msgspec.json.encode(answer)
 
     async def _answer_alive(self, message: Message) -> bytes:

@@ -18,8 +18,6 @@ from fairlead_bus.port import Bus, BusError, Unavailable
 from fairlead_schemas import subjects
 
 KEPT = 2
-#: The shape of a core's state as its service names it, unless it says otherwise.
-SCHEMA = "1"
 #: A snapshot is due after so many events, and after so long if there were any.
 SNAPSHOT_EVENTS = 50_000
 SNAPSHOT_AGE_S = 300.0
@@ -41,6 +39,8 @@ class Snapshot(NamedTuple):
     #: Of one that was loaded: the turn that it was saved in. The next one is saved in the turn after the newest's, so
     #: that what is overwritten is never the newest, however often a process starts anew.
     turn: int = 0
+    #: Of one that was loaded: the shape of its state.
+    schema: str = ""
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,11 +68,17 @@ async def load(bus: Bus, name: str, *, created: str, schema: str, last: int) -> 
 
 
 async def load_all(bus: Bus, name: str, *, created: str, schema: str) -> list[Snapshot]:
-    """All that verify and belong to this log, newest first; as for `load`, one may stand beyond the log's end."""
+    """Snapshots of one schema that verify and belong to this log, newest first; as for `load`, one may stand beyond the
+    log's end."""
+    return [found for found in await stored(bus, name, created=created) if found.schema == schema]
+
+
+async def stored(bus: Bus, name: str, *, created: str) -> list[Snapshot]:
+    """Snapshots of any schema that verify and belong to this log, newest first."""
     found: list[Snapshot] = []
     for turn in range(KEPT):
         data = await bus.get_object(subjects.SNAPSHOT, f"{name}-{turn}")
-        snapshot = _verified(data, turn, created, schema) if data else None
+        snapshot = _verified(data, turn, created) if data else None
         if snapshot is not None:
             found.append(snapshot)
     return sorted(found, key=lambda snapshot: snapshot.sequence, reverse=True)
@@ -82,23 +88,30 @@ async def load_or_fold(bus: Bus, name: str, *, created: str, schema: str) -> lis
     """As `load_all`, for a start: none after LOAD_S without an answer. The log has it all; its server may be gone for
     good with the only copy of the snapshots."""
     try:
-        return await patiently(lambda: load_all(bus, name, created=created, schema=schema), limit_s=LOAD_S)
+        found = await patiently(lambda: stored(bus, name, created=created), limit_s=LOAD_S)
     except Unavailable as error:
         log.warning("snapshots cannot be read, the log is folded from its start", service=name, reason=str(error))
         return []
+    for each in found:
+        if each.schema != schema:
+            log.info(
+                "snapshot of another version is not used", service=name, sequence=each.sequence, found=each.schema,
+                expected=schema,
+            )  # fmt: skip
+    return [each for each in found if each.schema == schema]
 
 
-def _verified(data: bytes, turn: int, created: str, schema: str) -> Snapshot | None:
+def _verified(data: bytes, turn: int, created: str) -> Snapshot | None:
     head, _, state = data.partition(b"\n")
     try:
         header = msgspec.json.decode(head, type=_Header)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    if header.created != created or header.schema != schema:
+    if header.created != created:
         return None
     if hashlib.sha256(state).hexdigest() != header.sha256:
         return None
-    return Snapshot(header.sequence, header.heads, state, turn)
+    return Snapshot(header.sequence, header.heads, state, turn, header.schema)
 
 
 class Keeper:

@@ -1,7 +1,7 @@
 """A small core for the shell's tests: it answers each command with one rejection and remembers the ids."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -13,6 +13,8 @@ from fairlead_schemas.events import CommandRejected
 
 class CountingCore:
     """State: the ids of all commands, in order."""
+
+    schema: ClassVar[str] = "ids"
 
     def __init__(self) -> None:
         self.ids: list[str] = []

@@ -276,6 +276,32 @@ async def test_a_snapshot_of_another_shape_is_passed_over_and_the_log_folded(wor
     assert running.core.ids == [f"c{number}" for number in range(20)]
 
 
+class Widened(CountingCore):
+    """Another version of the code: it reads what the one before wrote, and takes it for less than it was."""
+
+    schema = "ids and more"
+
+    @classmethod
+    def restore(cls, data: bytes) -> Self:
+        core = super().restore(data)
+        core.ids.clear()  # the field is another one now
+        return core
+
+
+async def test_a_snapshot_of_another_version_is_not_used_though_it_can_be_read():
+    """Its missing fields would get their defaults, and the state would not be what the log gives."""
+    bus = MemoryHub().connect()
+    await bus.ensure()
+    for core_type in (CountingCore, Widened):
+        running = Service(bus, core_type, writer="queue", sources=[CommandSource("queue")], instance="a")
+        task = asyncio.create_task(running.run())
+        if core_type is CountingCore:
+            await bus.append(subjects.CMD, CMD, command(1))
+        await until(lambda r=running: r.core.ids == ["c1"])
+        await running.stop()
+        assert await asyncio.wait_for(task, 60) == EXIT_OK
+
+
 async def test_a_snapshot_builds_on_the_very_commits_that_the_log_holds():
     """A log that was replaced under its name, and has grown past the snapshot since, is damaged, not continued."""
     hub = MemoryHub()

@@ -127,8 +127,8 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 
-#: Modules of the bus that a core may import: types and the undo log, no I/O.
-BUS_FOR_CORES = ("fairlead_bus.core", "fairlead_bus.undo")
+#: Modules of the bus that a core may import: types, the undo log and names of shapes, no I/O.
+BUS_FOR_CORES = ("fairlead_bus.core", "fairlead_bus.state_schema", "fairlead_bus.undo")
 
 #: {what a core may not import: what to do instead}
 BANNED: dict[str, str] = {

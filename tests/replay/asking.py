@@ -9,7 +9,7 @@ import msgspec
 from fairlead_bus import snapshots
 from fairlead_bus.log import NO_HEAD, Head
 from fairlead_bus.memory import MemoryBus, MemoryHub
-from fairlead_bus.snapshots import SCHEMA, Snapshot
+from fairlead_bus.snapshots import Snapshot
 from fairlead_queue.answering.explain import explain
 from fairlead_queue.core import QueueCore
 from fairlead_replay.explainer.service import IDLE_S, Explainer
@@ -93,7 +93,7 @@ class World:
         """The queue stores its state as it is now (or other bytes in its place)."""
         created = (await self._bus.state(subjects.LOG)).created
         kept = Snapshot(self.last, dict(self._heads), state or self.queue.core.snapshot())
-        await snapshots.save(self._bus, "queue", kept, created=created, schema=SCHEMA, turn=turn)
+        await snapshots.save(self._bus, "queue", kept, created=created, schema=QueueCore.schema, turn=turn)
 
     def folded_to(self, sequence: int) -> QueueCore:
         """A core that has folded the log up to there, and nothing else."""

@@ -11,6 +11,8 @@ import pytest
 from fairlead.commands.audit import summary
 from fairlead_bus import snapshots
 from fairlead_bus.memory import MemoryHub
+from fairlead_bus.port import Message
+from fairlead_queue.core import QueueCore
 from fairlead_replay.audit import verify_export
 from fairlead_replay.compare import compare_live, compare_snapshots, fold_export
 from fairlead_replay.fold import CORES, commits_of, fold_from, fold_to, fold_to_time, state_hash
@@ -98,9 +100,34 @@ async def test_snapshots_in_the_store_are_compared(wrong: bool) -> None:
     if wrong:
         state = state.replace(b'"next_number":', b'"next_number":9')
     for turn in (0, 1):  # both that are kept
-        await snapshots.save(bus, "queue", snapshots.Snapshot(end, {}, state), created=created, schema="1", turn=turn)
+        await snapshots.save(
+            bus, "queue", snapshots.Snapshot(end, {}, state), created=created, schema=QueueCore.schema, turn=turn
+        )
     compared = {each.what: each.equal for each in await compare_snapshots(bus, commits)}
     assert compared["queue snapshot"] is not wrong
+
+
+async def test_a_snapshot_of_another_version_is_reported_and_not_read() -> None:
+    """After an upgrade the newest snapshot may be an earlier version's: no error, and no difference either. What the
+    services have answered is treated alike."""
+    bus, commits = hub_of(8).connect(), list(commits_of(log_of(8)))
+    created = (await bus.state(subjects.LOG)).created
+    for turn, (sequence, schema) in enumerate(((40, QueueCore.schema), (41, "1"))):
+        state = fold_to(commits, 40).queue.snapshot() if schema != "1" else b'{"queues":[["a",null]]}'
+        await snapshots.save(
+            bus, "queue", snapshots.Snapshot(sequence, {}, state), created=created, schema=schema, turn=turn
+        )
+    (found,) = (each for each in await compare_snapshots(bus, commits) if each.what == "queue snapshot")
+    assert (found.what, found.sequence, found.verdict) == ("queue snapshot", 41, "of another version")
+    assert "found 1" in found.message
+
+    async def answer(_: Message) -> bytes:
+        return msgspec.json.encode({"sequence": 40, "sha256": "0" * 64, "bytes": 1, "schema": "1"})
+
+    await bus.serve(subjects.rpc("queue", "state"), answer)
+    compared = {each.what: each.verdict for each in await compare_live(bus)}
+    assert compared["queue"] == "of another version"
+    assert compared["placer"] == "DIFFERS", "a service that does not answer is not called of another version"
 
 
 def test_a_fold_is_told_in_words() -> None:

@@ -208,7 +208,10 @@ def replay(
     nats: Nats = "",
     check: Annotated[
         bool,
-        typer.Option("--check", help="Also compare with the live services, byte for byte; exit code 1 if one differs."),
+        typer.Option(
+            "--check",
+            help="Also compare with the live services, byte for byte; exit code 1 if one differs. A state of another version is reported and not compared.",
+        ),
     ] = False,
     show: Annotated[
         str, typer.Option("--show", help="Print the folded state of this service (queue, placer or telemetry).")
@@ -239,7 +242,7 @@ def replay(
         render.write(render.document(document, output))
     else:
         render.write("".join(_lines(cluster, compared)))
-    if any(not one.equal for one in compared):
+    if any(not (one.equal or one.of_another_version) for one in compared):
         raise typer.Exit(1)
 
 
@@ -262,8 +265,7 @@ def _lines(cluster: "Cluster", compared: "Sequence[Comparison]") -> Iterator[str
     hashes = [(f"{service} state", digest) for service, digest in cluster.state_hashes().items()]
     yield render.fields([("sequence", str(cluster.sequence)), *summary(cluster), *hashes])
     for one in compared:
-        verdict = "equal" if one.equal else "DIFFERS"
-        yield f"{one.what}: {verdict} at {one.sequence} {one.message}".rstrip() + "\n"
+        yield f"{one.what}: {one.verdict} at {one.sequence} {one.message}".rstrip() + "\n"
 
 
 def summary(cluster: "Cluster") -> list[tuple[str, str]]:

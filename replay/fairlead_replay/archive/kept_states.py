@@ -30,8 +30,8 @@ class KeptStates:
         return cls(
             [
                 (writer, kept)
-                for writer in CORES
-                for kept in await snapshots.load_all(bus, writer, created=created, schema=snapshots.SCHEMA)
+                for writer, core in CORES.items()
+                for kept in await snapshots.load_all(bus, writer, created=created, schema=core.schema)
             ]
         )
 

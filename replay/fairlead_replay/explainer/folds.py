@@ -85,6 +85,8 @@ class Kind[C: Core](NamedTuple):
     """Whose core it is, and how one begins."""
 
     writer: str
+    #: The shape of its snapshots.
+    schema: str
     fresh: Callable[[], C]
     restore: Callable[[bytes], C]
 
@@ -163,7 +165,7 @@ class Folds[C: Core]:
         writer = self._kind.writer
         try:
             async with asyncio.timeout_at(deadline):
-                found = await snapshots.load_all(self._bus, writer, created=self._created, schema=snapshots.SCHEMA)
+                found = await snapshots.load_all(self._bus, writer, created=self._created, schema=self._kind.schema)
         except Unavailable as error:
             log.warning("snapshots cannot be read, the log is folded", service=writer, reason=str(error))
             return None

@@ -73,8 +73,8 @@ class Explainer:
         scrub_percent: float = PERCENT,
     ) -> None:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
-        self._folds = Folds(bus, Kind(QueueCore.writer, QueueCore, QueueCore.restore))
-        self._placers = Folds(bus, Kind(PlacerCore.writer, PlacerCore, PlacerCore.restore))
+        self._folds = Folds(bus, Kind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore))
+        self._placers = Folds(bus, Kind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore))
         self._waiting: asyncio.Queue[Question] = asyncio.Queue(WAITING_MAX)
         #: Everybody who has not been answered.
         self._unanswered: set[asyncio.Future[bytes]] = set()

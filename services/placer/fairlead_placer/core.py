@@ -5,7 +5,7 @@ anything else comes, or anybody looks at the state meanwhile, it is taken back (
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_bus.undo import UndoFailed
@@ -36,6 +36,7 @@ class PlacerCore:
     """`fairlead_bus.core.Core` for the placer."""
 
     writer = "placer"
+    schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:
         self._begin(State())

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead_bus.state_schema import schema_of
 from fairlead_placer.cutting.plans import LayoutPlan, Spoilt
 from fairlead_placer.entities import (
     Claim,
@@ -157,6 +158,10 @@ class Shot(_Strict, frozen=True, kw_only=True):
     requeued: dict[str, str] = {}
 
 
+#: Raised where a field comes to mean something else.
+VERSION = 1
+#: The name of the snapshot's shape.
+SCHEMA = schema_of(Shot, VERSION)
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Shot)
 

@@ -1,7 +1,7 @@
 """The queue's core: state folded by `evolve`, read by `decide`. Pure: no clock, no bus, no logging."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_queue import snapshot
@@ -17,6 +17,7 @@ class QueueCore:
     """Implements `fairlead_bus.core.Core` for the writer "queue"."""
 
     writer = WRITER
+    schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:
         self.state = State()

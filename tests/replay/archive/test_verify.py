@@ -11,6 +11,7 @@ from fairlead_bus import snapshots
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_bus.snapshots import Snapshot
+from fairlead_queue.core import QueueCore
 from fairlead_replay.archive import segments
 from fairlead_replay.archive.follow import Archiver
 from fairlead_replay.archive.notes import Signer
@@ -237,7 +238,7 @@ async def with_snapshot(kept_at: int, folded_to: int) -> MemoryHub:
     bus = hub.connect()
     await snapshots.save(
         bus, "queue", Snapshot(kept_at, {}, cluster.queue.snapshot()),
-        created=(await bus.state(subjects.LOG)).created, schema=snapshots.SCHEMA, turn=0,
+        created=(await bus.state(subjects.LOG)).created, schema=QueueCore.schema, turn=0,
     )  # fmt: skip
     return hub
 

@@ -7,5 +7,6 @@ sorted. Rows are arrays for size: a snapshot of 100,000 jobs is a few tens of me
 
 from fairlead_queue.snapshot.dump import dump
 from fairlead_queue.snapshot.load import load
+from fairlead_queue.snapshot.rows import SCHEMA
 
-__all__ = ["dump", "load"]
+__all__ = ["SCHEMA", "dump", "load"]

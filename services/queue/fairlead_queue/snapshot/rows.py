@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fairlead_bus.state_schema import schema_of
 from fairlead_queue.fairness.past_use import Row
 from fairlead_queue.waiting.idle import Idle
 from fairlead_queue.waiting.jobs import End
@@ -9,7 +10,7 @@ from fairlead_queue.waiting.nodes import Shape
 from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
-#: Of the document's form.
+#: Raised where a field comes to mean something else.
 VERSION = 6
 
 
@@ -132,3 +133,7 @@ class Document(msgspec.Struct, frozen=True):
     finished: list[tuple[str, str]]
     keys: list[tuple[str, str, str]]
     nodes: list[tuple[str, Shape]]
+
+
+#: The name of the document's shape.
+SCHEMA = schema_of(Document, VERSION)

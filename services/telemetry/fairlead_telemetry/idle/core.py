@@ -1,7 +1,7 @@
 """The telemetry service's core: says what lies idle, and what is to be given back. Pure: no clock, no bus, no samples of its own."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_schemas.commit import Commit
@@ -23,6 +23,7 @@ class IdleCore:
     """
 
     writer = WRITER
+    schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:
         self.state = State()

@@ -2,10 +2,11 @@
 
 import msgspec
 
+from fairlead_bus.state_schema import schema_of
 from fairlead_schemas.idle import IdlePolicy
 from fairlead_telemetry.idle.state import Birth, Run, State
 
-#: Of the document's form.
+#: Raised where a field comes to mean something else.
 VERSION = 1
 
 
@@ -18,6 +19,8 @@ class Document(msgspec.Struct, frozen=True):
     runs: list[Run]
 
 
+#: The name of the document's shape.
+SCHEMA = schema_of(Document, VERSION)
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Document)
 

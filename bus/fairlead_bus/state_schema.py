@@ -1,0 +1,70 @@
+"""Names for the shapes of snapshots, derived from the types that a snapshot is made of. Pure.
+
+A snapshot of another version may decode all the same: fields that it does not have get their defaults, and the service
+goes on from a state that the log does not give. A version number that is raised by hand is forgotten in one change of
+five. So the name is a hash over every field of every type: another name, and the log is folded instead.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+#: Characters of the hash in a name.
+HASH_CHARS = 16
+
+
+def schema_of(document: type, meaning: int) -> str:
+    """The name of a document's shape: "<meaning>-<hash>". `meaning` is raised by hand where a field comes to mean
+    something else and its type stays."""
+    text = "\n".join(described(document))
+    return f"{meaning}-{hashlib.sha256(text.encode()).hexdigest()[:HASH_CHARS]}"
+
+
+def described(document: type) -> list[str]:
+    """The structured types that a document reaches, sorted: name and encoding, then a line for each field."""
+    found: dict[type, list[str]] = {}
+    _describe(inspect.type_info(document), found)
+    return [line for lines in sorted(found.values()) for line in lines]
+
+
+def _describe(kind: inspect.Type, found: dict[type, list[str]]) -> str:
+    """A type in words; structured ones by their names, with a line each."""
+    match kind:
+        case inspect.StructType():
+            encoding = f"array={kind.array_like} tag={kind.tag_field}:{kind.tag}"
+            return _structured(kind.cls, kind.fields, encoding, found)
+        case inspect.NamedTupleType() | inspect.TypedDictType() | inspect.DataclassType():
+            return _structured(kind.cls, kind.fields, type(kind).__name__, found)
+        case inspect.UnionType():
+            return "|".join(sorted(_describe(each, found) for each in kind.types))
+        case inspect.LiteralType():
+            return f"literal{sorted(map(repr, kind.values))}"
+        case inspect.EnumType():
+            return f"enum{sorted(repr(each.value) for each in kind.cls)}"
+        case inspect.DictType():
+            return f"dict[{_describe(kind.key_type, found)},{_describe(kind.value_type, found)}]"
+        case inspect.TupleType():
+            return f"tuple[{','.join(_describe(each, found) for each in kind.item_types)}]"
+        case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+            return f"{type(kind).__name__}[{_describe(kind.item_type, found)}]"
+        case inspect.CustomType():
+            return kind.cls.__name__
+        case _:
+            return type(kind).__name__
+
+
+def _structured(cls: type, fields: tuple[inspect.Field, ...], encoding: str, found: dict[type, list[str]]) -> str:
+    if cls not in found:
+        lines = found[cls] = [f"{cls.__name__} {encoding}"]  # before its fields: types may refer to themselves
+        lines += [f"  {each.encode_name}: {_describe(each.type, found)} = {_default(each)}" for each in fields]
+    return cls.__name__
+
+
+def _default(field: inspect.Field) -> str:
+    """A field's default: what bytes without the field mean."""
+    if field.required:
+        return "required"
+    value: Any = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    return msgspec.json.encode(value, order="deterministic").decode()

@@ -1,0 +1,31 @@
+"""The shapes of the cores' snapshots, pinned: a change of a type that is folded is seen in a review.
+
+Each change makes services fold the whole log at their next start. After a wanted one:
+`make test ARGS="tests/cores/test_snapshot_schemas.py --update-golden"`, and read the difference.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_bus.state_schema import described
+from fairlead_placer.snapshot import Shot
+from fairlead_queue.snapshot.rows import Document as QueueDocument
+from fairlead_replay.fold import CORES
+from fairlead_telemetry.idle.snapshot import Document as IdleDocument
+
+GOLDEN = Path(__file__).parent / "data" / "snapshot_schemas.txt"
+DOCUMENTS: dict[str, type[msgspec.Struct]] = {"queue": QueueDocument, "placer": Shot, "telemetry": IdleDocument}
+
+
+def test_the_shapes_of_snapshots_are_those_that_are_pinned(request: pytest.FixtureRequest) -> None:
+    """Names and every line that goes into them, for each writer of the log."""
+    assert list(DOCUMENTS) == list(CORES)
+    found = "".join(
+        f"{writer} {core.schema}\n" + "".join(f"  {line}\n" for line in described(DOCUMENTS[writer]))
+        for writer, core in CORES.items()
+    )
+    if request.config.getoption("--update-golden"):
+        GOLDEN.write_text(found)
+    assert found == GOLDEN.read_text(), "the shape of a snapshot has changed: see above for what to do"
