@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
 # Parallel test processes; each starts servers of its own, and most of their time they wait.
 WORKERS ?= 3
-# Of `make partitions`.
+# Of `make partitions` and `make hostile`.
 ROUNDS ?= 20
 
 # Torch stands beside: it has wheels for fewer Pythons than we run on. The first of these for which there is one is taken; a build
@@ -23,7 +23,7 @@ GENERATOR_VENV := .venv-openapi
 GENERATOR_STAMP := $(GENERATOR_VENV)/.set-up
 GENERATOR_LOCK := tests/data/openapi/client-generator.lock
 
-.PHONY: help setup demo up down test test-quick test-gpu torch test-torch client-generator check partitions bench wheel fmt docs clean
+.PHONY: help setup demo up down test test-quick test-gpu torch test-torch client-generator check partitions hostile bench wheel fmt docs clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ check: $(STAMP) ## lint, format, types, import rules, generated documents
 
 partitions: $(STAMP) ## cut nodes off, ROUNDS times, and show that no job ran twice; needs root
 	$(PYTHON) -m tests.system.partitions --rounds $(ROUNDS) $(ARGS)
+
+hostile: $(STAMP) ## attack real stacks, ROUNDS times each way, and show what held; parts of it need root
+	$(PYTHON) -m tests.hostile --rounds $(ROUNDS) $(ARGS)
 
 bench: $(STAMP) ## the table of docs/performance.md, measured here
 	$(PYTHON) -m bench
