@@ -45,7 +45,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: list[str] = []
     started_at: str | None = None
     ended_at: str | None = None
-    #: Why there was another one: retry | node_lost | node_rebooted | gpu_fault | drained | preempted | …, as of JobRequeued.
+    #: Why there was another one: retry | oom | node_lost | node_rebooted | gpu_fault | drained | preempted | …, as of JobRequeued.
     reason: str = ""
     exit_code: int | None = None
     signal: int | None = None

@@ -93,7 +93,7 @@ def test_a_job_stopped_for_its_own_use_of_memory_fails_by_itself(outcome: ev.Run
     world.run(job)
     world.end(job, None, outcome, message=words)
     requeued, _ = world.settle()
-    assert (requeued.reason, requeued.attempt) == ("retry", 2)
+    assert (requeued.reason, requeued.attempt, world.state.jobs[job].failures) == (outcome, 2, 1)
     world.run(job)
     world.end(job, None, outcome, message=words)
     [failed] = world.settle()

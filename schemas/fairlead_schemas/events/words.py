@@ -34,7 +34,7 @@ RecallReason = Literal[
     "order",  # others go before it now, and the placer has as many offers as it looks ahead over
 ]
 RequeueReason = Literal[
-    "retry", "node_lost", "node_rebooted", "gpu_fault", "drained", "preempted", "start_failed", "preflight", "exit_unknown",
+    "retry", "oom", "gpu_memory", "node_lost", "node_rebooted", "gpu_fault", "drained", "preempted", "start_failed", "preflight", "exit_unknown",
     "idle",
 ]  # fmt: skip
 FailReason = Literal[

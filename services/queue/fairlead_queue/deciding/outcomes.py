@@ -152,7 +152,7 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
     if end.outcome == "exited":
         return "retry", paid, 0, "exit_code"
     if end.outcome in ("gpu_memory", "oom"):  # caused by the job itself, like an exit code
-        return "retry", paid, 0, end.outcome
+        return end.outcome, paid, 0, end.outcome
     if end.outcome == "start_failed":
         free = job.starts < FREE_STARTS_MAX and not blamed
         allowed = free or (paid and end.fault != "job")  # one other node may know better; more would not

@@ -179,6 +179,10 @@ def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: i
         state.due.drop_timer(job)
 
 
+#: Reasons of another attempt that use up one of the user's retries.
+PAID_BY_RETRIES = ("retry", "oom", "gpu_memory")
+
+
 def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
@@ -190,7 +194,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
         job.used_ns = 0
     if job.deadline_ns:
         state.due.set_alarm(job)
-    if event.reason == "retry":
+    if event.reason in PAID_BY_RETRIES:
         job.failures += 1
     elif event.reason == "start_failed":
         job.starts += 1
