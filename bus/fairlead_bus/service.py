@@ -189,7 +189,9 @@ class Service[C: Core]:
         return False
 
     async def _restore(self) -> None:
-        """Newest snapshot, then the tail up to what the log held when we began."""
+        """Newest snapshot, then the tail up to what the log held when we began. The lease is kept meanwhile: a standby would
+        take it and begin the same."""
+        self._spawn(self._keep_lease, "lease")
         state = await patiently(lambda: self.bus.state(subjects.LOG))
         kept = await self._snapshots.load(state.created)
         # Asked again: a leader that is on its way out may have committed and stored a snapshot meanwhile.
@@ -259,7 +261,6 @@ class Service[C: Core]:
             await source.open(self.bus, self.core, self._cursors.get("CMD", 0), self._wake.set)
         for verb, answer in (("state", self._answer_state), (ALIVE, self._answer_alive)):
             self._served.append(await self.bus.serve(subjects.rpc(self.writer, verb), answer))
-        self._spawn(self._keep_lease, "lease")
         self._spawn(self._watch_clock, "clock")
         self.leading = True
         self._wake.set()

@@ -13,8 +13,8 @@ from fairlead_bus.permissions import SERVICES
 from tests.nats_server import NatsServer
 
 
-class Keyed:
-    """The server, its users' directory, and each user's key. `close` removes all of it."""
+class Users:
+    """The users of a bus: their directory and each one's key. `remove` removes both."""
 
     def __init__(self, *nodes: str) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="fairlead-keys-"))
@@ -23,9 +23,11 @@ class Keyed:
             self.add("service", name)
         for name in nodes:
             self.add("node", name)
-        self.server = NatsServer(extra=f'include "../{self.directory.name}/{bus_users.ACCOUNTS}"')
-        self.server.start()
-        os.environ["FAIRLEAD_NATS_MONITOR"] = self.server.monitor
+
+    @property
+    def include(self) -> str:
+        """The line of a server's configuration that makes it know these users."""
+        return f'include "../{self.directory.name}/{bus_users.ACCOUNTS}"'
 
     def add(self, kind: Kind, name: str) -> nkey.KeyPair:
         """A (further) key of a user; the server hears of it by `reload`."""
@@ -37,6 +39,20 @@ class Keyed:
     def seed_file(self, name: str) -> Path:
         """Where a user's seed stands."""
         return self.directory / f"{name.replace('*', 'all')}.nk"
+
+    def remove(self) -> None:
+        """Remove the directory with all keys."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Keyed(Users):
+    """A server that knows the users. `close` ends it and removes everything."""
+
+    def __init__(self, *nodes: str) -> None:
+        super().__init__(*nodes)
+        self.server = NatsServer(extra=self.include)
+        self.server.start()
+        os.environ["FAIRLEAD_NATS_MONITOR"] = self.server.monitor
 
     def reload(self) -> None:
         """What `nats-server --signal reload` does."""
@@ -55,4 +71,4 @@ class Keyed:
     def close(self) -> None:
         """End the server and remove everything."""
         self.server.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.remove()

@@ -254,6 +254,22 @@ async def test_a_service_that_waits_for_its_lease_can_be_stopped(world: World):
     assert await asyncio.wait_for(leading, 60) == EXIT_OK
 
 
+async def test_a_service_keeps_its_lease_while_it_restores(monkeypatch: pytest.MonkeyPatch):
+    """A long log, or a store of snapshots that does not answer: a standby would take the lease and begin the same."""
+    monkeypatch.setattr(snapshots, "LOAD_S", 1.5 * lease.TTL_S)
+    hub = MemoryHub()
+    hub.stores_up = False
+    leader, standby = service(hub.connect(), "a"), service(hub.connect(), "b")
+    tasks = [asyncio.create_task(leader.run())]
+    await until(lambda: hub.buckets[subjects.LEASE])
+    tasks.append(asyncio.create_task(standby.run()))
+    await until(lambda: leader.leading or standby.leading or tasks[0].done())
+    assert leader.leading and not standby.leading
+    assert b'"a"' in hub.buckets[subjects.LEASE]["queue"].value
+    for task in tasks:
+        await crash(task)
+
+
 class Reshaped(CountingCore):
     """Another version of the code: it cannot read what the one before wrote."""
 

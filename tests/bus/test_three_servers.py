@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import msgspec
 import pytest
 
 from fairlead_bus import __main__ as maker
 from fairlead_bus import nats_setup
-from fairlead_bus.main import patiently
 from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.patience import patiently
 from fairlead_bus.port import ServerUnfit
 from fairlead_schemas import subjects
+from tests.bus.keyed import Users
 from tests.nats_cluster import SERVERS, NatsCluster
 from tests.nats_server import NatsServer
 
@@ -99,7 +101,7 @@ async def test_a_process_starts_while_any_one_server_is_away(
         server = cluster.wait_for_leader(stream)
         server.kill()
         started = await connect(cluster.url, name="started")
-        await patiently(started.ensure)
+        await patiently(started.ensure, limit_s=30)
         assert await started.get_object(subjects.SNAPSHOT, "queue-0") == b"state"
         assert await started.append(subjects.LOG, subjects.log("queue"), b"commit") > 0
         await started.close()
@@ -131,6 +133,39 @@ async def test_a_tail_goes_on_when_the_server_of_its_consumer_dies(
             [b"second"]
         ] * TAILS
     await reader.close()
+
+
+@pytest.mark.parametrize("credentials", ["token", "keys"])
+async def test_a_client_goes_to_another_server_with_its_token_or_key(
+    credentials: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each server is killed in turn, so its clients have to be known by another one; the token stands with one address
+    only. Nobody is sent away, and calls are answered again."""
+    users = Users()
+    made = NatsCluster(extra='authorization { token: "t0ken" }' if credentials == "token" else users.include)
+    try:
+        made.start()
+        monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", made.monitor)
+        monkeypatch.setenv(REPLICAS, "3")
+        first, *others = made.servers
+        if credentials == "token":
+            url = ",".join([f"nats://t0ken@127.0.0.1:{first.port}", *(server.url for server in others)])
+            maker, clients = await connect(url, name="maker"), [await connect(url, name="test") for _ in range(4)]
+        else:
+            maker = await connect(made.url, name="maker", key=users.keys["streams"])
+            clients = [await connect(made.url, name="test", key=users.keys["queue"]) for _ in range(4)]
+        await patiently(maker.ensure, limit_s=30)
+        for server in made.servers:
+            server.kill()
+            for client in clients:
+                await patiently(partial(client.state, subjects.LOG), limit_s=30)
+                assert not client.link.closed.is_set()
+            await asyncio.to_thread(_back, made, server)
+        for client in (maker, *clients):
+            await client.close()
+    finally:
+        made.close()
+        users.remove()
 
 
 def _back(cluster: NatsCluster, server: NatsServer) -> None:
