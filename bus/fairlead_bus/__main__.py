@@ -1,4 +1,5 @@
-"""`python -m fairlead_bus [remake]`: make the streams, or check those that there are, and end.
+"""`python -m fairlead_bus [make | remake | check-store DIR --config FILE]`: make the streams, or check those that there
+are, and end.
 
 With keys, nobody else may (permissions.py): FAIRLEAD_NATS_NKEY_FILE names the key of `streams`. Run it once for new
 servers, and again after an upgrade or a changed FAIRLEAD_LOG_MAX_BYTES or FAIRLEAD_NATS_REPLICAS; what is as it should be
@@ -6,17 +7,22 @@ is left as it is. It waits for copies that are still being made, and reports tho
 
 `remake` first deletes streams of derived or short-lived contents that are not stored as they must be, which no update
 can change (one server's streams without fsync on three servers). End the services before.
+
+`check-store` is for the moment before a nats-server starts: it ends with 1 where that server would delete or replace the
+streams in its store (nats_store.py).
 """
 
 import argparse
 import asyncio
 import sys
+from pathlib import Path
 
 import structlog
 
 from fairlead_bus import nats_setup
 from fairlead_bus.main import START_S, bus_key, configure_logging, nats_url
 from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.nats_store import check_store
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import BusError
 from fairlead_bus.settings import BadSetting
@@ -50,18 +56,31 @@ async def _wait_for_copies(bus: NatsBus) -> None:
 
 
 def main() -> int:
-    """The exit code: 0 when all streams are as they must be."""
-    parser = argparse.ArgumentParser(prog="python -m fairlead_bus", description="Make or check the streams of the bus.")
-    parser.add_argument("command", nargs="?", choices=["make", "remake"], default="make")
-    command = parser.parse_args().command
+    """The exit code: 0 when all streams, or the store, are as they must be."""
+    arguments = _parser().parse_args()
     configure_logging()
     try:
-        asyncio.run(make(remake=command == "remake"))
+        if arguments.command == "check-store":
+            check_store(arguments.directory, arguments.config)
+            log.info("the store suits the configuration")
+        else:
+            asyncio.run(make(remake=arguments.command == "remake"))
+            log.info("the streams are as they must be")
     except (BusError, BadSetting) as error:
-        log.critical("the streams cannot be made", reason=str(error))
+        log.critical("not as it must be", reason=str(error))
         return 1
-    log.info("the streams are as they must be")
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fairlead_bus", description="Make or check the streams of the bus.")
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("make", help="make or check the streams (the default)")
+    commands.add_parser("remake", help="delete and make again derived streams that are stored in another way")
+    check = commands.add_parser("check-store", help="before a nats-server starts: would it lose what its store holds?")
+    check.add_argument("directory", type=Path, metavar="DIR", help="the server's store_dir")
+    check.add_argument("--config", type=Path, required=True, metavar="FILE", help="the server's configuration")
+    return parser
 
 
 if __name__ == "__main__":

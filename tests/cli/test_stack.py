@@ -168,6 +168,16 @@ def test_no_server_at_all_has_one_fix(tmp_path: Path, monkeypatch: pytest.Monkey
     assert caught.value.hint == nats_server.INSTALL_HINT
 
 
+def test_a_store_of_a_cluster_is_not_opened_by_a_local_stack(tmp_path: Path) -> None:
+    """Its streams would seem to be missing, and a new log be made in their place."""
+    store = tmp_path / "nats" / "store" / "jetstream"
+    (store / "$G" / "streams" / "LOG").mkdir(parents=True)
+    nats_server.configure(tmp_path, 4222, 8222)
+    (store / "$SYS" / "_js_" / "_meta_").mkdir(parents=True)
+    with pytest.raises(FairleadError, match=r"belongs to a server of a cluster: its streams \(LOG\)"):
+        nats_server.configure(tmp_path, 4222, 8222)
+
+
 def test_the_configuration_keeps_its_token_to_itself(tmp_path: Path) -> None:
     """Loopback only, fsync always, the token the same at each start and in files of mode 0600."""
     config, token = nats_server.configure(tmp_path, 4222, 8222)

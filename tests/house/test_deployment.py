@@ -90,7 +90,7 @@ def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
 
     services = COMPOSE["services"]
     # Those in another's image, which has what they need.
-    borrowed = {"explainer": "placer", "keys": "placer", "streams": "queue"}
+    borrowed = {"explainer": "placer", "keys": "placer", "streams": "queue", "store": "queue"}
     assert services.keys() == {"nats", *borrowed, *SERVICES}
     for name in services.keys() - {"nats"}:
         build = services[name]["build"]
@@ -155,7 +155,7 @@ def test_each_service_of_compose_sees_its_own_key_alone() -> None:
     seen = [mount.partition(":")[0] for mounts in keys.values() for mount in mounts]
     assert sorted(made) == sorted(seen)
     assert all(mount.endswith(":/run/fairlead:ro") for mounts in keys.values() for mount in mounts)
-    assert {name for name, mounts in keys.items() if not mounts} == {"nats"}
+    assert {name for name, mounts in keys.items() if not mounts} == {"nats", "store"}
     assert services["keys"]["command"] == [name.removeprefix("key-") for name in made]
 
 

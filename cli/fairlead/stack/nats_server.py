@@ -20,6 +20,8 @@ import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.stack.state import write_private
+from fairlead_bus.nats_store import check_store
+from fairlead_bus.port import ServerUnfit
 
 #: Older servers lack what the log needs, or have known holes.
 VERSION_FLOOR = (2, 14, 3)
@@ -85,7 +87,7 @@ def parse_version(text: str) -> tuple[int, ...]:
 def configure(data: Path, port: int, monitor_port: int) -> tuple[Path, str]:
     """Write the configuration; returns its path and the token that clients need.
 
-    Loopback only, a token all the same (other users of this machine share the loopback), fsync on every
+    Raises FairleadError for a store that this configuration would damage. Loopback only, a token all the same (other users of this machine share the loopback), fsync on every
     stored message. The file holds the token: mode 0600.
     """
     folder = data / "nats"
@@ -105,6 +107,10 @@ jetstream {{
 }}
 """
     write_private(config, text.encode())
+    try:
+        check_store(folder / "store", config)
+    except ServerUnfit as error:
+        raise FairleadError(str(error)) from error
     return config, token
 
 
