@@ -17,7 +17,7 @@ def lines(found: PoolPacking) -> Iterator[str]:
         yield "no node is of this pool"
         return
     free, aside = format_milli(found.gpu_milli_free), format_milli(found.gpu_milli_aside)
-    more = f", and {aside} on nodes that take no work or one job's only" if found.gpu_milli_aside else ""
+    more = f", and {aside} on nodes that do not take everybody's work" if found.gpu_milli_aside else ""
     yield f"{_count(found.nodes, 'node')}, {_count(found.gpus, 'GPU')}: {free} free{more}"
     yield _fragmentation(found)
     one = found.largest_on_one_node

@@ -48,6 +48,8 @@ class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
     pool: str
     #: The log sequence to answer for; 0: the newest.
     at: int = 0
+    #: Nodes that take no work besides those of the log: their agents are silent.
+    away: tuple[str, ...] = ()
 
 
 Ask = AskWhy | AskDryRun | AskDefrag | AskPacking

@@ -15,7 +15,8 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolPacking(msgspec.Struct, frozen=True, kw_only=True):
-    """Free is what jobs may be given; what is free on nodes that take no work, or that of one waiting job only, is aside.
+    """Free is what anybody's job may be given; what is free on nodes that take no work, that of one waiting job only, or that
+    which tolerates their taints, is aside.
     MIG instances that are asked for as GPUs count as such."""
 
     pool: str

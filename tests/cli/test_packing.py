@@ -37,7 +37,7 @@ def test_the_facts_in_words(gateway: GatewayStub, run: Run) -> None:
     gateway.on("GET", "/v1/pools/a100/packing", FACTS)
     assert run("packing", "a100").out == (
         "pool a100: nodes are chosen by spread\n"
-        "9 nodes, 72 GPUs: 20.500 free, and 8 on nodes that take no work or one job's only\n"
+        "9 nodes, 72 GPUs: 20.500 free, and 8 on nodes that do not take everybody's work\n"
         "fragmentation: 3.500 of the free GPUs (17 %) are of no use to the usual job, of 1204 that have come\n"
         "could start now, by GPUs alone:\n"
         "  on one node: 8 GPUs (n7)\n"

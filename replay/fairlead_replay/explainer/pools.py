@@ -1,5 +1,7 @@
 """How a pool is packed and what it has left, from the placer's folded state: its own facts. Pure."""
 
+from collections.abc import Collection
+
 from fairlead_placer.capacity.facts import facts
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.state import NOTHING_YET, State
@@ -8,13 +10,13 @@ from fairlead_schemas.clustermap import OneNode
 from fairlead_schemas.poolpacking import PoolPacking, Room
 
 
-def packing(state: State, sequence: int, pool: str) -> Answer:
-    """The facts; of a pool without nodes, its policy alone."""
+def packing(state: State, sequence: int, pool: str, away: Collection[str] = ()) -> Answer:
+    """The facts; of a pool without nodes, its policy alone. Nodes `away` take no work, whatever the log says."""
     policy = state.packings.get(pool, DEFAULT)
     index = state.pools.each().get(pool)
     if index is None:
         return Answer(sequence=sequence, packing=PoolPacking(pool=pool, policy=policy, sequence=sequence))
-    found = facts(pool, index, state.arrivals.get(pool, NOTHING_YET))
+    found = facts(pool, index, state.arrivals.get(pool, NOTHING_YET), away)
     one = found.on_one_node
     gangs = {
         level: tuple(Room(domain=gang.domain, nodes=gang.nodes, gpus_per_node=gang.gpus) for gang in each)

@@ -222,7 +222,7 @@ class Explainer:
             return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())
         if isinstance(ask, AskPacking):
             placer = await (self._placers.at(ask.at, deadline) if ask.at else self._placers.at_end(deadline))
-            return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool)
+            return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool, frozenset(ask.away))
         fold = await self._folds.at_end(deadline)
         state = fold.core.state
         # As for the queue's own clock: never before the newest commit.

@@ -41,7 +41,8 @@ def routes(live: Views, past: Past, explaining: Explaining) -> APIRouter:
     )  # fmt: skip
     async def get_pool_packing(pool: str, at: At = "") -> Response:
         if not at:
-            return Json((await ask(live, pool, AskPacking(pool=pool))).packing)
+            silent = tuple(node for node in live.nodes.rows if live.silent_s(node))
+            return Json((await ask(live, pool, AskPacking(pool=pool, away=silent))).packing)
         then = await past.views_at(at)
         if not then.sequence:
             raise bad_parameter("at", f"the log begins later than {at[:40]}")

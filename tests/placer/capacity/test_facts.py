@@ -13,6 +13,7 @@ from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.placing import Found, find
 from fairlead_placer.state import NOTHING_YET
 from fairlead_schemas.resources import Gpu, MigInstance, Request
+from fairlead_schemas.taints import tolerates
 from tests.placer.capacity.ground import Ground, machine
 from tests.placer.capacity.test_choosing import grounds
 
@@ -70,8 +71,19 @@ def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
     ground.join(machine("d", 2, labels={SHARING_LABEL: "mps", REPLICAS_LABEL: "4"}))
     ground.join(machine("e", 1))
     found = told(ground)
-    assert (found.gpus, found.free_milli, found.aside_milli) == (13, 5_000, 8_000)
+    assert (found.gpus, found.free_milli, found.aside_milli) == (13, 3_000, 10_000)
     assert (found.on_one_node, found.gangs) == (("e", 1), {POOL_LEVEL: (Gang("default", 1, 1),)})
+
+
+def test_nodes_that_are_away_stand_aside() -> None:
+    """As those that the log has closed: their GPUs are neither free, nor in the largest gangs, nor of use to nobody."""
+    ground, arrivals = racks(0, 3, gpus=4), Arrivals[Request]()
+    arrivals.observe(Request(gpu_milli=2000))
+    index = ground.state.pools.of(Request())
+    assert facts("default", index, arrivals).unusable_milli == 1_000
+    found = facts("default", index, arrivals, away={"n0", "unknown"})
+    assert (found.free_milli, found.aside_milli, found.unusable_milli) == (4_000, 1_000, 0)
+    assert (found.on_one_node, found.gangs[POOL_LEVEL]) == (("n1", 4), (Gang("default", 1, 4),))
 
 
 def test_what_the_usual_work_cannot_use() -> None:
@@ -135,7 +147,7 @@ def naive_unusable(ground: Ground, work: list[Request]) -> int:
     for request in work:
         ask = asks_of(request)[0]
         for node in ground.state.nodes.values():
-            if not node.open or node.keeper:
+            if not node.open or node.keeper or not tolerates(node.taints, ()):
                 continue
             rests = [node.left.rest(at) for at in range(len(node.left.uuids)) if node.left.rest(at)]
             enough = [rest for rest in rests if rest >= ask.milli]
@@ -146,7 +158,7 @@ def naive_unusable(ground: Ground, work: list[Request]) -> int:
 @settings(max_examples=80, deadline=None)
 @given(grounds(), st.lists(st.sampled_from([1000, 1000, 2000, 3000, 8000, 250, 500]), min_size=1, max_size=6))
 def test_fragmentation_is_what_its_definition_says(ground: Ground, sizes: list[int]) -> None:
-    """Every node and every request asked, where CPU and memory do not matter; packing looks at no taints."""
+    """Every node and every request asked, where CPU and memory do not matter; nodes with taints that bar work are aside."""
     work = [Request(gpu_milli=size, gpu_parts=int(size < 1000)) for size in sizes]
     arrivals: Arrivals[Request] = Arrivals()
     for request in work:

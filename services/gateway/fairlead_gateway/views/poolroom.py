@@ -82,8 +82,8 @@ def is_whole(node: MapNode) -> bool:
 
 
 def share_free_milli(gpu: MapGpu) -> int:
-    """Return the thousandths that are left of a GPU which is held in part; of one that is faulted or in MIG mode, 0."""
-    if gpu.state != "held" or gpu.fault or gpu.instances:
+    """Return the thousandths that are left of a GPU which is held in part, though not clean; of one that is faulted or in MIG mode, 0."""
+    if gpu.state not in ("held", "cleaning") or gpu.fault or gpu.instances:
         return 0
     return max(0, WHOLE_MILLI - sum(holder.milli for holder in gpu.holders))
 

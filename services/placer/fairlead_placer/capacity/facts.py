@@ -5,7 +5,8 @@ A job of n nodes with g GPUs on each, which asks for hardly any CPU and memory, 
 could start within one domain of a level if and only if one of the level's gangs has at least n nodes with at least g GPUs.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,12 @@ from fairlead_placer.capacity.domains import LEVELS, Domains
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.wanted import typical
+from fairlead_placer.entities import Node
 from fairlead_placer.packing.figures import fragmentation
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_schemas.resources import Request
+from fairlead_schemas.taints import tolerates
 
 #: The level whose one domain is all of the pool.
 POOL_LEVEL = "pool"
@@ -36,15 +39,15 @@ class Gang(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """One pool. Free is what jobs may be given now; what is free on nodes that take no work, or that of one waiting job
-    only, is `aside`. All in thousandths of a GPU but `gpus`."""
+    """One pool. Free is what anybody's job may be given now; what is free on nodes that take no work, that of one waiting job
+    only, or that which tolerates their taints, is `aside`. All in thousandths of a GPU but `gpus`."""
 
     nodes: int
     gpus: int
     free_milli: int
     aside_milli: int
     #: Of what is free: what the usual request cannot use for want of GPUs, CPU or memory beside it or for the GPUs' model,
-    #: by how often each has arrived. As packing sees it: taints and other labels are not looked at.
+    #: by how often each has arrived. As packing sees it: labels other than the model are not looked at.
     unusable_milli: int
     #: Requests that arrived so far: what is known of the usual work.
     arrived: int
@@ -54,22 +57,39 @@ class Facts(NamedTuple):
     gangs: dict[str, tuple[Gang, ...]]
 
 
-def facts(pool: str, index: Index, work: Arrivals[Request]) -> Facts:
-    """Of the pool, whose nodes are all where they belong."""
-    gpus, domains = _free_gpus(index), index.domains
+def facts(pool: str, index: Index, work: Arrivals[Request], away: Collection[str] = ()) -> Facts:
+    """Return the facts of a pool whose nodes are all where they belong. Nodes `away` take no work, whatever the state says."""
+    gpus, domains = _free_gpus(index, away), index.domains
     names, last = domains.names, len(domains.names)
     best = min(np.flatnonzero(gpus == gpus.max(initial=1)).tolist(), key=names.__getitem__, default=None)
     gangs = {
         level: _largest(gpus, *_standing(domains, level)) for level in LEVELS if (domains.of[level][:last] >= 0).any()
     }
-    found = fragmentation(index.rows, typical(work, index.wanted))
+    shut = _shut(index, away)
+    left_out = Counter(node.row for node in shut)
+    counts = [left_out[row] for row in index.rows.filled.tolist()]
+    found = fragmentation(
+        index.rows,
+        typical(work, index.wanted),
+        np.array(counts, np.int64),
+        sum(index.rows.free_of(node.row) for node in shut),
+    )
     return Facts(
         nodes=len(index.members), gpus=sum(_gpus_of(node.left) for node in index.members.values()),
-        free_milli=found.free_milli, aside_milli=sum(node.left.free_milli for node in index.aside.values()),
+        free_milli=found.free_milli, aside_milli=sum(node.left.free_milli for node in (*index.aside.values(), *shut)),
         unusable_milli=found.unusable_milli, arrived=work.arrived,
         on_one_node=None if best is None else (names[best], int(gpus[best])),
         gangs={**gangs, POOL_LEVEL: _largest(gpus, np.zeros(last, np.int64), [pool])},
     )  # fmt: skip
+
+
+def _shut(index: Index, away: Collection[str]) -> list[Node]:
+    """Return the nodes in rows that do not take anybody's work: their taints keep out what does not tolerate them."""
+    tainted = {number for number in index.rows.builds if not tolerates(index.builds[number].taints, ())}
+    return [
+        node for node in index.members.values()
+        if node.row >= 0 and (node.left.build.number in tainted or node.name in away)
+    ]  # fmt: skip
 
 
 def _gpus_of(left: Left) -> int:
@@ -79,7 +99,7 @@ def _gpus_of(left: Left) -> int:
     return len(left.cuts.cells) + (left.build.all_gpus & ~left.build.cut).bit_count()
 
 
-def _free_gpus(index: Index) -> Ints:
+def _free_gpus(index: Index, away: Collection[str]) -> Ints:
     """[node's number]: whole GPUs that a job may have there now."""
     wanted, rows, domains = index.wanted(asks_of(ONE_GPU)[0]), index.rows, index.domains
     able = {
@@ -88,6 +108,7 @@ def _free_gpus(index: Index) -> Ints:
     whole = np.array([key.whole if key.build in able else 0 for key in rows.keys] + [0], np.int64)
     last = len(domains.names)
     room = (domains.cpu[:last] >= ONE_GPU.cpu_milli) & (domains.memory[:last] >= ONE_GPU.memory_mib)
+    room[[index.members[name].slot for name in away if name in index.members]] = False
     return np.where(room, whole[domains.rows[:last]], 0)
 
 

@@ -84,6 +84,10 @@ class Rows:
         """Free GPUs of all nodes together, in thousandths."""
         return self._free_milli
 
+    def free_of(self, row: int) -> int:
+        """Free GPUs of a node of the row, in thousandths."""
+        return self._free[row]
+
     @property
     def filled(self) -> Ints:
         """The rows that nodes are in, rising."""
