@@ -18,7 +18,7 @@ EXIT_COMMANDS_LOST = 74
 type ConditionCode = Literal[
     "log_damaged", "commands_lost", "bus_away", "commands_refused", "commands_full", "queue_silent", "placer_silent",
     "queue_stalled", "placer_stalled", "views_behind", "log_full", "telemetry_silent", "explainer_silent",
-    "clock_differs", "clock_stepped",
+    "clock_differs", "clock_stepped", "agent_refuses", "nodes_unheard",
 ]  # fmt: skip
 
 
@@ -105,6 +105,20 @@ CONDITIONS: Mapping[ConditionCode, Kind] = {
     "telemetry_silent": Kind(
         "The telemetry service does not answer: SQL, usage and idle policies are away; jobs run.", (_DOCTOR, _LOGS), blocks=False
     ),
+    "agent_refuses": Kind(
+        "An agent does not start on its node, such as one whose journal is damaged: the node takes no work, and jobs on it "
+        "cannot end before its lease is over.",
+        (
+            Remedy("fairlead doctor --node", "on that node shows which check fails"),
+            Remedy("mv JOURNAL JOURNAL.damaged", "lets a node with a damaged journal join anew; its runs end"),
+        ),
+        blocks=False,
+    ),
+    "nodes_unheard": Kind(
+        "Nodes that are not lost yet have not been heard for a while, or not since the gateway's start.",
+        (Remedy("fairlead nodes", "lists them as silent; look at the agent's log there"),),
+        blocks=False,
+    ),
     "explainer_silent": Kind(
         "The explainer does not answer: `why` and dry runs give less detail; jobs run.", (_DOCTOR, _LOGS), blocks=False
     ),
@@ -160,9 +174,15 @@ class Readiness(msgspec.Struct, kw_only=True):
     conditions: list[Condition] = []
     #: {code: the commands to type} of these.
     remedies: dict[str, str] = {}
+    nodes: "NodesHeard" = msgspec.field(default_factory=lambda: NodesHeard())
     #: The background check of the whole log; None while the explainer has not answered.
     scrub: "Scrubbed | None" = None
 
+
+#: Names in `NodesHeard.unheard`.
+UNHEARD_MAX = 200
+#: Exit code of an agent that refuses to work on its node: its journal is damaged, its devices or its engine do not fit.
+EXIT_UNFIT = 78
 
 #: The verb under which each service answers `Alive` (`subjects.rpc`).
 ALIVE = "alive"
@@ -183,6 +203,16 @@ class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
     def changed(self, **fields: int | str) -> "Scrubbed":
         """Return the same with some fields replaced."""
         return msgspec.structs.replace(self, **fields)
+
+
+class NodesHeard(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes by the beats that this gateway has received."""
+
+    #: Nodes that are not lost, and those of them that beat.
+    known: int = 0
+    heard: int = 0
+    #: Names of the others, at most UNHEARD_MAX: silent, or not heard since the gateway's start.
+    unheard: list[str] = []
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

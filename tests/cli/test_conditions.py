@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead.stack import conditions
+from fairlead.stack import conditions, processes
 from fairlead.stack.processes import Spec, Supervisor
-from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
+from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT, Condition
 from tests.cli.conftest import Run
 from tests.cli.test_stack import until
 
@@ -70,3 +70,18 @@ def test_a_file_that_cannot_be_read_holds_no_condition(tmp_path: Path) -> None:
     """It is only a note for people; the services judge by themselves."""
     (tmp_path / conditions.FILE).write_bytes(b"[{")
     assert conditions.load(tmp_path) == []
+
+
+def test_an_agent_that_refuses_its_node_is_named_until_it_is_well(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is started again, because a person may mend the node meanwhile; once it stays up it is no longer named."""
+    monkeypatch.setattr(processes, "HEALTHY_S", 0.3)
+    mended = tmp_path / "mended"
+    code = f"import os, sys, time; time.sleep(600) if os.path.exists({str(mended)!r}) else sys.exit({EXIT_UNFIT})"
+    supervisor.add(Spec("agent-sim-1", [sys.executable, "-c", code], dict(os.environ), 0))
+    supervisor.watch()
+    assert until(lambda: supervisor.crashed().get("agent-sim-1", 0) >= 2)
+    assert (supervisor.unfit(), supervisor.damaged()) == (["agent-sim-1"], [])
+    mended.touch()
+    assert until(lambda: supervisor.unfit() == [])

@@ -136,3 +136,30 @@ def test_what_does_not_end_is_named(
     assert (ran.code, msgspec.json.decode(ran.out)["jobs_left_running"]) == (124, ["1"])
     assert "jobs that did not end: 1" in ran.err
     assert state.load(data) is None
+
+
+def test_jobs_on_silent_nodes_are_not_waited_for_in_silence(
+    gateway: GatewayStub, run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can end them before their nodes' leases are over: it says so, names the nodes, and gives up early."""
+    monkeypatch.setattr(stack, "TELL_S", 0.0)
+    monkeypatch.setattr(stack, "SILENT_S", 0.1)
+    cluster = OneGpu(gateway, "1")
+    cluster.deaf = {"1"}
+    gateway.on("GET", "/readyz", {"ready": True, "nodes": {"known": 2, "heard": 1, "unheard": ["n1"]}})
+    ran = run("down", "--jobs", "--data", str(data))
+    assert ran.code == 124
+    assert "waiting for 1 to end: their nodes are silent (n1)" in ran.err
+    assert "nobody is there to end them" in ran.err
+
+
+def test_a_long_wait_for_jobs_is_told(
+    gateway: GatewayStub, run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, also where their nodes are well."""
+    monkeypatch.setattr(stack, "TELL_S", 0.0)
+    monkeypatch.setattr(stack, "JOBS_END_S", 0.5)
+    cluster = OneGpu(gateway, "1")
+    cluster.deaf = {"1"}
+    ran = run("down", "--jobs", "--data", str(data))
+    assert (ran.code, ran.err.count("waiting for 1 to end")) == (124, 1)

@@ -7,6 +7,7 @@ from fairlead_gateway.presence import SILENT_AFTER_S, Presence
 from fairlead_gateway.views.documents import node_document
 from fairlead_schemas import events as ev
 from fairlead_schemas import subjects
+from fairlead_schemas.conditions import NodesHeard
 from tests.gateway.logbook import Logbook, joined
 from tests.gateway.world import World, until
 
@@ -125,3 +126,19 @@ def test_a_state_that_somebody_has_set_is_shown_before_silence() -> None:
     views.silent_s = lambda _node: 20
     document = node_document(views, views.nodes.rows["n1"])
     assert (document.state, document.silent_seconds) == ("cordoned", 20)
+
+
+async def test_nodes_that_are_known_from_the_log_count_only_once_they_beat() -> None:
+    """A restarted gateway knows all nodes at once and has heard none of them; one that is lost is not waited for."""
+    world = Listener()
+    await world.listen()
+    assert world.presence.heard() == NodesHeard(known=2, heard=0, unheard=["n1", "n2"])
+    await world.beat("n2")
+    assert world.presence.heard() == NodesHeard(known=2, heard=1, unheard=["n1"])
+    assert world.presence.missing() == []  # n1 may only be late
+    world.clock.now += SILENT_AFTER_S
+    await world.beat("n2")
+    assert world.presence.missing() == ["n1"]
+    world.book.write(ev.NodeLost(cause="clock", node="n1", silent_ns=1))
+    assert world.presence.heard() == NodesHeard(known=1, heard=1)
+    assert world.presence.missing() == []

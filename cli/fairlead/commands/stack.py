@@ -33,6 +33,8 @@ CANCELS_AT_ONCE = 16
 LOOK_S = 0.2
 OPEN_STATES = ",".join(state for state in STATES if state not in END_STATES)
 IDS_SHOWN = 10
+#: When people are told for which jobs `down --jobs` waits, and how long it waits for jobs on silent nodes alone.
+TELL_S, SILENT_S = 5.0, 10.0
 
 Data = Annotated[
     Path | None,
@@ -258,7 +260,8 @@ def _end_jobs(url: str) -> _Ending:
     Those that wait go first, or the GPUs that come free would start them; and it looks again until
     nothing is left, for what was submitted meanwhile.
     """
-    deadline = time.monotonic() + JOBS_END_S
+    began = time.monotonic()
+    deadline, is_told = began + JOBS_END_S, False
     seen: set[str] = set()
     refused: dict[str, str] = {}
     left: list[Job] | None = None
@@ -288,6 +291,28 @@ def _end_jobs(url: str) -> _Ending:
             if (left is not None and not going) or time.monotonic() >= deadline:
                 why = next(iter(refused.values()), f"waited {JOBS_END_S:g} s for them")
                 return _Ending(len(seen - found), left, why)
+            lasted = time.monotonic() - began
+            if left is not None and lasted >= TELL_S:
+                on_silent = _on_silent_nodes(client, going)
+                if not is_told:
+                    is_told = True
+                    render.note(f"down: waiting for {_ids(going)} to end{_where(on_silent)}")
+                if len(on_silent) == len(going) and lasted >= SILENT_S:
+                    words = f"nobody is there to end them{_where(on_silent)}; `fairlead doctor` has the reason"
+                    return _Ending(len(seen - found), left, words)
             waiting = [job for job in going if job.state != "stopping"]
             list(pool.map(cancel, sorted(waiting, key=lambda job: bool(job.nodes))))
             time.sleep(LOOK_S)
+
+
+def _on_silent_nodes(client: Client, jobs: list[Job]) -> dict[str, list[str]]:
+    """{job: its nodes} of those whose nodes are all unheard: their agents do not run, or cannot reach the cluster."""
+    readiness = client.readiness()
+    unheard = set(readiness.nodes.unheard) if readiness is not None else set[str]()
+    return {job.id: list(job.nodes) for job in jobs if job.nodes and unheard.issuperset(job.nodes)}
+
+
+def _where(on_silent: dict[str, list[str]]) -> str:
+    """Words that name the silent nodes; "" without any."""
+    names = sorted({node for nodes in on_silent.values() for node in nodes})
+    return f": their nodes are silent ({', '.join(names[:IDS_SHOWN])})" if names else ""

@@ -23,7 +23,7 @@ from fairlead.stack.server_disk import ServerDisk, reserve_bytes
 from fairlead_agent.devices.racks import rack_labels
 from fairlead_agent.lease import NAME as LEASE
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas.conditions import Condition
+from fairlead_schemas.conditions import UNHEARD_MAX, Condition, ConditionCode
 
 READY_S = 60.0
 #: Many nodes share this machine's disk.
@@ -40,6 +40,9 @@ SERVICES = {
     "explainer": ("fairlead_replay.explainer", GROUP_READERS),
     "gateway": ("fairlead_gateway", GROUP_READERS),
 }
+
+#: Conditions that only a person ends.
+DAMAGE: tuple[ConditionCode, ...] = ("log_damaged", "commands_lost")
 
 type Say = Callable[[str, str], None]
 
@@ -127,6 +130,8 @@ class Stack:
         self._monitor = ""
         self._lock: lock.Lock | None = None
         self._disk: ServerDisk | None = None
+        #: Damage that the gateway reported while this stack came up.
+        self._reported: list[Condition] = []
         self._supervisor = Supervisor(options.data / "logs", self._save)
 
     def up(self) -> None:
@@ -210,19 +215,19 @@ class Stack:
             self._supervisor.add(spec)
         self._save()
         with Client(self.url) as client:
-            self._until(client.ready, "gateway", lambda: _blocking(client))
+            self._until(lambda: self._is_ready(client), "gateway", lambda: _blocking(client))
             self._say("services", f"{', '.join(SERVICES)}   ready  {time.monotonic() - began:.1f}s")
-            names = set(node_names(self.options, self._real_gpus))
-            # How hollow nodes are called is their program's choice; their number is ours.
-            hollow = self.options.runtime == "hollow"
-            joined = (
-                (lambda: len(client.nodes().items) >= len(names)) if hollow else (lambda: names <= _ready_nodes(client))
-            )
-            self._until(joined, "hollow" if hollow else f"agent-{min(names)}" if names else "gateway")
+            self._until(lambda: self._joined(client), self._last_joining())
             self._say("nodes", self._nodes_line(client))
+            self._say_refusals()
         self._ready = True
         self._save()
         self._say("url", self.url)
+
+    def _last_joining(self) -> str:
+        """The process whose log has the reason where nodes do not join."""
+        names = node_names(self.options, self._real_gpus)
+        return "hollow" if self.options.runtime == "hollow" else f"agent-{min(names)}" if names else "gateway"
 
     def _unstored(self) -> bool:
         """True while the running gateway finds that commands are not stored."""
@@ -253,18 +258,59 @@ class Stack:
         """The directory to name in commands; "" for the default one."""
         return "" if self.options.data == state.default_data() else str(self.options.data)
 
+    def _logged(self, *, damage_only: bool = False) -> list[Condition]:
+        """Return the conditions upon which processes ended that are not healthy again since."""
+        names = self._supervisor.damaged()
+        if not damage_only:
+            names += self._supervisor.unfit()
+        return conditions.logged(self.options.data / "logs", names)
+
     def _raise_damage(self) -> None:
         """Raise FairleadError once a service has ended because the log is damaged or commands are lost."""
-        data = self.options.data
-        found = conditions.logged(data / "logs", self._supervisor.damaged())
+        found = self._logged(damage_only=True)
         if found:
-            conditions.save(data, found)
+            conditions.save(self.options.data, found)
             raise conditions.error_of(found, self._data_word())
+
+    def _is_ready(self, client: Client) -> bool:
+        """True once `/readyz` is. Raises FairleadError when it reports damage: waiting does not mend that."""
+        readiness = client.readiness()
+        damage = [each for each in readiness.conditions if each.code in DAMAGE] if readiness is not None else []
+        if damage:
+            self._reported = damage
+            conditions.save(self.options.data, damage)
+            raise conditions.error_of(damage, self._data_word())
+        return readiness is not None and readiness.ready
+
+    def _joined(self, client: Client) -> bool:
+        """True once every node of this stack is heard, but for those whose agents refuse to work."""
+        readiness = client.readiness()
+        names = set(node_names(self.options, self._real_gpus)) - self._refusing()
+        if readiness is None or not names:
+            return not names
+        if self.options.runtime == "hollow":  # how they are called is their program's choice; their number is ours
+            return readiness.nodes.heard >= len(names)
+        complete = len(readiness.nodes.unheard) < UNHEARD_MAX
+        return complete and names <= _nodes_there(client) - set(readiness.nodes.unheard)
+
+    def _refusing(self) -> set[str]:
+        """Names of the nodes whose agents have ended because they cannot work there."""
+        return {name.removeprefix("agent-") for name in self._supervisor.unfit()}
+
+    def _say_refusals(self) -> None:
+        """Name the nodes whose agents refuse to work. Raises FairleadError where that is every node."""
+        refusing = sorted(self._refusing())
+        found = conditions.logged(self.options.data / "logs", [f"agent-{name}" for name in refusing])
+        if found and len(refusing) == len(node_names(self.options, self._real_gpus)):
+            raise conditions.error_of(found, self._data_word())
+        for name in refusing:
+            for each in conditions.logged(self.options.data / "logs", [f"agent-{name}"]):
+                self._say("note", f"{name} takes no work, its agent refuses to start: {each.message}; {each.hint()}")
 
     def _nodes_line(self, client: Client) -> str:
         # The log may know nodes of an earlier `up` with other options; they are lost and not meant here.
         hollow = self.options.runtime == "hollow"
-        mine = set(node_names(self.options, self._real_gpus))
+        mine = set(node_names(self.options, self._real_gpus)) - self._refusing()
         nodes = [node for node in client.nodes().items if (node.runtime == "hollow" if hollow else node.id in mine)]
         played = sum(node.gpus for node in nodes if node.simulated)
         names = [node.id for node in nodes if node.simulated]
@@ -289,8 +335,8 @@ class Stack:
                 nodes=node_names(self.options, self._real_gpus),
             )
             state.save(self.options.data, now)
-            if damaged := self._supervisor.damaged():
-                conditions.save(self.options.data, conditions.logged(self.options.data / "logs", damaged))
+            # Replaced as a whole: what was mended meanwhile must not be found by doctor.
+            conditions.save(self.options.data, list(dict.fromkeys([*self._logged(), *self._reported])))
 
 
 def _server_reserve() -> int:
@@ -313,8 +359,8 @@ def _blocking(client: Client) -> list[Condition]:
     return [each for each in readiness.conditions if each.blocks] if readiness is not None else []
 
 
-def _ready_nodes(client: Client) -> set[str]:
-    """A node counts once the cluster hears from it: after a restart the log knows all nodes from the start."""
+def _nodes_there(client: Client) -> set[str]:
+    """Nodes that the log knows and has not lost; after a restart it knows all of them from the start."""
     return {node.id for node in client.nodes().items if node.state != "lost"}
 
 

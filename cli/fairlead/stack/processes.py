@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead import render
-from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED
+from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT
 
 #: The first restart comes at once; a process that keeps dying is given ever longer pauses.
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.1, 5.0
@@ -44,14 +44,8 @@ class _Kept:
         self.pause_s = BACKOFF_FIRST_S
         self.start_at = 0.0
         self.restarts = 0
-        #: Exit code of the newest process that ended by itself; None before the first.
+        #: Exit code of the newest process that ended by itself; None before the first, and once its successor is healthy.
         self.ended_with: int | None = None
-
-    @property
-    def is_damaged(self) -> bool:
-        """True when it ended last because the log is damaged or commands are lost, and has not been well since."""
-        well = self.process is not None and time.monotonic() - self.started_at >= HEALTHY_S
-        return self.ended_with in (EXIT_DAMAGED, EXIT_COMMANDS_LOST) and not well
 
     @property
     def is_given_up(self) -> bool:
@@ -98,8 +92,15 @@ class Supervisor:
 
     def damaged(self) -> list[str]:
         """Return the names of those that ended last because the log is damaged or commands are lost."""
+        return self._ended_with(EXIT_DAMAGED, EXIT_COMMANDS_LOST)
+
+    def unfit(self) -> list[str]:
+        """Return the names of agents that ended last because they cannot work on their node."""
+        return self._ended_with(EXIT_UNFIT)
+
+    def _ended_with(self, *codes: int) -> list[str]:
         with self.lock:
-            return [name for name, kept in self._kept.items() if kept.is_damaged]
+            return [name for name, kept in self._kept.items() if kept.ended_with in codes]
 
     def restart(self, name: str, timeout_s: float = STOP_S) -> None:
         """End a process: TERM, then KILL at the deadline. It is then started again like one that crashed."""
@@ -147,9 +148,12 @@ class Supervisor:
         if kept.is_given_up:
             return
         if kept.process is not None:
-            kept.ended_with = kept.process.poll()
-            if kept.ended_with is None:
+            code = kept.process.poll()
+            if code is None:
+                if kept.ended_with is not None and now - kept.started_at >= HEALTHY_S:
+                    kept.ended_with, self._untold = None, True
                 return
+            kept.ended_with = code
             if kept.is_given_up:
                 kept.process = None
                 self._untold = True

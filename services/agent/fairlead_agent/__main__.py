@@ -16,6 +16,7 @@ from fairlead_agent.runtimes.port import RuntimeUnfit
 from fairlead_agent.settings import from_environment
 from fairlead_bus.main import run
 from fairlead_bus.port import Bus
+from fairlead_schemas.conditions import EXIT_UNFIT
 
 
 def arguments() -> argparse.Namespace:
@@ -26,7 +27,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run until a signal; exit code 0, or 1 with a line that says why not."""
+    """Run until a signal; exit code 0. With a line that says why not: 78 where this node does not fit, else 1."""
     env = admin.with_arguments(os.environ, arguments())
 
     async def build(bus: Bus) -> Agent:
@@ -37,8 +38,9 @@ def main() -> None:
     try:
         run("agent", build, on_node=True)
     except (DevicesUnfit, RuntimeUnfit, JournalDamaged, JournalNewer, JournalHeld) as error:
-        structlog.get_logger().critical("the agent cannot work here", reason=str(error))
-        sys.exit(1)
+        # The condition's name is what `fairlead up` and `fairlead doctor` look for in this line.
+        structlog.get_logger().critical("the agent cannot work here", condition="agent_refuses", reason=str(error))
+        sys.exit(EXIT_UNFIT)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fairlead_bus.port import Bus, Message
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import subjects
+from fairlead_schemas.conditions import UNHEARD_MAX, NodesHeard
 
 #: Five beats of an agent, as they come by default; of one that beats more rarely, SILENT_AFTER_BEATS of its own.
 SILENT_AFTER_S, SILENT_AFTER_BEATS = 10.0, 5
@@ -45,6 +46,21 @@ class Presence:
         heard_at, interval = self._heard.get(node, (self._listening_since, 0.0))
         silence = self.monotonic() - heard_at
         return int(silence) if silence >= max(SILENT_AFTER_S, SILENT_AFTER_BEATS * interval) else 0
+
+    def heard(self) -> NodesHeard:
+        """Return which of the nodes that are not lost have been heard, and not fallen silent since."""
+        known = [name for name, row in self._nodes.items() if not row.lost]
+        unheard = sorted(name for name in known if name not in self._heard or self.silent_s(name))
+        return NodesHeard(known=len(known), heard=len(known) - len(unheard), unheard=unheard[:UNHEARD_MAX])
+
+    def missing(self) -> list[str]:
+        """Return the unheard nodes once there was time to hear them."""
+        listening = self._listening_since
+        if listening is None or not self._heard or not self._is_connected():
+            return []
+        if self.monotonic() - listening < SILENT_AFTER_S:
+            return []
+        return self.heard().unheard
 
     def _restart(self) -> None:
         self._heard.clear()

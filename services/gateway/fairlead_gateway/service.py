@@ -41,7 +41,7 @@ from fairlead_gateway.identities import SETTING, Identities
 from fairlead_gateway.intake import Intake
 from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.past import Past
-from fairlead_gateway.presence import Presence
+from fairlead_gateway.presence import SILENT_AFTER_S, Presence
 from fairlead_gateway.pulse import Pulse
 from fairlead_gateway.refusal_limit import RefusalLimit
 from fairlead_gateway.request_guard import RequestGuard
@@ -53,6 +53,8 @@ from fairlead_schemas.imagenames import Registries
 log = structlog.get_logger()
 
 EXIT_OK = 0
+#: Names of nodes in a condition's message.
+NAMES_SHOWN = 10
 
 
 class Settings(NamedTuple):
@@ -147,7 +149,13 @@ class Gateway:
 
     def conditions(self) -> list[Condition]:
         """Return the reasons why the cluster cannot work, or not in full, worst first."""
-        return self.pulse.conditions()
+        found, missing = self.pulse.conditions(), self.presence.missing()
+        if missing:
+            names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
+            found.append(
+                Condition(code="nodes_unheard", message=f"not heard for {SILENT_AFTER_S:g} s or more: {names}")
+            )
+        return found
 
     def readiness(self) -> Readiness:
         """Return the body of `/readyz`."""
@@ -155,7 +163,7 @@ class Gateway:
         return Readiness(
             ready=not any(each.blocks for each in found), bus=self.folding.bus_answers, sequence=self.views.sequence,
             log_end=self.folding.log_end, conditions=found, remedies={each.code: each.hint() for each in found},
-            scrub=self.pulse.evidence.scrub,
+            scrub=self.pulse.evidence.scrub, nodes=self.presence.heard(),
         )  # fmt: skip
 
     async def background(self) -> None:
