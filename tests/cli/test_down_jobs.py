@@ -149,7 +149,7 @@ def test_jobs_on_silent_nodes_are_not_waited_for_in_silence(
     gateway.on("GET", "/readyz", {"ready": True, "nodes": {"known": 2, "heard": 1, "unheard": ["n1"]}})
     ran = run("down", "--jobs", "--data", str(data))
     assert ran.code == 124
-    assert "waiting for 1 to end: their nodes are silent (n1)" in ran.err
+    assert "waiting for 1 to end: silent nodes have to end their part (n1)" in ran.err
     assert "nobody is there to end them" in ran.err
 
 

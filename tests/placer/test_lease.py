@@ -21,6 +21,28 @@ def watch(*nodes: str) -> LeaseWatch:
     return made
 
 
+def test_a_quiet_node_is_named_once_until_it_speaks_again() -> None:
+    """Long before its lease is over; a beat each few seconds keeps it from that."""
+    made = LeaseWatch(LEASE, 15 * SECOND_NS)
+    for second in range(1000, 1040, 5):
+        made.heard("n1", second * SECOND_NS)
+        if second == 1000:
+            made.heard("n2", second * SECOND_NS)
+        assert made.quiet(second * SECOND_NS) == (["n2"] if second == 1015 else [])
+    made.heard("n2", 1040 * SECOND_NS)
+    named = [made.quiet(second * SECOND_NS) for second in (1040, 1045, 1050, 1055)]
+    assert named == [[], [], ["n1"], ["n2"]]
+
+
+def test_a_watch_that_slept_calls_nobody_quiet() -> None:
+    """It did not listen itself: everybody gets the whole time again. Nor does one without a time for it."""
+    made = LeaseWatch(LEASE, 16 * SECOND_NS)
+    made.heard("n1", 1000 * SECOND_NS)
+    assert made.quiet(1000 * SECOND_NS) == []
+    assert made.quiet(1030 * SECOND_NS) == []
+    assert [made.quiet(second * SECOND_NS) for second in (1038, 1045, 1046)] == [[], [], ["n1"]]
+
+
 def pass_time(made: LeaseWatch, until_s: int) -> list[tuple[str, int]]:
     """Ask every 10 s until then; everything that was named."""
     found: list[tuple[str, int]] = []

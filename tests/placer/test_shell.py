@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import pytest
 
+from fairlead_bus.core import Input
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.nats_bus import connect
 from fairlead_bus.service import Service
 from fairlead_placer import sources
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.nodes.coming import QUIET
 from fairlead_placer.service import build
 from fairlead_placer.sources import REFUSED_PER_INTERVAL_MAX, ReportSource
 from fairlead_schemas import events as ev
@@ -490,3 +492,36 @@ async def test_the_same_on_a_real_server(nats_url: str) -> None:
     await service.stop()
     assert await asyncio.wait_for(task, 60) == 0
     await bus.close()
+
+
+async def test_a_node_that_stops_to_beat_is_given_nothing_until_it_beats_again() -> None:
+    """An agent that has refused to start gets no work for the rest of its lease. The node is known from the log, and its first
+    beat or report ends it."""
+    hub = MemoryHub()
+    bus = hub.connect()
+    actor, world = Actor(bus), World()
+    for name in ("n1", "n2"):
+        world.join(name, incarnation="i1")
+    source = ReportSource(actor, 120 * SECOND, quiet_ns=15 * SECOND)
+    await source.open(bus, world.core, 0, lambda: None)
+    await actor.act(world.core)
+    inputs: list[tuple[int, str, object]] = []
+    for second in range(1000, 1040, 5):
+        await bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1")))
+        await asyncio.sleep(0)
+        inputs += [(second, item.source, item.body) for item in source.take(second * SECOND)]
+    assert inputs == [(1015, "quiet", "n2")]
+    world.step(Input("quiet", 0, "n2"))
+    assert world.core.state.nodes["n2"].tainted == ((QUIET, "silence"),)
+    placed = [
+        event
+        for event in (world.offer(request(gpus=8)) + world.offer(request(gpus=8)))
+        if isinstance(event, ev.JobPlaced)
+    ]
+    assert [part.node for event in placed for part in event.parts] == ["n1"]
+    await bus.publish(subjects.beat("n2"), reports.encode(Beat(node="n2", incarnation="i1")))
+    await asyncio.sleep(0)
+    assert [(item.source, item.body) for item in source.take(1040 * SECOND)] == [("heard", "n2")]
+    world.step(Input("heard", 0, "n2"))
+    assert world.core.state.nodes["n2"].tainted == ()
+    await source.close()

@@ -306,13 +306,14 @@ def _end_jobs(url: str) -> _Ending:
 
 
 def _on_silent_nodes(client: Client, jobs: list[Job]) -> dict[str, list[str]]:
-    """{job: its nodes} of those whose nodes are all unheard: their agents do not run, or cannot reach the cluster."""
+    """{job: its unheard nodes} of those that have one: its agent does not run, or cannot reach the cluster, and a job ends
+    only when all its ranks have."""
     readiness = client.readiness()
     unheard = set(readiness.nodes.unheard) if readiness is not None else set[str]()
-    return {job.id: list(job.nodes) for job in jobs if job.nodes and unheard.issuperset(job.nodes)}
+    return {job.id: sorted(unheard.intersection(job.nodes)) for job in jobs if unheard.intersection(job.nodes)}
 
 
 def _where(on_silent: dict[str, list[str]]) -> str:
     """Words that name the silent nodes; "" without any."""
     names = sorted({node for nodes in on_silent.values() for node in nodes})
-    return f": their nodes are silent ({', '.join(names[:IDS_SHOWN])})" if names else ""
+    return f": silent nodes have to end their part ({', '.join(names[:IDS_SHOWN])})" if names else ""

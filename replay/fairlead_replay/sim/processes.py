@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Half and double as in production (60 s, 120 s), shorter so that a seed meets more of them.
 FENCE_NS = 10_000_000_000
 LEASE_NS = 24_000_000_000
+QUIET_NS = 8_000_000_000
 
 
 class Replica:
@@ -65,7 +66,7 @@ class Replica:
                 instance=self.name, snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
         actor = Actor(bus, monotonic=loop.time, wall=clock)
-        sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot)]
+        sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot, QUIET_NS)]
         return parts.service(
             bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
             snapshot_events=self.world.faults.snapshot_events,

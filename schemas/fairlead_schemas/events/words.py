@@ -67,6 +67,7 @@ Setter = Literal[
     "maintenance",  # a maintenance window
     "rollout",  # a rolling upgrade
     "health",  # a report of a device's health, or how runs ended on the node
+    "silence",  # the node's agent has missed some beats
 ]
 #: What made automatic action stop.
 BreakerKind = Literal[

@@ -56,7 +56,7 @@ def decide(
 
 
 def _take(draft: Draft, item: Input) -> None:
-    """Inputs by source: "CMD" a message of commands, "report" a batch, "silent" (node, ns), "heard" a node,
+    """Inputs by source: "CMD" a message of commands, "report" a batch, "silent" (node, ns), "quiet" and "heard" a node,
     "refused" a `reports.Refused`."""
     match item.source:
         case "CMD":
@@ -69,6 +69,8 @@ def _take(draft: Draft, item: Input) -> None:
             reports.refused(draft, item.body)
         case "silent":
             coming.silent(draft, *item.body)
+        case "quiet":
+            coming.quiet(draft, item.body)
         case "heard":
             coming.heard(draft, item.body, "clock")
         case _:

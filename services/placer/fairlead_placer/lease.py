@@ -11,20 +11,28 @@ DEFAULT_LEASE_NS = 120 * SECOND_NS
 
 
 class LeaseWatch:
-    """Last contact per node; `silent` names those whose lease is over."""
+    """Last contact per node; `silent` names those whose lease is over, `quiet` those that have just stopped to beat."""
 
-    def __init__(self, lease_ns: int = DEFAULT_LEASE_NS) -> None:
+    def __init__(self, lease_ns: int = DEFAULT_LEASE_NS, quiet_ns: int = 0) -> None:
+        """`quiet_ns`: the silence after which a node is quiet; 0: never."""
         self.lease_ns = lease_ns
+        self.quiet_ns = quiet_ns
         #: {node: last contact}, oldest first.
         self._heard: OrderedDict[str, int] = OrderedDict()
         #: {node: its last word}: not moved by being named.
         self._since: dict[str, int] = {}
+        #: {node: its last word}, oldest first, of those that `quiet` has not named since.
+        self._talking: OrderedDict[str, int] = OrderedDict()
         self._now = 0
         self._asked = 0
+        self._asked_quiet = 0
 
     def heard(self, node: str, now_ns: int) -> None:
         """The node spoke."""
         self._since[node] = self._at(now_ns)
+        if self.quiet_ns:
+            self._talking[node] = self._now
+            self._talking.move_to_end(node)
         self._watch(node)
 
     def _watch(self, node: str) -> None:
@@ -34,6 +42,7 @@ class LeaseWatch:
     def forget(self, node: str) -> None:
         """Watch it no more."""
         self._heard.pop(node, None)
+        self._talking.pop(node, None)
         self._since.pop(node, None)
 
     def silence_ns(self, node: str) -> int:
@@ -44,6 +53,22 @@ class LeaseWatch:
         """Count every node as heard now: it was we who could not hear."""
         for node in self._heard:
             self._heard[node] = self._since[node] = self._at(now_ns)
+        self._talking = OrderedDict.fromkeys(self._talking, self._now)
+
+    def quiet(self, now_ns: int, limit: int = 64) -> list[str]:
+        """At most `limit` nodes that have said nothing for `quiet_ns`; each is named once, until it speaks again."""
+        now = self._at(now_ns)
+        if self._asked_quiet and now - self._asked_quiet > self.quiet_ns // 2:
+            self._talking = OrderedDict.fromkeys(self._talking, now)  # it was we who did not listen
+        self._asked_quiet = now
+        found: list[str] = []
+        while self._talking and len(found) < limit:
+            node, last = next(iter(self._talking.items()))
+            if now - last < self.quiet_ns:
+                break
+            found.append(node)
+            del self._talking[node]
+        return found
 
     def silent(self, now_ns: int, limit: int = 64) -> list[tuple[str, int]]:
         """(node, ns of silence) of at most `limit` nodes whose lease is over; each is then watched anew."""
@@ -65,7 +90,8 @@ class LeaseWatch:
         if not self._heard:
             return None
         first = next(iter(self._heard.values())) + self.lease_ns
-        return min(first, self._asked + self.lease_ns // 4) if self._asked else first
+        first = min(first, self._asked + self.lease_ns // 4) if self._asked else first
+        return min(first, self._now + self.quiet_ns // 4) if self._talking else first
 
     def _at(self, now_ns: int) -> int:
         self._now = max(self._now, now_ns)

@@ -10,18 +10,19 @@ from fairlead_bus.source import CommandSource
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.relay import Relay
-from fairlead_placer.sources import ReportSource, lease_from
+from fairlead_placer.sources import ReportSource, lease_from, quiet_from
 
 
 async def build(bus: Bus) -> Service[PlacerCore]:
     """The service on this bus, ready to `run`. Raises BadSetting."""
-    actor = Actor(bus)
+    actor, lease_ns = Actor(bus), lease_from(os.environ)
+    reports = ReportSource(actor, lease_ns, time.monotonic_ns, quiet_from(os.environ, lease_ns))
     await Relay(bus).open()
     return Service(
         bus,
         PlacerCore,
         writer=PlacerCore.writer,
-        sources=[CommandSource("placer", waits=True), ReportSource(actor, lease_from(os.environ), time.monotonic_ns)],
+        sources=[CommandSource("placer", waits=True), reports],
         act=actor.act,
         skew_ns=skew_from(os.environ),
         instance=os.environ.get("FAIRLEAD_INSTANCE", ""),

@@ -18,6 +18,7 @@ from fairlead_bus.settings import BadSetting, seconds
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
+from fairlead_placer.nodes import coming
 from fairlead_placer.nodes.fencing import next_after_ns
 from fairlead_placer.reports import Refused, fault_of
 from fairlead_schemas import subjects
@@ -37,6 +38,8 @@ BEATS_HEARD_WITHIN_NS = SECOND_NS
 #: The agents' (fairlead_agent/settings.py, reconcile.py; a test compares): silence after which they fence themselves,
 #: the grace that their runs then get at most, and what is left for the kill, a guard that waits for its agent, slow clocks.
 FENCE_S, FENCE_GRACE_S, FENCE_MARGIN_S = 60.0, 30.0, 30.0
+#: Silence after which a node is given no new work; some beats.
+QUIET_S = 15.0
 
 
 def lease_from(env: Mapping[str, str]) -> int:
@@ -59,16 +62,22 @@ def lease_from(env: Mapping[str, str]) -> int:
     return int(lease_s * SECOND_NS)
 
 
+def quiet_from(env: Mapping[str, str], lease_ns: int) -> int:
+    """FAIRLEAD_NODE_QUIET_S in ns, 15 s by default and never more than half of the lease. Raises BadSetting."""
+    return min(int(seconds(env, "FAIRLEAD_NODE_QUIET_S", QUIET_S) * SECOND_NS), lease_ns // 2)
+
+
 class ReportSource:
     """`fairlead_bus.source.Source` for everything that agents say."""
 
     def __init__(
-        self, actor: Actor, lease_ns: int = DEFAULT_LEASE_NS, monotonic_ns: Callable[[], int] | None = None
+        self, actor: Actor, lease_ns: int = DEFAULT_LEASE_NS, monotonic_ns: Callable[[], int] | None = None,
+        quiet_ns: int = 0,
     ) -> None:  # fmt: skip
         """`monotonic_ns`: by what silence is measured: a wall clock that is set is no silence. None: by the time of `take`."""
         self._actor = actor
         self._monotonic_ns = monotonic_ns
-        self._watch = LeaseWatch(lease_ns)
+        self._watch = LeaseWatch(lease_ns, quiet_ns)
         self._waiting: deque[ReportBatch] = deque()
         self._refused: deque[Refused] = deque()
         self._refused_since_ns = 0
@@ -116,6 +125,7 @@ class ReportSource:
         self._returned.clear()
         silent = [*self._take_silent(measured_ns), *self._still_silent()]
         inputs += [Input("silent", 0, each) for each in silent]
+        inputs += [Input("quiet", 0, name) for name in self._take_quiet(measured_ns)]
         # Until the next take, when this decision is in the log and folded: a beat that comes now must not let the
         # agent start what is being given to another node.
         self._actor.losing = {node for node, _ in silent}
@@ -228,7 +238,7 @@ class ReportSource:
         node = self._core.state.nodes.get(beat.node)
         if node is not None and node.incarnation == beat.incarnation:
             self._heard.add(beat.node)
-            if node.lost:
+            if node.lost or coming.is_quiet(node):
                 self._returned.add(beat.node)
                 self._wake()
         self._actor.beat(beat)
@@ -251,6 +261,11 @@ class ReportSource:
             if name not in nodes:  # of something that never joined, as anybody may say
                 self._watch.forget(name)
         return [each for each in found if each[0] in nodes and not nodes[each[0]].lost]
+
+    def _take_quiet(self, now_ns: int) -> list[str]:
+        nodes = self._core.state.nodes
+        found = self._watch.quiet(now_ns) if self._watch.quiet_ns else []
+        return [name for name in found if name in nodes and not nodes[name].lost and not coming.is_quiet(nodes[name])]
 
     def _still_silent(self) -> list[tuple[str, int]]:
         """Lost nodes whose silence has become as long as a job of theirs waits for."""

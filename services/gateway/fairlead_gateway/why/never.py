@@ -47,6 +47,13 @@ def selector(views: Views, row: JobRow) -> Told:
     )  # fmt: skip
 
 
+#: {setter of a taint that goes by itself: when it does}
+_GOES_BY_ITSELF = {
+    "health": "it goes when the node is well again, or restored: fairlead nodes",
+    "silence": "it goes when the node's agent is heard again: look at the agent's log there",
+}
+
+
 def taint(views: Views, row: JobRow) -> Told:
     nodes = pool.members(views, row.request)
     found = Counter(text for node in nodes for text in pool.barring(node, row.request))
@@ -55,12 +62,12 @@ def taint(views: Views, row: JobRow) -> Told:
     taint, count = found.most_common(1)[0]
     more = f" and {len(found) - 1} more taints" if len(found) > 1 else ""
     have = "has" if count == 1 else "have"
-    by_health = any(each == (taint, "health") for node in nodes for each in node.taints)
+    setters = {setter for node in nodes for each, setter in node.taints if each == taint}
+    mend = next((words for setter, words in _GOES_BY_ITSELF.items() if setter in setters), "")
     return Told(
         f"{count} node{'' if count == 1 else 's'} {have} the taint {taint}{more}", {"taint": taint, "tainted": count},
-        "it goes when the node is well again, or restored: fairlead nodes" if by_health else
-        f"with --toleration {taint} it may go there (in a job file: tolerations)",
-        not by_health,
+        mend or f"with --toleration {taint} it may go there (in a job file: tolerations)",
+        not mend,
     )  # fmt: skip
 
 

@@ -10,6 +10,9 @@ from fairlead_placer.runs import end_all
 from fairlead_schemas import events as ev
 from fairlead_schemas.reports import InventorySeen
 
+#: The taint of a silent node.
+QUIET = "fairlead/silent:NoSchedule"
+
 
 def joined(draft: Draft, name: str, incarnation: str, report: InventorySeen, cause: str) -> bool:
     """A node under a new journal: nothing of what it held can run on, its agent has cleared it away.
@@ -70,8 +73,23 @@ def silent(draft: Draft, name: str, silent_ns: int) -> None:
         draft.emit(ev.NodeLost(cause="clock", node=name, silent_ns=silent_ns))
 
 
+def quiet(draft: Draft, name: str) -> None:
+    """No word for some beats: the node keeps what runs there and is given nothing new, long before its lease is over."""
+    node = draft.state.nodes.get(name)
+    if node is not None and not node.lost and not is_quiet(node):
+        draft.emit(ev.NodeTainted(cause="clock", node=name, taint=QUIET, setter="silence"))
+
+
+def is_quiet(node: Node) -> bool:
+    """True while the node is given nothing because it is silent."""
+    return (QUIET, "silence") in node.tainted
+
+
 def heard(draft: Draft, name: str, cause: str) -> None:
-    """A lost node speaks again."""
+    """A lost or quiet node speaks again."""
     node = draft.state.nodes.get(name)
     if node is not None and node.lost and fencing.may_return(draft, node):
         draft.emit(ev.NodeReturned(cause=cause, node=name))
+        node = draft.state.nodes[name]
+    if node is not None and is_quiet(node) and not node.lost:
+        draft.emit(ev.NodeUntainted(cause=cause, node=name, taint=QUIET, setter="silence"))
