@@ -658,7 +658,7 @@ ASKS = [
     ask.AskWhy(job="812", at=4711),
     ask.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
     ask.AskDefrag(pool="a100"),
-    ask.AskPacking(pool="a100", at=4711),
+    ask.AskPacking(pool="a100", at=4711, away=("n7",)),
 ]
 EXPLANATION = ask.Explanation(
     reason="maximum",
