@@ -59,7 +59,7 @@ type JobFile = dict[str, Any]
 class Client(Wire):
     """One user's view of one cluster.
 
-    `url`, `token` and `user` default to FAIRLEAD_URL, FAIRLEAD_TOKEN and FAIRLEAD_USER (else the login name).
+    `url` may name several gateways of one cluster, separated by commas; `url`, `token` and `user` default to FAIRLEAD_URL, FAIRLEAD_TOKEN and FAIRLEAD_USER (else the login name).
     `transport` replaces the network in tests. Usable as a context manager.
     """
 
@@ -336,6 +336,7 @@ class Client(Wire):
                 failures += 1
                 if failures > RESENDS_MAX:
                     raise Unreachable(f"{self.url} cannot be reached: {error}", hint="fairlead doctor") from error
+                self._turn_to_next()
             # The gateway also ends a watch that is too slow, or when it stops; both are resumed.
             time.sleep(min(0.2 * 2**failures, 2.0))
 

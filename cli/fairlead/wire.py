@@ -35,19 +35,22 @@ NO_GATEWAY_HINT = "is this the address of a gateway, of this version? Set FAIRLE
 
 
 class Wire:
-    """One user's connections to one gateway; `Client` says what goes over them."""
+    """One user's connections to a gateway, or to several of one cluster, one at a time; `Client` has what goes over them."""
 
     def __init__(
         self, url: str = "", token: str = "", user: str = "", *, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self.url = (url or os.environ.get("FAIRLEAD_URL") or DEFAULT_URL).rstrip("/")
+        given = url or os.environ.get("FAIRLEAD_URL") or DEFAULT_URL
+        #: Gateways of one cluster: any of them answers alike. The first is talked to until it cannot be reached.
+        self.urls = [_address(each.strip().rstrip("/")) for each in given.split(",") if each.strip()]
+        self.url = self.urls[0] if self.urls else _address(given)
         self.user = user or os.environ.get("FAIRLEAD_USER") or _login()
         if not is_token(self.user):
             raise Refused(f'user: expected 1 to {TOKEN_CHARS_MAX} of a-z 0-9 _ -, found "{self.user}"', hint=USER_HINT)
         token = _header("FAIRLEAD_TOKEN", token or os.environ.get("FAIRLEAD_TOKEN", ""))
         headers = {"X-Fairlead-User": self.user, **({"Authorization": f"Bearer {token}"} if token else {})}
         self._http = httpx.Client(
-            base_url=_address(self.url), headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=False
+            base_url=self.url, headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=False
         )
 
     def __enter__(self) -> Self:
@@ -90,6 +93,7 @@ class Wire:
             except httpx.TransportError as error:
                 if attempt == RESENDS_MAX:
                     raise self._unreachable(error) from error
+                self._turn_to_next()
             except httpx.RequestError as error:  # it answers, but not in a way that asking again would mend
                 raise self._unreachable(error) from error
             except httpx.InvalidURL as error:
@@ -101,9 +105,14 @@ class Wire:
             time.sleep(0.1 * 2**attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
+    def _turn_to_next(self) -> None:
+        """Talk to the next gateway from now on, where several are named."""
+        self.url = self.urls[(self.urls.index(self.url) + 1) % len(self.urls)]
+        self._http.base_url = self.url
+
     def _unreachable(self, error: Exception) -> FairleadError:
         return Unreachable(
-            f"{self.url} cannot be reached: {error}",
+            f"{', '.join(self.urls)} cannot be reached: {error}",
             hint="start a local cluster with `fairlead up`, or set FAIRLEAD_URL",
         )
 

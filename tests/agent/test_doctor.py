@@ -200,6 +200,17 @@ def test_an_engine_that_does_not_answer_is_a_finding(monkeypatch: pytest.MonkeyP
     assert "does not answer" in reading.engine().silent
 
 
+def test_an_address_of_the_bus_that_cannot_be_is_a_finding(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    """Never an exception; tokens of a list are not shown."""
+    settings = {"FAIRLEAD_NATS": "nats://s3@a:4222,http://s3@b", "FAIRLEAD_NODE": "n7", "FAIRLEAD_DEVICES": "none"}
+    doing.install(Where(tmp_path), settings, lambda what, text: None)
+    (tmp_path / "etc/fairlead/node.nk").chmod(0o600)
+    ran = run("doctor", "--root", str(tmp_path), "-o", "json")
+    (bus,) = (each for each in msgspec.json.decode(ran.out) if each["name"] == "bus")
+    assert bus["level"] == "FAIL" and "s3" not in ran.out
+    assert "FAIRLEAD_NATS: expected nats://[token@]host:port" in bus["finding"]
+
+
 def test_the_command_prints_a_line_for_each_and_fails_when_one_does(run: Run, tmp_path: Path) -> None:  # noqa: F811
     """JSON has the same four fields; exit code 1; names are those that fail."""
     key = tmp_path / "etc/fairlead/node.nk"

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from fairlead.errors import Unreachable
+from fairlead.wire import Wire
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub
 
@@ -102,3 +104,31 @@ def test_an_answer_that_is_none_is_6(
     assert (ran.code, ran.out) == (6, "")
     assert "is not the gateway that was expected" in ran.err
     assert "hint: is this the address of a gateway" in ran.err
+
+
+def test_another_gateway_is_asked_where_one_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same Idempotency-Key, so it is one job; the one that answers is asked from then on."""
+    asked: list[tuple[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.url.host, request.headers.get("Idempotency-Key", "")))
+        if request.url.host == "down":
+            raise httpx.ConnectError("connection refused")
+        return httpx.Response(201, json={"id": "7", "sequence": 1})
+
+    monkeypatch.setenv("FAIRLEAD_URL", "http://down:8080, http://up:8080/")
+    with Wire(user="ada", transport=httpx.MockTransport(answer)) as wire:
+        wire._post("/v1/jobs", {}, key="k1")
+        wire._post("/v1/jobs", {}, key="k2")
+    assert asked == [("down", "k1"), ("up", "k1"), ("up", "k2")]
+
+
+def test_all_gateways_are_named_where_none_can_be_reached() -> None:
+    """After the tries that one would get."""
+
+    def refuse(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    named = pytest.raises(Unreachable, match="http://a:1, http://b:2 cannot be reached")
+    with Wire("http://a:1,http://b:2", user="ada", transport=httpx.MockTransport(refuse)) as wire, named:
+        wire._get("/v1/jobs")

@@ -37,7 +37,7 @@ def read(root: Path = Path("/")) -> Facts:
         engine=engine() if settings is not None and settings.runtime == "docker" else None,
         driver=_driver() if settings is not None and settings.devices in ("nvml", "auto") else Driver(),
         disks=_disks(settings), clock_synchronised=_clock(),
-        bus=_bus(root, url, env) if settings is not None else "", bus_url=url.rpartition("@")[2].removeprefix("nats://"),
+        bus=_bus(root, url, env) if settings is not None else "", bus_url=_shown(url),
         keyed=bool(env.get(nkey.SETTING)), modes=_modes(root),
         agent_runs=_held(settings.directory / "lock") if settings else None,
         guard_runs=_held(settings.data / "guard.lock") if settings else None,
@@ -69,6 +69,11 @@ def _node(settings: Settings | None, env: Mapping[str, str]) -> Node | None:
     )  # fmt: skip
 
 
+def _shown(url: str) -> str:
+    """The addresses of the bus without their token."""
+    return ", ".join(each.rpartition("@")[2].strip().removeprefix("nats://") for each in url.split(","))
+
+
 def _bus(root: Path, url: str, env: Mapping[str, str]) -> str:
     """Why the bus does not take us; "" when it does."""
     from fairlead_bus.main import with_bus  # as above
@@ -79,7 +84,7 @@ def _bus(root: Path, url: str, env: Mapping[str, str]) -> str:
     try:
         key = nkey.read_file(root / env[nkey.SETTING].lstrip("/")) if env.get(nkey.SETTING) else None
         with_bus(url, "doctor", nothing, key=key)
-    except (BusError, nkey.BadKey) as error:
+    except (BusError, BadSetting, nkey.BadKey) as error:
         return str(error)
     return ""
 
