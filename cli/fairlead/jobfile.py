@@ -1,12 +1,13 @@
 """Job files as people bring them, turned into Fairlead's own job files (plain values, not yet checked).
 
 Takes Fairlead YAML or JSON (several documents are several jobs), a script with `#SBATCH` lines
-(`sbatch.py`), or a Kubernetes `batch/v1` Job (`kubernetes_job.py`). What a file says and Fairlead does
-not follow comes back as notes, never silently. Pure but for nothing: no file is opened here.
+(`sbatch.py`), or a Kubernetes `batch/v1` Job (`kubernetes_job.py`). Words that Fairlead does not follow come back
+as notes where they change nothing about the job, and else as `unkept`, which `require_kept` refuses. Pure.
 Start at `load`. Checking is `check`, by the same decoder that the gateway uses.
 """
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,10 +25,28 @@ type Document = dict[str, Any]
 
 
 class Loaded(NamedTuple):
-    """Job files found in one text, and what was not followed in it."""
+    """Job files found in one text, remarks about them, and words that cannot be kept: {name: why, or what to do instead}."""
 
     jobs: list[Document]
     notes: list[str]
+    unkept: Mapping[str, str] = {}
+
+
+def require_kept(unkept: Mapping[str, str], ignore: Collection[str]) -> list[str]:
+    """Return a note for each ignored word. Raises Refused naming the words that cannot be kept and are not ignored.
+
+    `ignore`: names as they stand in `unkept`, leading dashes or not; "all" ignores every one.
+    """
+    ignored = {name.lstrip("-") for name in ignore}
+    left = {name: why for name, why in unkept.items() if not ignored & {name, "all"}}
+    if left:
+        lines = [f"  {name}: {why}" for name, why in left.items()]
+        names = " ".join(f"--ignore {name}" for name in left)
+        raise Refused(
+            "\n".join(["the job asks for what cannot be kept here; nothing was submitted", *lines]),
+            hint=f"to submit without: {names}",
+        )
+    return [f"{name} is IGNORED: {why}" for name, why in unkept.items()]
 
 
 def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
@@ -43,19 +62,21 @@ def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
         )
     if sbatch.is_script(text):
         found = sbatch.read(text, name=name, arguments=arguments or [])
-        return Loaded([found.job], [f"{name}: {note}" for note in found.notes])
+        return Loaded([found.job], [f"{name}: {note}" for note in found.notes], found.unkept)
     if arguments:
         raise Refused(f'{name}: arguments ("{arguments[0]}" …) belong to a script, and this is a job file')
     jobs: list[Document] = []
     notes: list[str] = []
+    unkept: dict[str, str] = {}
     for document in _documents(text, name):
         if kubernetes_job.is_job(document):
             found = kubernetes_job.read(document)
             jobs.append(found.job)
             notes += [f"{name}: {note}" for note in found.notes]
+            unkept |= found.unkept
         else:
             jobs.append(document)
-    return Loaded(jobs, notes)
+    return Loaded(jobs, notes, unkept)
 
 
 def check(job: Document) -> jobspec.JobSpec:

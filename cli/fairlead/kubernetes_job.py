@@ -1,7 +1,8 @@
 """A plain Kubernetes `batch/v1` Job as a Fairlead job file, naming every field that is not followed.
 
-Pure. Works by taking: what is understood is taken out of a copy, and what is left over at the end is
-what was ignored, so no field can be dropped in silence.
+Pure. Works by taking: what is understood is taken out of a copy, and what is left over at the end was not, so no field
+can be dropped in silence. Fields that change neither what runs nor where are notes; all others are `unkept`, and the
+caller refuses the file unless the person ignores them by name.
 """
 
 import copy
@@ -16,13 +17,22 @@ K8S_GRACE_S = 30
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 #: Fields that change nothing here and would only make noise.
 _HARMLESS = frozenset({"apiVersion", "kind", "spec.template.spec.restartPolicy", "metadata.namespace"})
+#: Fields about the cluster's own housekeeping, or about its answers: what runs is the same without them.
+_NOTED = (
+    "metadata.annotations", "metadata.generateName", "spec.template.metadata", "spec.ttlSecondsAfterFinished",
+    "spec.manualSelector", "spec.podReplacementPolicy", "spec.template.spec.schedulerName",
+    "spec.template.spec.enableServiceLinks", "spec.template.spec.automountServiceAccountToken",
+    "spec.template.spec.dnsPolicy", "containers[0].imagePullPolicy", "containers[0].terminationMessagePath",
+    "containers[0].terminationMessagePolicy", "containers[0].resources.requests", "status",
+)  # fmt: skip
 
 
 class Read(NamedTuple):
-    """A job file and the remarks about how it was read."""
+    """A job file, remarks about how it was read, and the fields that cannot be kept: {path: why}."""
 
     job: dict[str, Any]
     notes: list[str]
+    unkept: dict[str, str]
 
 
 def is_job(document: dict[str, Any]) -> bool:
@@ -57,11 +67,17 @@ def read(document: dict[str, Any]) -> Read:
         "retries": _retries(rest),
         "array": _array(rest),
     }
-    ignored = [f"{path} is not followed" for path in _leaves(rest) if path not in _HARMLESS]
-    ignored += [f"containers[0].{path} is not followed" for path in _leaves(container) if path != "name"]
+    left = [path for path in _leaves(rest) if path not in _HARMLESS]
+    left += [f"containers[0].{path}" for path in _leaves(container) if path != "name"]
+    noted = [path for path in left if path.startswith(_NOTED)]
+    unkept = {path: "this field is not followed here" for path in left if path not in noted}
     if not job["command"]:
         raise Refused("containers[0].command: expected a command; an image's own entry point is not known here")
-    return Read({key: value for key, value in job.items() if value not in (None, {}, [], "")}, ignored)
+    return Read(
+        {key: value for key, value in job.items() if value not in (None, {}, [], "")},
+        [f"{path} is not followed" for path in noted],
+        unkept,
+    )
 
 
 def _take(document: Any, path: str) -> Any:

@@ -58,7 +58,7 @@ def read(text: str, *, name: str, arguments: list[str]) -> Read:
     ]
     translated = translate(options)
     job: Fields = {"name": name, **translated.job, "command": _command(text, name, arguments)}
-    return Read(job, notes + translated.notes + _slurm_words(text))
+    return Read(job, notes + translated.notes + _slurm_words(text), translated.unkept)
 
 
 def _slurm_words(text: str) -> list[str]:

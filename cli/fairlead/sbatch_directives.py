@@ -1,7 +1,8 @@
 """What each of sbatch's options means in a job file. Pure.
 
-A directive that is not followed is a note, never silence: `DIRECTIVES` lists what is followed,
-`NOT_FOLLOWED` what is known and is not; anything else is not known. Start at `translate`.
+`DIRECTIVES` lists the options that are followed. Options that change neither what runs nor where are notes
+(`NOT_FOLLOWED`). All others are `unkept`: a job that was to be held, or to stay off a node, must not start as if nothing
+had been asked, so the caller refuses it unless the person ignores the option by name. Start at `translate`.
 """
 
 import re
@@ -19,23 +20,43 @@ type Fields = dict[str, Any]
 
 
 class Read(NamedTuple):
-    """A job file and the remarks about how it was read."""
+    """A job file, remarks about how it was read, and the options that cannot be kept: {name: what to do instead}."""
 
     job: Fields
     notes: list[str]
+    unkept: dict[str, str]
 
 
-#: Known to Slurm's users, and what to do instead.
+class Unkept(Exception):
+    """An option, or a value of one, that cannot be kept here; the message says what to do instead."""
+
+
+#: Options that change neither what runs nor where, and what to do instead.
 NOT_FOLLOWED = {
     "output": "output is kept for a while, fairlead logs ID (docs/jobs.md#output); to keep it longer, write a file",
     "error": "output is kept for a while, fairlead logs ID (docs/jobs.md#output); to keep it longer, write a file",
     "no-requeue": "a job whose node is lost is always queued again",
-    "qos": "use --partition for the queue",
-    "nodelist": "use nodeSelector in a job file",
-    "exclude": "cordon the node instead",
-    "hold": "fairlead hold ID after the submit",
     "mail-type": "follow fairlead events instead",
     "mail-user": "follow fairlead events instead",
+    "comment": "use labels in a job file",
+    "quiet": "redirect the output of the submit",
+    "verbose": "see fairlead submit --dry-run",
+    "open-mode": "output is kept for each attempt",
+    "get-user-env": "write --export=NAME=VALUE",
+    "spread-job": "write placement: spread in a job file",
+    "oversubscribe": "nodes are shared unless --exclusive is given",
+    "overcommit": "each process is given its own CPUs",
+    "no-kill": "a gang ends when one of its nodes is lost, and is queued again",
+}
+#: Options known to Slurm's users that are not kept, and what to do instead.
+UNKEPT = {
+    "qos": "use --partition for the queue",
+    "nodelist": "use nodeSelector or nodeAffinity in a job file",
+    "exclude": "use nodeAffinity in a job file, such as kubernetes.io/hostname!=n7",
+    "hold": "submit with --begin, or submit and then fairlead hold ID",
+    "licenses": "there are no licences here",
+    "reservation": "there are no reservations by name; see --deadline and fairlead maintenance",
+    "input": "read the file in the script",
 }
 
 
@@ -44,19 +65,22 @@ def translate(options: Iterable[tuple[str, str]]) -> Read:
     shape = Shape()
     job: Fields = {}
     notes: list[str] = []
+    unkept: dict[str, str] = {}
     for key, value in options:
         follow = DIRECTIVES.get(key)
         if follow is not None:
             try:
                 follow(value, job, shape, notes)
+            except Unkept as instead:
+                unkept[key] = str(instead)
             except ValueError as error:
                 raise Refused(f'--{key}: {error or "not understood"}, found "{value}"') from error
         elif key in NOT_FOLLOWED:
             notes.append(f"--{key} is NOT FOLLOWED: {NOT_FOLLOWED[key]}")
         else:
-            notes.append(f"--{key} is NOT KNOWN here and not followed")
+            unkept[key] = UNKEPT.get(key, "this option is not known here")
     size(shape, job, notes)
-    return Read(job, notes)
+    return Read(job, notes, unkept)
 
 
 def _whole(value: str) -> int:
@@ -104,9 +128,8 @@ def _gpus(attribute: str) -> "Callable[[str, Fields, Shape, list[str]], None]":
 
 def _exclusive(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     if value:
-        notes.append(f"--exclusive={value} is NOT FOLLOWED: only whole nodes are (--exclusive)")
-    else:
-        job["exclusive"] = True
+        raise Unkept(f"only whole nodes are (--exclusive), found --exclusive={value}")
+    job["exclusive"] = True
 
 
 def _constraint(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
@@ -119,14 +142,17 @@ def _constraint(value: str, job: Fields, shape: Shape, notes: list[str]) -> None
 
 
 def _gres(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
+    others: list[str] = []
     for item in value.split(","):
         kind, *rest = item.removeprefix("gres/").removeprefix("gres:").split(":")
         if kind != "gpu":
-            notes.append(f"--gres={item} is NOT FOLLOWED: only gpu is known")
+            others.append(item)
         elif rest and not rest[-1].isdecimal():
             _gpus("gpus_per_node")(f"{':'.join(rest)}:1", job, shape, notes)
         else:
             _gpus("gpus_per_node")(":".join(rest) or "1", job, shape, notes)
+    if others:
+        raise Unkept(f"only gpu is known, found {','.join(others)}; a share of a GPU is --gpus 0.5 of fairlead submit")
 
 
 def _memory_mib(value: str) -> int:
@@ -140,8 +166,7 @@ def _memory_mib(value: str) -> int:
 def _memory(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
     mib = _memory_mib(value)
     if mib == 0:
-        notes.append("--mem=0 (all memory of the node) is NOT FOLLOWED: name an amount")
-        return
+        raise Unkept("all memory of the node (--mem=0) cannot be asked for: name an amount")
     shape.memory = f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
 
 
@@ -224,12 +249,17 @@ def _dependency(value: str, job: Fields, shape: Shape, notes: list[str]) -> None
 
 
 def _export(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
+    missing: list[str] = []
     for item in value.split(","):
         name, equals, text = item.partition("=")
         if equals:
             job["env"] = {**job.get("env", {}), name: text}
+        elif item == "ALL":
+            notes.append("--export=ALL is NOT FOLLOWED: your own environment is not sent; write NAME=VALUE")
         elif item != "NONE":
-            notes.append(f"--export={item} is NOT FOLLOWED: write NAME=VALUE; your own environment is not sent")
+            missing.append(item)
+    if missing:
+        raise Unkept(f"your own environment is not sent: write {missing[0]}=VALUE")
 
 
 def _moment(field: str) -> "Callable[[str, Fields, Shape, list[str]], None]":

@@ -117,7 +117,7 @@ def test_a_pre_stop_command_is_the_notice() -> None:
 
 
 def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
-    """A plain batch/v1 Job becomes a valid job file; every field that is not followed is in the notes."""
+    """A plain batch/v1 Job becomes a valid job file; fields that matter and are not followed are unkept, others noted."""
     loaded = load(KUBERNETES)
     assert loaded.jobs == [
         {
@@ -128,12 +128,26 @@ def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
         }
     ]  # fmt: skip
     jobfile.check(loaded.jobs[0])
-    assert sorted(loaded.notes) == [
-        "job.yaml: containers[0].env.SECRET is not followed",
-        "job.yaml: containers[0].volumeMounts is not followed",
-        "job.yaml: spec.template.spec.volumes is not followed",
-        "job.yaml: spec.ttlSecondsAfterFinished is not followed",
+    assert loaded.notes == ["job.yaml: spec.ttlSecondsAfterFinished is not followed"]
+    assert sorted(loaded.unkept) == [
+        "containers[0].env.SECRET",
+        "containers[0].volumeMounts",
+        "spec.template.spec.volumes",
     ]
+
+
+def test_words_that_cannot_be_kept_are_refused_unless_ignored_by_name() -> None:
+    """A job that starts without what it asked for is worse than a refusal."""
+    unkept = {"hold": "x", "spec.suspend": "y"}
+    with pytest.raises(Refused, match=r"(?s)hold: x.*spec.suspend: y") as refused:
+        jobfile.require_kept(unkept, [])
+    assert refused.value.hint == "to submit without: --ignore hold --ignore spec.suspend"
+    with pytest.raises(Refused, match=r"spec\.suspend"):
+        jobfile.require_kept(unkept, ["--hold"])
+    assert (
+        len(jobfile.require_kept(unkept, ["all"])) == len(jobfile.require_kept(unkept, ["hold", "spec.suspend"])) == 2
+    )
+    assert jobfile.require_kept({}, []) == []
 
 
 def test_another_kubernetes_kind_is_refused() -> None:

@@ -96,18 +96,40 @@ def test_a_directive_becomes_words_of_a_job_file(directives: list[str], expected
     "directive",
     [
         "--output=x-%j.out",
-        "--exclusive=user",
         "--mail-type=ALL",
-        "--licenses=matlab",
-        "--frobnicate=1",
-        "-Z",
+        "--export=ALL",
+        "--no-requeue",
     ],
 )
-def test_what_is_not_followed_is_named(directive: str) -> None:
-    """An unknown or unfollowed directive leaves a note that names it, and changes nothing else."""
+def test_what_changes_nothing_of_the_run_is_noted(directive: str) -> None:
+    """Such a directive leaves a note that names it, and changes nothing else."""
     found = read(directive)
-    assert len(found.notes) == 1
+    assert len(found.notes) == 1 and not found.unkept
     assert "NOT" in found.notes[0]
+    assert {k: v for k, v in found.job.items() if k != "command"} == {"name": "train.sh"}
+
+
+@pytest.mark.parametrize(
+    ("directive", "name"),
+    [
+        ("--hold", "hold"),
+        ("-H", "hold"),
+        ("--nodelist=n1", "nodelist"),
+        ("-x n2", "exclude"),
+        ("--gres=shard:1", "gres"),
+        ("--gres=license:2", "gres"),
+        ("--exclusive=user", "exclusive"),
+        ("--licenses=matlab", "licenses"),
+        ("--mem=0", "mem"),
+        ("--export=HOME", "export"),
+        ("--frobnicate=1", "frobnicate"),
+        ("-Z", "Z"),
+    ],
+)
+def test_what_cannot_be_kept_is_named(directive: str, name: str) -> None:
+    """A directive that would change what runs, where or when is never passed over; the caller refuses it."""
+    found = read(directive)
+    assert list(found.unkept) == [name] and not found.notes
     assert {k: v for k, v in found.job.items() if k != "command"} == {"name": "train.sh"}
 
 

@@ -58,11 +58,11 @@ def test_submit_prints_the_id_alone_when_piped(gateway: GatewayStub, run: Run) -
 
 def test_a_script_is_submitted_with_its_arguments(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
     """Options after the script are the script's; `--nodes` before it wins over its directive; warnings are loud."""
-    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --nodes=2 --qos=high\ntrue\n")
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --nodes=2 --mail-type=END\ntrue\n")
     gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
     ran = run("submit", "--nodes", "3", str(tmp_path / "a.sh"), "--nodes", "9")
     assert (ran.code, ran.out) == (0, "812\n")
-    assert ran.err.startswith("warning: a.sh: --qos is NOT FOLLOWED")
+    assert ran.err.startswith("warning: a.sh: --mail-type is NOT FOLLOWED")
     body = gateway.bodies()[0]
     assert (body["nodes"], body["command"][-2:], body["workdir"]) == (3, ["--nodes", "9"], str(Path.cwd()))
 
@@ -417,3 +417,32 @@ def test_a_named_stack_that_does_not_run_is_not_replaced_by_a_stranger(
     gateway.on("GET", "/v1/jobs", page())
     assert run("jobs").code == 0
     assert gateway.requests
+
+
+@pytest.mark.parametrize("verb", [("submit",), ("sbatch",)])
+def test_a_script_that_asks_to_be_held_is_not_started(
+    gateway: GatewayStub, run: Run, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    """It is refused with the words that go on without; then it is submitted, and the warning says what was left out."""
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --hold --nodes=2\ntrue\n")
+    refused = run(*verb, str(tmp_path / "a.sh"))
+    assert (refused.code, gateway.requests) == (2, [])
+    assert "hold: " in refused.err and "--ignore hold" in refused.err
+    gateway.on("POST", "/v1/jobs", SUBMITTED, 201)
+    ran = run(*verb, "--ignore", "hold", str(tmp_path / "a.sh"))
+    assert ran.code == 0 and "hold is IGNORED" in ran.err
+    assert gateway.bodies()[0]["nodes"] == 2
+
+
+def test_a_kubernetes_job_with_volumes_is_not_started_without_them(
+    gateway: GatewayStub, run: Run, tmp_path: Path
+) -> None:
+    """It would fail, and be tried again, for want of what its file names."""
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {suspend: true, template: {spec: {containers: [{name: a, "
+        "command: [x], envFrom: [{secretRef: {name: s}}]}], initContainers: [{name: i}]}}}\n"
+    )
+    refused = run("submit", "-f", str(tmp_path / "job.yaml"))
+    assert (refused.code, gateway.requests) == (2, [])
+    for name in ("spec.suspend", "containers[0].envFrom", "spec.template.spec.initContainers"):
+        assert f"--ignore {name}" in refused.err

@@ -102,7 +102,8 @@ def sbatch_verb(
         loaded = jobfile.load(sys.stdin.read(jobfile.FILE_BYTES_MAX + 1), name="sbatch", arguments=[])
     else:
         loaded = jobfile.load(read_script(Path(script)), name=Path(script).name, arguments=arguments)
-    for note in [*loaded.notes, *remarks, *flags.notes]:
+    ignored = jobfile.require_kept({**loaded.unkept, **flags.unkept}, mode.ignore)
+    for note in [*loaded.notes, *remarks, *flags.notes, *ignored]:
         render.note(f"warning: {note}")
     here = {"workdir": str(Path.cwd())}
     with connect() as client:
@@ -129,6 +130,8 @@ class Mode(NamedTuple):
     wait: bool = False
     parsable: bool = False
     test_only: bool = False
+    #: Options that cannot be kept here, and are to be left out.
+    ignore: tuple[str, ...] = ()
 
 
 def split(words: list[str]) -> tuple[list[str], str, list[str], Mode]:
@@ -142,6 +145,10 @@ def split(words: list[str]) -> tuple[list[str], str, list[str], Mode]:
             mode = mode._replace(wrap=rest.pop(0))
         elif word.startswith("--wrap="):
             mode = mode._replace(wrap=word.partition("=")[2])
+        elif word == "--ignore" and rest:
+            mode = mode._replace(ignore=(*mode.ignore, rest.pop(0)))
+        elif word.startswith("--ignore="):
+            mode = mode._replace(ignore=(*mode.ignore, word.partition("=")[2]))
         elif word in ("--wait", "-W"):
             mode = mode._replace(wait=True)
         elif word == "--parsable":

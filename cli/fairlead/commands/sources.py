@@ -16,7 +16,7 @@ def source(words: list[str], file: Path | None, *, dashes: bool) -> tuple[jobfil
             raise Refused(f'expected either --file or a script, found both ("{words[0]}")')
         loaded = jobfile.load(read_script(file), name=file.name)
         return (
-            (jobfile.Loaded([{**job, "command": words} for job in loaded.jobs], loaded.notes), False)
+            (loaded._replace(jobs=[{**job, "command": words} for job in loaded.jobs]), False)
             if words
             else (loaded, False)
         )

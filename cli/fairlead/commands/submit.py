@@ -13,6 +13,7 @@ from fairlead.commands.options import Output, Timeout, connect, pick
 from fairlead.commands.products import products, with_products
 from fairlead.commands.sending import send
 from fairlead.commands.sources import source
+from fairlead.jobfile import require_kept
 from fairlead.render import Format
 from fairlead.submit_words import Options, depends_on, moment, override, words_of
 
@@ -38,7 +39,7 @@ def submit(
     array: options.Array = "", priority: options.Priority = None, retries: options.Retries = None,
     kind: options.Kind = "", image: options.Image = "", env: options.Env = None, workdir: options.Workdir = None,
     project: options.Project = "", key: options.Key = "", wait: options.Wait = False, timeout: Timeout = "",
-    dry_run: options.DryRun = False, output: Output = Format.table,
+    dry_run: options.DryRun = False, ignore: options.Ignore = None, output: Output = Format.table,
 ) -> None:  # fmt: skip
     """Submit a job and print its id.
 
@@ -59,7 +60,7 @@ def submit(
         time=time, slice=slice_, deadline=moment(deadline),
     )  # fmt: skip
     loaded, here = source(words or [], file, dashes=bool(ctx.meta.get("fairlead.dashes")))
-    for note in loaded.notes:
+    for note in [*loaded.notes, *require_kept(loaded.unkept, ignore or ())]:
         render.note(f"warning: {note}")
     with connect() as client:
         own = _words(client, given, gpu, after or [])

@@ -82,3 +82,11 @@ DryRun = Annotated[
         "--dry-run", help="Say what would become of it (quota, who is ahead, what holds it back), and send nothing."
     ),
 ]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore",
+        show_default=False,
+        help="Submit without this word of the file, which cannot be kept here; repeatable.",
+    ),
+]

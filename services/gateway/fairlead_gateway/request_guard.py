@@ -103,7 +103,7 @@ class RequestGuard:
 def host_name(host: bytes) -> str | None:
     """Return the name or address of a Host value in its one spelling: lower case, without port, brackets or final dot.
 
-    None for a value that is not `uri-host [ ":" port ]` (RFC 9110 §7.2).
+    None for a value that is not `uri-host [ ":" port ]` (section 7.2 of RFC 9110).
     """
     text = host.decode("latin-1").lower()
     if text.startswith("["):
