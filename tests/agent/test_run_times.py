@@ -106,3 +106,23 @@ def test_another_stop_does_not_wait_for_the_limit(why: str) -> None:
     node = running()
     node.desire(6, limited(), now=BEGAN + SECOND_NS)
     assert node.desire(7, order("7", "train", stop=why), now=BEGAN + 2 * SECOND_NS).instructions == [TerminateRun(KEY)]
+
+
+@pytest.mark.parametrize("why", ["cancelled", "drained", "preempted", "gpu_fault"])
+def test_a_stop_that_replaces_a_held_back_limit_has_its_notice(why: str) -> None:
+    """The run was not told yet: its notice begins with the stop that does not wait, and names that as the reason."""
+    told = Checkpoint(signal="SIGUSR1", notice_ns=5 * SECOND_NS)
+    node = running(told)
+    node.desire(6, limited(notice_ns=5 * SECOND_NS), now=BEGAN + SECOND_NS)
+    step = node.desire(7, order("7", "train", stop=why, notice_ns=5 * SECOND_NS), now=BEGAN + 2 * SECOND_NS)
+    assert step.instructions == [NoticeRun(KEY, told, why)]
+
+
+def test_a_fence_does_not_wait_for_a_held_back_limit() -> None:
+    """A node that has lost its lease ends the run at its fence, whatever was asked for before."""
+    node = running()
+    far = order("7", "train", stop="time_limit", ran_ns=1000 * SECOND_NS)
+    assert node.desire(6, far, now=BEGAN + SECOND_NS).instructions == []
+    fence = node.core.wake_at()
+    assert fence is not None and fence < BEGAN + 1000 * SECOND_NS
+    assert node.core.tick(fence).instructions == [TerminateRun(KEY)]

@@ -6,6 +6,7 @@ from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.orders import OrderBook
 from fairlead_schemas import events as ev
+from fairlead_schemas.commands import DrainNode
 from fairlead_schemas.desired import decode_desired
 from fairlead_schemas.launchers import GangRule
 from fairlead_schemas.reports import ExitSeen, ReportBatch, StartSeen
@@ -365,3 +366,49 @@ def test_a_time_limit_is_handed_to_the_agents_until_a_rank_ends() -> None:
     assert PlacerCore.restore(world.core.snapshot()).state.runs["1.1"].ran_ns == 9 * SECOND
     world.exit("n2", "1", 1, exit_code=1)
     assert asked() == ("time_limit", 0)
+
+
+def limited_world() -> World:
+    """A gang that was asked to stop for its time limit, which its agents hold back."""
+    world = started_gang()
+    world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason="time_limit", ran_ns=9 * SECOND))
+    return world
+
+
+def asked_of(world: World) -> set[tuple[str, int]]:
+    """(reason, run time to wait for) of the orders of both ranks."""
+    return {(order.stop, order.ran_ns) for node in ("n1", "n2") for order in world.orders(node).values()}
+
+
+def test_a_cancel_replaces_a_held_back_limit() -> None:
+    """It waits for nothing; the same holds for what the queue asks back."""
+    for reason in ("cancelled", "reclaimed", "idle"):
+        world = limited_world()
+        world.queue(ev.JobStopRequested(cause="x", job="1", attempt=1, reason=reason))
+        assert asked_of(world) == {(reason, 0)}
+
+
+def test_a_drain_replaces_a_held_back_limit() -> None:
+    """Also the end says that it was drained: its job goes on elsewhere with the rest of its time."""
+    world = limited_world()
+    world.command(DrainNode(id="d", node="n2", deadline_ns=5 * SECOND))
+    assert asked_of(world) == {("time_limit", 9 * SECOND)}
+    world.now += 5 * SECOND
+    world.step()
+    assert asked_of(world) == {("drained", 0)}
+    world.exit("n1", "1", 0, outcome="stopped", exit_code=143)
+    [end] = [
+        each for each in world.exit("n2", "1", 1, outcome="stopped", exit_code=143) if isinstance(each, ev.RunEnded)
+    ]
+    assert (end.outcome, end.drained) == ("stopped", True)
+
+
+def test_a_limit_does_not_hold_back_a_stop_that_has_begun() -> None:
+    """The limit comes while the run is being drained: its orders stay as they are."""
+    world = started_gang()
+    world.command(DrainNode(id="d", node="n2", deadline_ns=SECOND))
+    world.now += SECOND
+    world.step()
+    before = asked_of(world)
+    world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason="time_limit", ran_ns=9 * SECOND))
+    assert asked_of(world) == before == {("drained", 0)}

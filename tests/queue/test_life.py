@@ -450,3 +450,61 @@ def test_a_run_counts_for_as_long_as_its_node_says() -> None:
     world.now += 50 * SECOND
     (stop,) = world.settle()
     assert (stop.reason, stop.ran_ns) == ("time_limit", 50 * SECOND)
+
+
+def test_a_cancel_does_not_wait_for_a_time_limit() -> None:
+    """Its agents may hold the stop for the limit back: a person's stop goes out at once, and the job ends as cancelled."""
+    world = World()
+    job = world.submit(total_ns=10 * SECOND)
+    world.run(job)
+    world.now += 10 * SECOND
+    assert kinds(world.settle()) == ["JobStopRequested"]
+    stop = world.cancel(job)
+    assert (type(stop), stop.reason) == (ev.JobStopRequested, "cancelled")
+    assert world.cancel(job).code == "conflict"
+    world.end(job, 143, "stopped", ran_ns=4 * SECOND)
+    assert kinds(world.settle()) == ["JobCancelled"]
+
+
+def test_cancelling_an_array_reaches_elements_that_wait_for_their_limit() -> None:
+    """Each gets its stop once, also after a restart; one whose limit comes after the cancel gets no second one."""
+    world = World()
+    array = world.submit(total_ns=10 * SECOND, array=(0, 2))
+    elements = [f"{array}_{index}" for index in range(3)]
+    world.settle()
+    world.run(*elements[:2])
+    world.now += 10 * SECOND
+    assert [stop.job for stop in world.settle()] == elements[:2]
+    world.run(elements[2])
+    assert isinstance(world.cancel(elements[0]), ev.JobStopRequested)
+    world.ask(cmd.CancelJob(id="c", job=array))
+    world.restart()
+    world.settle()
+    assert [(stop.job, stop.reason) for stop in world.said(ev.JobStopRequested)[2:]] == [
+        (job, "cancelled") for job in (elements[0], array, *elements[1:])
+    ]
+    world.now += 20 * SECOND
+    assert world.settle() == []
+    for each in elements:
+        world.end(each, 143, "stopped")
+    assert kinds(world.settle()) == ["JobCancelled"] * 4
+
+
+@pytest.mark.parametrize("why", ["drained", "preempted"])
+@pytest.mark.parametrize(("ran", "after"), [(4, "JobRequeued"), (10, "JobFailed"), (0, "JobFailed")])
+def test_a_run_sent_away_before_its_limit_goes_on_with_the_rest(why: str, ran: int, after: str) -> None:
+    """The queue asked for the stop too early, and the placer sent the run away first: it goes on elsewhere. One that had its
+    time, or of which nobody measured that, has reached its limit."""
+    world = World()
+    job = world.submit(total_ns=10 * SECOND)
+    world.run(job)
+    world.now += 10 * SECOND
+    assert kinds(world.settle()) == ["JobStopRequested"]
+    world.end(job, 143, "stopped", ran_ns=ran * SECOND, **{why: True})
+    event = world.settle()[0]
+    assert (kinds([event]), event.reason) == ([after], why if after == "JobRequeued" else "time_limit")
+    if after == "JobRequeued":
+        world.run(job)
+        world.now += 6 * SECOND
+        (stop,) = world.settle()
+        assert (stop.reason, stop.ran_ns) == ("time_limit", 6 * SECOND)

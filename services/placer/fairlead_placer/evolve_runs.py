@@ -13,6 +13,9 @@ from fairlead_schemas.ids import array_of
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
 NEWS_INTERVAL_NS = 10 * 1_000_000_000
 
+#: Stops that a stronger one replaces.
+YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")
+
 
 def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
     nodes = [state.nodes[part.node] for part in event.parts]
@@ -138,14 +141,19 @@ def _release(state: State, run: Run, rank: int) -> None:
 
 
 def stop(state: State, run: Run, reason: str, at_ns: int, *, notice: bool = True, ran_ns: int = 0) -> None:
-    """Mark the orders of a run's living ranks. What the queue asks for (a person's stop, a limit) outranks a drain's
-    stop, one for another job and one for a fault: the job is then not requeued. The first stop gives a run that is to be told its
-    `notice`; one without a notice ends that."""
-    if run.stop in ("", "drained", "preempted", "gpu_fault"):
+    """Mark the orders of a run's living ranks. A person's stop outranks a drain's, one for another job and one for a
+    fault. All of them outrank a time limit, which agents hold back until the run has run for `ran_ns` by their clocks:
+    none of the others waits for that, and a time limit delays none that has begun. The first stop gives a run that is to
+    be told its `notice`; one without a notice ends that."""
+    if reason == "time_limit" and run.stop:
+        return
+    if run.stop in YIELDING_STOPS:
         if not notice:
             state.set(run, "notice_ns", 0)
         elif not run.stop and run.started == run.all_ranks and not run.ended:
             _give_notice(state, run, at_ns)
+        elif run.stop == "time_limit" and run.notice_ns:
+            state.set(run, "noticed_ns", at_ns)  # its agents may have held the notice back, too
         state.set(run, "stop", reason)
         state.set(run, "ran_ns", ran_ns)
         _touch_live(state, run)
@@ -159,10 +167,11 @@ def _give_notice(state: State, run: Run, at_ns: int) -> None:
 
 
 def send_away(state: State, node: Node, at_ns: int, leave: Callable[[Run], bool] = lambda run: True) -> None:
-    """Stop what runs on the node (as far as `leave` says so) and is not stopping; each job is to go elsewhere."""
+    """Stop what runs on the node (as far as `leave` says so) and is not stopping, or for its time limit only; each job is
+    to go elsewhere."""
     for key in sorted(node.held):
         run = state.runs[key]
-        if run.ended != run.all_ranks and not run.stop and leave(run):
+        if run.ended != run.all_ranks and run.stop in ("", "time_limit") and leave(run):
             stop(state, run, "drained", at_ns)
 
 

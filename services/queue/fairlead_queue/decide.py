@@ -81,7 +81,8 @@ def _stop_elements(plan: Plan, array: Array) -> None:
     by_bytes = encoded_bytes(array.stop_by)
     for element in array.live.values():
         state = plan.states.get(element.id, element.state)
-        if state not in ("scheduled", "queued", "held", "offered", "placed", "running"):
+        limited = state == "stopping" and element.id not in plan.states and element.awaits_cancel
+        if not limited and state not in ("scheduled", "queued", "held", "offered", "placed", "running"):
             continue
         if plan.room() <= 0:
             plan.full = True

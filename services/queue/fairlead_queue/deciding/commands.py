@@ -101,7 +101,7 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
-    if state == "stopping" and (job.id in plan.states or not _waits_again(job)):
+    if state == "stopping" and (job.id in plan.states or not _yields_to_cancel(job)):
         return _conflict(command.id, cause, f"job {job.id} is already being stopped")
     if state in END_STATES:
         return _conflict(command.id, cause, f"job {job.id} has already ended: {state}")
@@ -114,9 +114,9 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
     return ev.JobCancelled(cause=cause, job=job.id, by=command.user, attempt=job.attempt)
 
 
-def _waits_again(job: Job) -> bool:
-    """Whether a job that is being stopped would wait for another attempt."""
-    return job.stop == "reclaimed" or (job.stop == "idle" and not lies_idle_for_good(job))
+def _yields_to_cancel(job: Job) -> bool:
+    """Return True if a job that is being stopped would wait for another attempt, or for its time limit."""
+    return job.stop in ("reclaimed", "time_limit") or (job.stop == "idle" and not lies_idle_for_good(job))
 
 
 def _hold(plan: Plan, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:

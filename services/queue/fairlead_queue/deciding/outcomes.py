@@ -64,7 +64,7 @@ def owed_event(job: Job, now_ns: int) -> QueueEvent:
     if isinstance(job, Array) and job.is_over:
         return _array_end(job, end)
     if job.stop:
-        return _stopped(job, end)
+        return _stopped(job, end, now_ns)
     if job.after:
         return _never(job, end)
     if job.state == "scheduled" or (job.state == "queued" and not job.hold):
@@ -95,11 +95,14 @@ def _array_end(array: Array, end: End) -> QueueEvent:
     return JobSucceeded(cause=end.cause, job=array.id)
 
 
-def _stopped(job: Job, end: End) -> QueueEvent:
-    """A stop was asked for. A run that ended well by itself before it took effect has succeeded."""
+def _stopped(job: Job, end: End, now_ns: int) -> QueueEvent:
+    """A stop was asked for. A run that ended well by itself before it took effect has succeeded. One that was drained, or
+    yielded, while its agents held the stop for its time limit back goes on with the rest of its time."""
     if end.outcome == "exited" and end.exit_code == 0:
         return JobSucceeded(cause=end.cause, job=job.id, attempt=job.attempt)
     if job.stop == "time_limit":
+        if (end.drained or end.preempted or end.gpu_fault) and not job.had_its_time:
+            return _run_ended(job, end, now_ns)
         return _fail(job, end, "time_limit")
     if job.stop == "idle" and lies_idle_for_good(job):
         return _idle_end(job, end)

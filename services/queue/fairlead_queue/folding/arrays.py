@@ -40,7 +40,7 @@ def element_ended(state: State, job: Job, array: Array, end_state: str, id_: str
     array.failed += end_state == "failed"
     array.cancelled += end_state == "cancelled"
     if array.state == "stopping":
-        if job.state != "stopping":
+        if job.awaits_cancel:
             stopped_one(state, array)
     elif end_state == "cancelled":
         array.stop_by = by
@@ -56,7 +56,7 @@ def stop(state: State, array: Array, id_: str) -> None:
     state.unwait(array)
     claims.give_up(array)
     array.cause = id_
-    array.unstopped = sum(1 for element in array.live.values() if element.state != "stopping")
+    array.unstopped = sum(1 for element in array.live.values() if element.awaits_cancel)
     if array.unstopped:
         state.stopping[array.id] = array
     _step(state, array, id_)

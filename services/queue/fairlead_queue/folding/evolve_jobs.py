@@ -163,12 +163,13 @@ def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None
 
 def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
+    awaited = job.awaits_cancel
     job.stop, job.stop_by, job.stop_saves = event.reason, event.by, event.save
     was, job.state = job.state, "stopping"
     if isinstance(job, Array):
         arrays.stop(state, job, id_)
         return
-    if job.parent is not None and job.parent.state == "stopping":
+    if job.parent is not None and job.parent.state == "stopping" and awaited and not job.awaits_cancel:
         arrays.stopped_one(state, job.parent)
     if was == "queued":
         # The offer came back while the stop was decided: nothing is left to stop.

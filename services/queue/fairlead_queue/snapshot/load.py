@@ -83,7 +83,7 @@ def _derive(state: State, document: Document) -> None:
     for job in state.jobs.values():
         shaping.count(state, job, job.price, 0)
         if isinstance(job, Array) and job.state == "stopping":
-            job.unstopped = sum(1 for element in job.live.values() if element.state != "stopping")
+            job.unstopped = sum(1 for element in job.live.values() if element.awaits_cancel)
             if job.unstopped:
                 state.stopping[job.id] = job
 

@@ -112,6 +112,17 @@ class Job:
         self.end: End | None = None
         self.parent: Array | None = None
 
+    @property
+    def awaits_cancel(self) -> bool:
+        """Return True until a cancel has been carried to it. A stop for a time limit does not count as one: agents hold
+        it back until the run has had its time by their own clocks."""
+        return self.state != "stopping" or self.stop == "time_limit"
+
+    @property
+    def had_its_time(self) -> bool:
+        """Return True if its attempts together have run up to the notice of its time limit."""
+        return 0 < self.total_ns <= self.used_ns + self.notice_ns
+
 
 class Array(Job):
     """An array: stands in line for its next unborn element, and counts those that were born."""
