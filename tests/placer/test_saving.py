@@ -137,7 +137,7 @@ def test_drains_give_notice_and_a_faulted_gpu_does_not() -> None:
     assert notice(world) == ("drained", 2 * MINUTE)
     world = running()
     world.report("a", HealthSeen(n=0, gpu="a-g0", code="xid79"))
-    assert notice(world) == ("drained", 0)
+    assert notice(world) == ("gpu_fault", 0)
 
 
 def test_a_gang_that_has_lost_a_rank_has_nothing_to_save() -> None:
