@@ -66,17 +66,15 @@ class Silence:
     """Judgement of a consumer by the time since it was last heard. Times are the loop's, in seconds."""
 
     def __init__(self) -> None:
-        self._heard = 0.0
+        #: Set for each message and heartbeat, and when the first request is sent. A plain attribute: a call for each message
+        #: of the log is worth avoiding.
+        self.heard_at = 0.0
         self._doubted = False
-
-    def heard(self, now: float) -> None:
-        """A message or a heartbeat has arrived, or the first request was sent."""
-        self._heard, self._doubted = now, False
 
     def look(self, now: float, *, expecting: bool) -> tuple[bool, float]:
         """(True where the consumer counts as lost, seconds until the next look). `expecting`: requests are open; without
         one the server sends no heartbeats."""
-        silent_s = now - self._heard
+        silent_s = now - self.heard_at
         if not expecting or silent_s < SILENCE_S:
             self._doubted = False
             return False, max(SILENCE_S - silent_s, GRACE_S)
@@ -196,14 +194,14 @@ class NatsTail:
                 reply = f"{self._inbox}.{next(self._request_numbers)}"
                 if not self._requests:
                     self._left = REQUEST_MESSAGES
-                    self._silence.heard(self._loop.time())
+                    self._silence.heard_at = self._loop.time()
                 self._requests.append(reply)
                 await self.link.send(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}", _PULL, reply=reply)
         except Unavailable:
             self._break()
 
     def _received(self, subject: str, payload: bytes, reply: str, status: str) -> None:
-        self._silence.heard(self._loop.time())
+        self._silence.heard_at = self._loop.time()
         if not reply:
             self._ended(subject, status)
             return
