@@ -349,7 +349,10 @@ class Service[C: Core]:
             return poison.without_poison(
                 item, error, lambda inputs: self._draw(self.core.decide(inputs, now_ns), now_ns)
             )
-        return self._draw(poison.rejected(self.core, item, error, now_ns), now_ns)
+        try:  # once more: an exception that does not come again, as for want of memory, rejects nothing
+            return self._draw(self.core.decide([item], now_ns), now_ns)
+        except Exception as again:  # noqa: BLE001 -- whatever a core raises, it is recorded
+            return self._draw(poison.rejected(self.core, item, again, now_ns), now_ns)
 
     def _draw(self, decision: Decision, now_ns: int) -> Drawn | None:
         """A decision as a commit behind our own last one; None when it says nothing. Raises what keeps it from

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairlead_bus.core import Core, Decision, Input
+from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus
 from fairlead_bus.service import EXIT_OK, Service
 from fairlead_bus.source import CommandSource
@@ -58,6 +59,18 @@ class Own:
         return None
 
     async def close(self) -> None: ...
+
+
+class Once(CountingCore):
+    """Takes inputs of lists of words, and raises at the first decision on any."""
+
+    raised = 0
+
+    def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
+        if inputs and self.raised < 1:
+            self.raised += 1
+            raise MemoryError
+        return Decision([_said(word, "heard") for item in inputs for word in item.body], {})
 
 
 class Splitting(CountingCore):
@@ -138,3 +151,20 @@ async def test_a_core_that_fails_without_inputs_ends_the_service(world: World) -
     (error,) = await asyncio.gather(asyncio.wait_for(running.run(), 60), return_exceptions=True)
     assert isinstance(error, AssertionError)
     assert await commits(bus) == []
+
+
+async def test_an_input_whose_decision_raised_once_is_decided() -> None:
+    """An exception that does not come again, as for want of memory, rejects nothing: a report would be lost for good."""
+    bus = MemoryHub().connect()
+    await bus.ensure()
+    running = Service(bus, Once, writer="queue", sources=[Own([["good"]])], instance="a")
+    task = asyncio.create_task(running.run())
+    await until(lambda: running.core.ids == ["good"])
+    await running.stop()
+    assert await asyncio.wait_for(task, 60) == EXIT_OK
+    assert [_message(event) for each in await commits(bus) for event in each.events] == ["heard"]
+
+
+def _message(event: object) -> str:
+    assert isinstance(event, CommandRejected)
+    return event.message

@@ -7,6 +7,7 @@ import pytest
 import fairlead_telemetry.idle.decide
 import fairlead_telemetry.idle.judging
 from fairlead_replay.sim import idleness
+from fairlead_replay.sim.faults import Disaster, Faults
 from fairlead_replay.sim.world import run_seed
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.idle.state import Run
@@ -78,4 +79,19 @@ def test_what_was_said_before_a_crash_is_not_said_again(monkeypatch: pytest.Monk
         return core
 
     monkeypatch.setattr(IdleCore, "restore", forgetful)
+    _crash_often(monkeypatch)
     assert first_violation().startswith(("I7", "sequence"))
+
+
+def _crash_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restart the telemetry service every 4 s, from snapshots that are stored every 20 events: else it seldom starts from
+    one while a run is idle."""
+    plan = Faults.plan
+
+    def often(faults: Faults, until_s: float) -> list[Disaster]:
+        faults.snapshot_events = 20
+        # The last replica, of three or of six, is telemetry's.
+        crashes = [Disaster(at_s, "crash_service", 5, 2.0) for at_s in range(4, int(until_s), 4)]
+        return sorted([*plan(faults, until_s), *crashes])
+
+    monkeypatch.setattr(Faults, "plan", often)

@@ -46,7 +46,7 @@ class Replica:
         self.task = asyncio.get_running_loop().create_task(self._run(self.service))
 
     def _build(self, bus: Bus) -> Any:
-        parts, loop = self.world.parts, asyncio.get_running_loop()
+        parts, loop, decisions = self.world.parts, asyncio.get_running_loop(), self.world.decisions
 
         def clock() -> int:
             return self.world.wall_ns() + self.skew_ns
@@ -56,19 +56,19 @@ class Replica:
 
         if self.writer == "queue":
             return parts.service(
-                bus, parts.queue, writer="queue", sources=[CommandSource("queue")], clock=clock, boot=boot, instance=self.name,
+                bus, decisions.interrupting(parts.queue), writer="queue", sources=[CommandSource("queue")], clock=clock, boot=boot, instance=self.name,
                 snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
         if self.writer == "telemetry":
             self.activity = ActivitySource(clock)
             return parts.service(
-                bus, parts.telemetry, writer="telemetry", sources=[CommandSource("telemetry", waits=True), self.activity], clock=clock, boot=boot,
+                bus, decisions.interrupting(parts.telemetry), writer="telemetry", sources=[CommandSource("telemetry", waits=True), self.activity], clock=clock, boot=boot,
                 instance=self.name, snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
         actor = Actor(bus, monotonic=loop.time, wall=clock)
         sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot, QUIET_NS)]
         return parts.service(
-            bus, parts.placer, writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
+            bus, decisions.interrupting(parts.placer), writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
             snapshot_events=self.world.faults.snapshot_events,
         )  # fmt: skip
 

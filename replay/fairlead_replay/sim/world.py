@@ -19,7 +19,7 @@ from fairlead_bus.port import LogDamaged
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_replay.sim import idleness, ills
+from fairlead_replay.sim import idleness, ills, mid_decision
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
@@ -92,6 +92,7 @@ class World:
         self.idleness = Idleness(self, planned) if planned is not None else None
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.strikes = Strikes(self)
+        self.decisions = mid_decision.Faults()
         self._tasks: set[asyncio.Task[None]] = set()
         rng = self.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
@@ -180,6 +181,7 @@ class World:
             await node.start()
         self.spawn(self.strikes.carry_out(self.faults.plan(WORK_S)))
         self.spawn(ills.carry_out(self, ills.plan(self.seed, WORK_S)))
+        self.spawn(self.decisions.carry_out(self, mid_decision.plan(self.seed, WORK_S)))
         await self.people.configure()
         if self.idleness is not None:
             self.spawn(self.idleness.carry_out())
