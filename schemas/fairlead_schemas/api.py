@@ -368,6 +368,8 @@ class SubmitResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     sequence: int = 0
     reason: Reason | None = None
     errors: list[dict[str, str]] = []
+    #: Words of the job file that will not count, each in a sentence.
+    warnings: list[str] = []
 
 
 class Why(msgspec.Struct, kw_only=True):

@@ -206,3 +206,37 @@ async def test_an_unreachable_bus_is_503() -> None:
         assert answer.status_code == 503
         assert answer.json()["type"].endswith("bus_away")
         assert (await world.http.get("/v1/jobs")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "image", "status", "warned"),
+    [
+        (("docker", "docker"), "", 422, False),
+        (("docker", "docker"), "busybox:1", 201, False),
+        (("docker", "process"), "", 201, False),
+        (("docker", "process"), "busybox:1", 201, False),
+        (("process",), "busybox:1", 201, True),
+        (("process",), "", 201, False),
+        (("hollow",), "busybox:1", 201, False),
+        ((), "", 201, False),
+        ((), "busybox:1", 201, False),
+    ],
+)
+async def test_an_image_is_judged_by_the_runtimes_there_are(
+    runtimes: tuple[str, ...], image: str, status: int, warned: bool
+) -> None:
+    """A job that no node could begin is refused at once; an image that no node would use is warned of."""
+    async with World() as world:
+        for number, runtime in enumerate(runtimes):
+            await world.node(f"n{number}", 8, runtime=runtime)
+        job = {"command": ["true"], **({"image": image} if image else {})}
+        answer = await world.http.post("/v1/jobs", json=job)
+        assert answer.status_code == status, answer.text
+        if status == 422:
+            assert answer.json()["errors"][0]["field"] == "image"
+            dry = await world.http.post("/v1/jobs:dryrun", json=job)
+            assert dry.status_code == 422
+            listed = await world.http.post("/v1/jobs", json=[job])
+            assert listed.json()["errors"][0]["field"] == "[0].image"
+        else:
+            assert bool(answer.json().get("warnings")) is warned

@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
+from msgspec import structs
+
 from fairlead_bus.memory import MemoryBus
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
@@ -41,9 +43,10 @@ class PlayedNode:
         batch = rp.ReportBatch(node=self.name, incarnation=f"i-{self.name}", reports=[make(self._n)])
         await self._bus.publish(subjects.report(self.name), rp.encode(batch))
 
-    async def join(self, gpus: int = 8) -> None:
+    async def join(self, gpus: int = 8, runtime: str = "process") -> None:
         """First report: what it has."""
-        await self._report(lambda n: rp.InventorySeen(n=n, boot_id="boot", inventory=inventory(self.name, gpus)))
+        found = structs.replace(inventory(self.name, gpus), runtime=runtime)
+        await self._report(lambda n: rp.InventorySeen(n=n, boot_id="boot", inventory=found))
 
     async def start(self, job: str, rank: int = 0, attempt: int = 1) -> None:
         """A rank runs."""
@@ -140,10 +143,10 @@ class World(Gatehouse):
             )
         await until(lambda: not any(row.lost for row in rows.values() if row.id != name))
 
-    async def node(self, name: str, gpus: int = 8) -> PlayedNode:
+    async def node(self, name: str, gpus: int = 8, *, runtime: str = "process") -> PlayedNode:
         """A node that has joined."""
         node = PlayedNode(self.hub.connect(), name)
-        await node.join(gpus)
+        await node.join(gpus, runtime)
         await until(lambda: name in self.gateway.views.nodes.rows)
         return node
 

@@ -48,6 +48,8 @@ def show(results: list[SubmitResult], output: Format, words: str = "") -> None:
     if output in (Format.json, Format.yaml):
         render.write(render.document(results[0] if len(results) == 1 else results, output))
         return
+    for warning in dict.fromkeys(warning for result in results for warning in result.warnings):
+        render.note(f"warning: {warning}")
     for result in results:
         if result.id:
             render.write(f"{'job/' if output is Format.names else words}{result.id}\n")

@@ -24,7 +24,7 @@ from fairlead_gateway.bodies import (
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.problems import invalid, rejected, wrong_media_type
-from fairlead_gateway.submissions import Submission, Translator, split_list
+from fairlead_gateway.submissions import Submission, Translator, image_error, image_warning, split_list
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Outcome
 from fairlead_gateway.why.reason import likeness, reason_of
@@ -58,6 +58,8 @@ class Wish(NamedTuple):
     id: str
     body: bytes
     job: str = ""
+    #: What of the job file will not count, in a sentence.
+    warning: str = ""
 
 
 class Intake:
@@ -84,15 +86,21 @@ class Intake:
             raise too_large(ONE_BYTES_MAX)
         return await self._one(self._wish(head.user, body, bind_key(head.user, "job", head.key) if head.key else ""))
 
-    def _translate(self, user: str, body: bytes) -> Submission:
+    def _wish(self, user: str, body: bytes, key: str) -> Wish:
         try:
-            return self._translator.translate(user, body)
+            return self._submit(self._translator.translate(user, body), key)
         except InvalidJob as error:
             raise invalid(error.errors, hint=HINT) from None
 
-    def _wish(self, user: str, body: bytes, key: str) -> Wish:
+    def _submit(self, submission: Submission, key: str) -> Wish:
+        """Make the command of a submission. Raises InvalidJob where no node that has joined could begin it."""
+        runtimes = self._views.nodes.runtimes()
+        error = image_error(submission.has_image, runtimes)
+        if error is not None:
+            raise InvalidJob([error])
         command_id = self._gate.new_id()
-        return Wish(command_id, self._translate(user, body).command(command_id, key))
+        warning = image_warning(submission.has_image, runtimes)
+        return Wish(command_id, submission.command(command_id, key), warning=warning)
 
     async def _list_wishes(self, head: Head, body: bytes) -> list[Wish]:
         try:
@@ -107,8 +115,7 @@ class Intake:
                 await asyncio.sleep(0)
             key = bind_key(head.user, "list", head.key, str(index)) if head.key else ""
             try:
-                command_id = self._gate.new_id()
-                wishes.append(Wish(command_id, self._translator.translate(head.user, one).command(command_id, key)))
+                wishes.append(self._submit(self._translator.translate(head.user, one), key))
             except InvalidJob as error:
                 errors.extend(at(index, error.errors))
         refuse_list(errors, len(bodies))
@@ -157,12 +164,10 @@ class Intake:
         _check_envelope(event)
         key = bind_key(user, "event", event.source, event.id)
         if event.type == ce.JOB_SUBMIT:
-            command_id = self._gate.new_id()
             try:
-                submission = self._translator.translate(user, bytes(event.data))
+                return self._submit(self._translator.translate(user, bytes(event.data)), key)
             except InvalidJob as error:
                 raise InvalidJob([inside("data", one) for one in error.errors]) from None
-            return Wish(command_id, submission.command(command_id, key))
         try:
             job = _job_named.decode(event.data).job
         except msgspec.MsgspecError as error:
@@ -210,12 +215,12 @@ class Intake:
             errors = [{"field": outcome.field, "message": outcome.message}] if outcome.field else []
             reason = Reason(code=outcome.code, message=outcome.message)
             return SubmitResult(state="rejected", sequence=outcome.sequence, reason=reason, errors=errors)
-        job = outcome.job or wish.job
+        job, warnings = outcome.job or wish.job, [wish.warning] if wish.warning else []
         row = self._views.jobs.rows.get(job)
         if row is None:
-            return SubmitResult(id=job, sequence=outcome.sequence)
+            return SubmitResult(id=job, sequence=outcome.sequence, warnings=warnings)
         reason = self._reason(row, told) if row.state in ("queued", "scheduled", "held") else None
-        return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason)
+        return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason, warnings=warnings)
 
     def _reason(self, row: JobRow, told: Told) -> Reason | None:
         """Why it waits, where that is more than its turn."""

@@ -29,6 +29,8 @@ class Submission(NamedTuple):
     before: bytes
     after: bytes
     digest: str
+    #: The job file names an image.
+    has_image: bool = False
 
     def command(self, command_id: str, key: str = "") -> bytes:
         """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user."""
@@ -63,9 +65,25 @@ class Translator:
 
 
 def _translate(user: str, body: bytes, registries: Registries | None) -> Submission:
-    command = resolve(decode_job(body), command_id="", user=user, registries=registries)
+    spec = decode_job(body)
+    command = resolve(spec, command_id="", user=user, registries=registries)
     before, marker, after = _encode(command).partition(b'"id":"')
-    return Submission(before + marker, after, digest_of(bytes(command.spec))[:16])
+    return Submission(before + marker, after, digest_of(bytes(command.spec))[:16], bool(spec.image))
+
+
+def image_error(has_image: bool, runtimes: frozenset[str]) -> FieldError | None:
+    """Return the error of a job without an image where every node that has joined runs containers only."""
+    if has_image or runtimes != {"docker"}:
+        return None
+    message = "expected an image: every node of this cluster runs containers; --image NAME of fairlead submit names one"
+    return FieldError(field="image", message=message)
+
+
+def image_warning(has_image: bool, runtimes: frozenset[str]) -> str:
+    """Return the warning about an image that no node that has joined would use, else ""."""
+    if not has_image or not runtimes or "docker" in runtimes or "hollow" in runtimes:
+        return ""
+    return "image is ignored: every node of this cluster runs plain processes with the node's own files"
 
 
 def split_list(body: bytes) -> list[bytes]:

@@ -17,6 +17,9 @@ class NodesView:
         self.rows: dict[str, NodeRow] = {}
         #: {"<job>.<attempt>": node of each rank}, for gangs until their run has ended.
         self.gangs: dict[str, tuple[str, ...]] = {}
+        #: Counts changes of any node's inventory; what is derived from all of them is kept for as long as it stays.
+        self.inventories = 0
+        self._runtimes: tuple[int, frozenset[str]] = (-1, frozenset())
         self.handlers = {
             ev.NodeJoined: self._joined,
             ev.NodeChanged: self._changed,
@@ -44,6 +47,13 @@ class NodesView:
             ev.AllocationReleased: self._allocation_released,
         }
 
+    def runtimes(self) -> frozenset[str]:
+        """Return the runtimes of all nodes: "process", "docker", "hollow"."""
+        if self._runtimes[0] != self.inventories:
+            found = frozenset(row.inventory.runtime for row in self.rows.values())
+            self._runtimes = (self.inventories, found)
+        return self._runtimes[1]
+
     def _joined(self, e: ev.NodeJoined, seq: int, _at_ns: int) -> None:
         row = self.rows.get(e.node)
         if row is None:
@@ -53,8 +63,10 @@ class NodesView:
         row.inventory, row.boot_id, row.incarnation = e.inventory, e.boot_id, e.incarnation
         row.lost = False
         row.changed_seq = seq
+        self.inventories += 1
 
     def _changed(self, e: ev.NodeChanged, seq: int, _at_ns: int) -> None:
+        self.inventories += 1
         row = self.rows[e.node]
         row.inventory, row.boot_id, row.changed_seq = e.inventory, e.boot_id, seq
 
@@ -69,6 +81,7 @@ class NodesView:
 
     def _removed(self, e: ev.NodeRemoved, _seq: int, _at_ns: int) -> None:
         del self.rows[e.node]
+        self.inventories += 1
 
     def _returned(self, e: ev.NodeReturned, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
