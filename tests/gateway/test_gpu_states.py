@@ -1,10 +1,15 @@
-"""Free GPUs are one number, whoever counts them: the placer's own state, packing, the map, /metrics, lists of nodes and dry runs."""
+"""Free GPUs are one number, whoever counts them: the placer's own state, packing, the map, /metrics, lists of nodes, dry
+runs and SQL."""
 
 import asyncio
+import tempfile
 from collections import Counter
+from contextlib import closing
+from itertools import batched
+from pathlib import Path
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead_gateway.clustermetrics import ClusterCollector
@@ -15,9 +20,13 @@ from fairlead_gateway.why import pool, room
 from fairlead_placer.placing import Found, find
 from fairlead_replay.explainer.pools import packing
 from fairlead_schemas import commands as cmd
+from fairlead_schemas import events as ev
+from fairlead_schemas.commit import decode_envelope, encode_commit
 from fairlead_schemas.poolpacking import PoolPacking
 from fairlead_schemas.reports import HealthSeen
 from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
+from fairlead_telemetry.samples import SampleIntake
+from fairlead_telemetry.warehouse import CommitBytes, Warehouse
 from tests.gateway.test_why_places import views_of
 from tests.placer.world import SECOND, World, inventory, request
 
@@ -67,8 +76,10 @@ class Cluster:
                 world.exit(node, job, rank, int(attempt), exit_code=number % 2, clean=number % 3 > 0)
             case "fault" if not world.core.state.nodes[node].lost:
                 world.report(node, HealthSeen(n=0, gpu=gpu, code=("xid79", "ecc_volatile", "lost")[number % 3]))
-            case "well" if not world.core.state.nodes[node].lost:
-                world.report(node, HealthSeen(n=0, gpu=gpu))
+            case "restore" if faulted := sorted(world.core.state.nodes[node].faulted):
+                self.command(cmd.RestoreGpu, node, gpu=faulted[number % len(faulted)])
+            case "fail":
+                self.fail(number)
             case "cordon":
                 self.command(cmd.CordonNode, node)
             case "uncordon":
@@ -95,6 +106,14 @@ class Cluster:
             case _:
                 pass
 
+    def fail(self, number: int) -> None:
+        """Two jobs of two users fail as soon as they run, wherever they are placed."""
+        for user in (f"u{number}", f"v{number}"):
+            for event in self.world.offer(request(1), user=user):
+                if isinstance(event, ev.JobPlaced):
+                    self.world.start(event.parts[0].node, event.job)
+                    self.world.exit(event.parts[0].node, event.job, exit_code=9)
+
     def views(self) -> Views:
         """The gateway's, which hears no beat of the silent nodes."""
         views = views_of(self.world)
@@ -109,7 +128,7 @@ class Cluster:
 
 
 ACTS = (
-    "run", "run", "share", "instance", "tolerant", "end", "end", "fault", "fault", "well", "cordon", "uncordon", "drain",
+    "run", "run", "share", "instance", "tolerant", "end", "end", "fault", "fault", "restore", "fail", "fail", "cordon", "uncordon", "drain",
     "quarantine", "unquarantine", "taint", "untaint", "lose", "later", "silent",
 )  # fmt: skip
 
@@ -165,6 +184,34 @@ def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
         for gpus in range(1, GPUS + 1):
             fits = isinstance(find(state, Request(gpu_milli=1000 * gpus, cpu_milli=1, memory_mib=1)), Found)
             assert fits == (largest is not None and largest.gpus >= gpus), f"the placer, with {gpus} GPUs"
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([act for act in ACTS if act != "silent"]), st.sampled_from(NODES), st.integers(0, 11)
+        ),
+        max_size=25,
+    ),
+    st.integers(1, 40),
+)
+@example([("fault", "n1", 0), ("restore", "n1", 0), ("taint", "n2", 0), ("untaint", "n2", 0)], 1)
+def test_sql_has_every_gpu_in_the_state_of_the_map(acts: list[tuple[str, str, int]], batch: int) -> None:
+    """Folded in any batches; a silent agent alone is not in the log, and so not in SQL."""
+    cluster = Cluster()
+    for act in acts:
+        cluster.do(*act)
+    log = [
+        CommitBytes.of(sequence, decode_envelope(encode_commit(commit)))
+        for sequence, commit in enumerate(cluster.world.log, 1)
+    ]
+    with tempfile.TemporaryDirectory() as folder, closing(Warehouse(Path(folder))) as warehouse:
+        for some in batched(log, batch):
+            warehouse.store(list(some), {}, "a log", SampleIntake([], [], {}))
+        found = warehouse.rows("SELECT node, uuid, state, fault FROM gpus ORDER BY ALL")
+    facts = cluster_map(cluster.views())
+    assert found == [(node.id, gpu.uuid, gpu.state, gpu.fault or None) for node in facts.nodes for gpu in node.gpus]
 
 
 def _barred(taints: tuple[str, ...]) -> bool:

@@ -18,7 +18,9 @@ SELECT node, joined_at, times_lost, presence, wish, quarantine,
   CASE WHEN told IS NOT NULL THEN coalesce((told->>'$.inventory.cpu_milli')::BIGINT, 0) END,
   CASE WHEN told IS NOT NULL THEN coalesce((told->>'$.inventory.memory_mib')::BIGINT, 0) END,
   CASE WHEN told IS NOT NULL THEN coalesce(told->>'$.inventory.runtime', 'process') END,
-  CASE WHEN told IS NOT NULL THEN coalesce((told->>'$.inventory.simulated')::BOOLEAN, false) END, sequence
+  CASE WHEN told IS NOT NULL THEN coalesce((told->>'$.inventory.simulated')::BOOLEAN, false) END, sequence,
+  CASE WHEN told IS NOT NULL THEN coalesce(told->'$.inventory.gpus', '[]'::JSON) END,
+  CASE WHEN told IS NOT NULL THEN coalesce(told->'$.inventory.taints', '[]'::JSON) END
 FROM life
 ON CONFLICT (node) DO UPDATE SET
   joined_at = coalesce(joined_at, excluded.joined_at), times_lost = times_lost + excluded.times_lost,
@@ -26,7 +28,38 @@ ON CONFLICT (node) DO UPDATE SET
   quarantine = coalesce(excluded.quarantine, quarantine), gpu_model = coalesce(excluded.gpu_model, gpu_model),
   gpu_count = coalesce(excluded.gpu_count, gpu_count), cpu_milli = coalesce(excluded.cpu_milli, cpu_milli),
   memory_mib = coalesce(excluded.memory_mib, memory_mib), runtime = coalesce(excluded.runtime, runtime),
-  simulated = coalesce(excluded.simulated, simulated), sequence = excluded.sequence"""
+  simulated = coalesce(excluded.simulated, simulated), sequence = excluded.sequence,
+  gpus = coalesce(excluded.gpus, gpus), taints = coalesce(excluded.taints, taints)"""
+
+#: A node that was removed has no marks any more; one that joins again later starts without.
+_REMOVED = f"""
+DELETE FROM fold.marks AS m USING (WITH {FRESH} SELECT DISTINCT node FROM fresh WHERE type = 'NodeRemoved') AS r
+WHERE m.node = r.node"""
+#: A taint is replaced by one of the same setter, key and effect with another value.
+_MARKS = f"""
+INSERT INTO fold.marks
+WITH {FRESH}, removed AS (
+  SELECT node, max(place) AS removed_place FROM fresh WHERE type = 'NodeRemoved' GROUP BY node
+), seen AS (
+  SELECT node, 'fault' AS kind, body->>'gpu' AS name, place, type = 'GpuFaulted' AS holds, body->>'code' AS code
+  FROM fresh WHERE type IN ('GpuFaulted', 'GpuRestored')
+  UNION ALL
+  SELECT node, 'taint', concat_ws('|', coalesce(body->>'setter', ''), split_part(split_part(body->>'taint', ':', 1), '=', 1),
+    split_part(body->>'taint', ':', 2)), place, type = 'NodeTainted', body->>'taint'
+  FROM fresh WHERE type IN ('NodeTainted', 'NodeUntainted')
+  UNION ALL
+  SELECT node, 'suspect', '', place, type = 'NodeSuspected', coalesce(body->>'rests_until_ns', '0')
+  FROM fresh WHERE type IN ('NodeSuspected', 'NodeCleared', 'NodeReleased'))
+SELECT seen.node, kind, name, max(place), arg_max(holds, place), arg_max(code, place)
+FROM seen LEFT JOIN removed ON removed.node = seen.node WHERE coalesce(place > removed_place, true) GROUP BY ALL
+ON CONFLICT (node, kind, name) DO UPDATE SET place = excluded.place, holds = excluded.holds, code = excluded.code"""
+
+_KEPT = f"""
+INSERT INTO fold.kept
+WITH {FRESH}
+SELECT job, from_json(arg_max(CASE type WHEN 'ReservationMade' THEN body->'nodes' ELSE '[]'::JSON END, place), '["VARCHAR"]')
+FROM fresh WHERE type IN ('ReservationMade', 'ReservationEnded') GROUP BY job
+ON CONFLICT (job) DO UPDATE SET nodes = excluded.nodes"""
 
 _QUEUES = f"""
 INSERT INTO fold.queues
@@ -38,4 +71,11 @@ SELECT path, coalesce(body->>'$.settings.maximum.gpu', body->>'gpu_quota_milli')
 ON CONFLICT (path) DO UPDATE SET gpu_milli = excluded.gpu_milli, there = excluded.there,
   configured_at = greatest(configured_at, excluded.configured_at)"""
 
-STEPS = (Step(("Node",), _NODES), Step(("QueueConfigured", "QueueRemoved"), _QUEUES))
+_MARKED = ("GpuFaulted", "GpuRestored", "NodeTainted", "NodeUntainted", "NodeSuspected", "NodeCleared", "NodeReleased")
+STEPS = (
+    Step(("Node",), _NODES),
+    Step(("NodeRemoved",), _REMOVED),
+    Step(_MARKED, _MARKS),
+    Step(("ReservationMade", "ReservationEnded"), _KEPT),
+    Step(("QueueConfigured", "QueueRemoved"), _QUEUES),
+)

@@ -5,7 +5,7 @@ cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its 
 """
 
 #: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
-VERSION = 5
+VERSION = 6
 
 SCHEMA = "CREATE SCHEMA IF NOT EXISTS fold"
 
@@ -49,7 +49,13 @@ _NODES = """
 CREATE TABLE IF NOT EXISTS fold.nodes (
   node VARCHAR PRIMARY KEY, joined_at TIMESTAMP, times_lost INTEGER, presence VARCHAR, wish VARCHAR, quarantine VARCHAR,
   gpu_model VARCHAR, gpu_count INTEGER, cpu_milli BIGINT, memory_mib BIGINT, runtime VARCHAR, simulated BOOLEAN,
-  sequence UBIGINT)"""
+  sequence UBIGINT, gpus JSON, taints JSON)"""
+#: Marks of nodes and their GPUs, in their latest state: faults by GPU, taints by setter, key and effect, suspicion.
+_MARKS = """
+CREATE TABLE IF NOT EXISTS fold.marks (
+  node VARCHAR, kind VARCHAR, name VARCHAR, place BIGINT, holds BOOLEAN, code VARCHAR, PRIMARY KEY (node, kind, name))"""
+#: The newest reservation of each job: it keeps the nodes while the job is offered.
+_KEPT = "CREATE TABLE IF NOT EXISTS fold.kept (job VARCHAR PRIMARY KEY, nodes VARCHAR[])"
 _QUEUES = """
 CREATE TABLE IF NOT EXISTS fold.queues (path VARCHAR PRIMARY KEY, gpu_milli BIGINT, configured_at TIMESTAMP, there BOOLEAN)"""
 
@@ -77,6 +83,8 @@ TABLES = (
     _PREEMPTIONS,
     _REQUEUES,
     _NODES,
+    _MARKS,
+    _KEPT,
     _QUEUES,
     _IDLE,
     _EXTENSIONS,

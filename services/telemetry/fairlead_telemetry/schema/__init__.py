@@ -6,7 +6,7 @@ view: append a `Relation` with a sentence per column to its family; the tests ch
 """
 
 from fairlead_telemetry.schema.accounts import SAMPLE_FILES, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS
-from fairlead_telemetry.schema.cluster import NODES, QUEUES
+from fairlead_telemetry.schema.cluster import GPUS, NODES, QUEUES
 from fairlead_telemetry.schema.held import ALLOCATIONS, PREEMPTIONS, REQUEUES, RUNS
 from fairlead_telemetry.schema.idle import IDLE, IDLE_EXTENSIONS, IDLE_SAVINGS
 from fairlead_telemetry.schema.jobs import JOBS, MOVES
@@ -28,6 +28,7 @@ VIEWS = (
     ALLOCATIONS,
     RUNS,
     NODES,
+    GPUS,
     QUEUES,
     GPU_HOURS,
     QUEUE_WAIT,

@@ -26,6 +26,57 @@ NODES = Relation(
       gpu_model, gpu_count, cpu_milli, memory_mib, runtime, simulated, joined_at, times_lost, sequence
     FROM fold.nodes WHERE joined_at IS NOT NULL""",
 )
+GPUS = Relation(
+    "gpus",
+    "Every GPU of the nodes that are there, in the state that the cluster map draws it in.",
+    (
+        Column("node", "VARCHAR", "node id"),
+        Column("uuid", "VARCHAR", "GPU UUID"),
+        Column("index", "INTEGER", "its index on the node"),
+        Column("model", "VARCHAR", "model"),
+        Column(
+            "state",
+            "VARCHAR",
+            "free kept tainted cut closed held cleaning unhealthy, as docs/nodes.md explains them; a silent agent closes a node only once it is lost",
+        ),
+        Column("fault", "VARCHAR", "code of what is wrong with it; empty: nothing is"),
+    ),
+    """
+    WITH used AS (
+      SELECT node, each.uuid, ended_ns IS NULL AS lives
+      FROM fold.open_parts p LEFT JOIN fold.open_runs r ON r.job = p.job AND r.attempt = p.attempt, unnest(p.gpus) AS each(uuid)
+      WHERE released_ns IS NULL
+    ), holder AS (SELECT node, uuid, bool_or(lives) AS lives FROM used GROUP BY ALL
+    ), taint AS (
+      SELECT node, code AS taint FROM fold.marks WHERE kind = 'taint' AND holds
+      UNION ALL
+      SELECT node, unnest(from_json(taints, '["VARCHAR"]')) FROM fold.nodes
+    ), barred AS (
+      SELECT node, bool_or(taint LIKE 'fairlead/%') AS own FROM taint WHERE taint NOT LIKE '%:PreferNoSchedule' GROUP BY node
+    ), kept AS (
+      SELECT DISTINCT unnest(k.nodes) AS node FROM fold.kept k JOIN jobs j ON j.id = k.job WHERE j.state = 'offered'
+    ), suspect AS (
+      SELECT node FROM fold.marks m WHERE kind = 'suspect' AND holds
+        AND (code <> '0' OR EXISTS (FROM fold.open_parts p WHERE p.node = m.node AND released_ns IS NULL))
+    ), access AS (
+      SELECT n.node, CASE
+        WHEN presence = 'NodeLost' OR wish IN ('NodeCordoned', 'NodeDraining', 'NodeDrained') OR quarantine = 'NodeQuarantined'
+          OR suspect.node IS NOT NULL OR barred.own THEN 'closed'
+        WHEN kept.node IS NOT NULL THEN 'kept' WHEN barred.node IS NOT NULL THEN 'tainted' ELSE 'free' END AS unheld, gpus
+      FROM fold.nodes n LEFT JOIN suspect ON suspect.node = n.node LEFT JOIN barred ON barred.node = n.node
+        LEFT JOIN kept ON kept.node = n.node
+      WHERE joined_at IS NOT NULL AND presence <> 'NodeRemoved'
+    ), gpu AS (
+      SELECT node, unheld, gpu->>'uuid' AS uuid, coalesce((gpu->>'index')::INTEGER, 0) AS "index",
+        coalesce(gpu->>'model', '') AS model, coalesce((gpu->>'mig')::BOOLEAN, false) AS mig
+      FROM access, unnest(from_json(access.gpus, '["JSON"]')) AS each(gpu)
+    )
+    SELECT gpu.node, gpu.uuid, "index", model, CASE
+        WHEN holder.lives THEN 'held' WHEN holder.uuid IS NOT NULL THEN 'cleaning' WHEN fault.code IS NOT NULL THEN 'unhealthy'
+        WHEN mig AND unheld = 'free' THEN 'cut' ELSE unheld END AS state, fault.code AS fault
+    FROM gpu LEFT JOIN holder ON holder.node = gpu.node AND holder.uuid = gpu.uuid
+      LEFT JOIN fold.marks fault ON fault.node = gpu.node AND fault.kind = 'fault' AND fault.name = gpu.uuid AND fault.holds""",
+)
 QUEUES = Relation(
     "queues",
     "Every queue that is there, with its latest setting and its jobs by state.",

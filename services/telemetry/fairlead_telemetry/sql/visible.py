@@ -112,6 +112,8 @@ TABLES: dict[str, Rule] = {
     "fold.idle": OF_JOBS,
     "fold.extensions": OF_JOBS,
     "fold.nodes": ALL,
+    "fold.marks": ALL,
+    "fold.kept": OF_JOBS,
     "fold.queues": ALL,
     "rolled.minutes": OF_RUNS,
     "rolled.hours": OF_RUNS,
@@ -121,7 +123,7 @@ TABLES: dict[str, Rule] = {
 }
 
 #: Views whose rows are totals over everybody: members find them as tables, added up before others' rows are left out.
-TOTALS = ("queues", "fragmentation_by_hour")
+TOTALS = ("queues", "fragmentation_by_hour", "gpus")
 
 #: The member's jobs, from the whole warehouse.
 JOBS_OF_A_MEMBER = 'SELECT job FROM fold.jobs WHERE "user" = $user OR project IN (SELECT unnest($projects::VARCHAR[]))'
