@@ -35,6 +35,24 @@ async def test_what_cannot_mean_anything_costs_no_event(path: str, body: dict[st
         assert world.commands_stored() == before
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"queue": "a\nb"}, {"array": "1\n2"}, {"dependsOn": [{"job": "1\n2"}]}, {"resources": {"memory": "1\nGi"}},
+        {"gpu": {"computeCapability": "8\n0"}}, {"tolerations": [{"key": "a\nb"}]}, {"launcher": "a\nb"}, {"a\nb": 1},
+    ],
+)  # fmt: skip
+async def test_the_words_of_a_refusal_are_one_line(job: dict[str, object]) -> None:
+    """A line break in what was sent is spelled out: it would break the line that a terminal or a log prints."""
+    async with World() as world:
+        answer = await world.http.post("/v1/jobs", json={"command": ["true"], **job})
+        assert answer.status_code == 422
+        problem = answer.json()
+        words = [problem["detail"], *(word for error in problem["errors"] for word in error.values())]
+        assert [word for word in words if not word.isprintable()] == []
+        assert "\\n" in problem["detail"]
+
+
 async def test_a_cloudevent_for_an_unknown_job_costs_no_event() -> None:
     """The same by the other way in."""
     async with World() as world:

@@ -6,7 +6,7 @@ Every refusal that reaches a client is one of these; a handler raises `Refused` 
 import msgspec
 
 from fairlead_schemas.api import Problem
-from fairlead_schemas.fielderrors import FieldError
+from fairlead_schemas.fielderrors import FieldError, printable
 
 MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"
@@ -62,10 +62,11 @@ class Refused(Exception):
 
 
 def invalid(errors: list[FieldError], detail: str = "", hint: str = "") -> Refused:
-    """A 422 that names its fields."""
+    """Return a 422 that names its fields. Found words may hold line breaks; an error is one line all the same."""
+    errors = [FieldError(field=printable(each.field), message=printable(each.message)) for each in errors]
     first = errors[0] if errors else FieldError(field="", message="not valid")
     told = detail or (f"{first.field}: {first.message}" if first.field else first.message)
-    return Refused(422, "invalid", told, errors=errors, hint=hint)
+    return Refused(422, "invalid", printable(told), errors=errors, hint=hint)
 
 
 def bad_parameter(name: str, message: str) -> Refused:
