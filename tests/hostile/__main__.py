@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.hostile import kills
+from tests.hostile import abuse, clocks, damage, disk, kills, node_key
 from tests.hostile.outcome import Row, row, table
 
 type Round = Callable[[Path, int, int], list[Row]]
@@ -21,7 +21,12 @@ type Round = Callable[[Path, int, int], list[Row]]
 #: {name: (its round, tries of a full run for each of `--rounds`, tries of the short form; 0: left out)}
 ROUNDS: dict[str, tuple[Round, int, int]] = {
     "kills": (kills.kills, 5, 6),
-    "holds": (kills.holds, 1, 0),
+    "holds": (kills.holds, 4, 0),
+    "damage": (damage.damage, 8, 2),
+    "abuse": (abuse.abuse, 1, 1),
+    "clocks": (clocks.clocks, 5, 1),
+    "disk": (disk.disk, 1, 0),
+    "node_key": (node_key.node_key, 2, 1),
 }
 
 

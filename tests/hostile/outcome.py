@@ -34,11 +34,25 @@ def row(round_: str, what: str, tries: int, broken: list[str], notes: str = "") 
     return Row(round_, what, tries, len(broken), words)
 
 
+def joined(rows: list[Row]) -> list[Row]:
+    """Add up the rows of tries that did the same."""
+    found: dict[str, Row] = {}
+    for each in rows:
+        old = found.get(each.what, Row(each.round, each.what, 0, 0))
+        notes = "; ".join(dict.fromkeys(filter(None, (old.notes, each.notes))))
+        found[each.what] = Row(each.round, each.what, old.tries + each.tries, old.failures + each.failures, notes)
+    return list(found.values())
+
+
 def table(rows: list[Row]) -> str:
     """Return the rows as Markdown."""
     lines = ["| round | what was done | tries | failures | |", "|---|---|---:|---:|---|"]
-    lines += [f"| {r.round} | {r.what} | {r.tries} | {r.failures} | {r.notes} |" for r in rows]
+    lines += [f"| {r.round} | {_cell(r.what)} | {r.tries:,} | {r.failures} | {_cell(r.notes)} |" for r in rows]
     return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def check_load(round_: str, stack: Stack, load: Load, *, within_s: float = ENDED_S) -> list[Row]:

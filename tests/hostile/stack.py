@@ -3,6 +3,7 @@
 Nothing here knows about faults. Start at `Stack`.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -134,6 +135,11 @@ class Stack:
         began = time.monotonic()
         self.until(lambda: self.readyz()[0] == 200, "the stack is ready", within_s)
         return time.monotonic() - began
+
+    def doctor(self) -> dict[str, str]:
+        """{look or condition: what to type} of everything that `fairlead doctor` finds bad."""
+        found = json.loads(self.fairlead("doctor", "-o", "json", check=False).stdout)
+        return {each["what"]: each["fix"] for each in found if each["verdict"] == "bad"}
 
     def logs(self, chars: int = 600) -> str:
         """Return the end of every log file."""
