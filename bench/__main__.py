@@ -1,7 +1,8 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md, or these rows of it.
 
 Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
-warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure.
+warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure, or compare two
+revisions in turn with `python -m bench compare REV` (compare.py).
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import asking, ceilings, history, jobs, measured, queueing, table
+from bench import asking, ceilings, compare, history, jobs, measured, queueing, table
 from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
@@ -125,6 +126,8 @@ def machine() -> str:
 
 def main() -> int:
     """Measure and print; 1 when a goal was missed."""
+    if sys.argv[1:2] == ["compare"]:
+        return compare.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="which rows (default: all)")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md (named rows: these of it)")
