@@ -28,6 +28,21 @@ RETRY_S = 0.2
 log = structlog.get_logger()
 
 
+async def identity(bus: Bus) -> str:
+    """Return the hash of the log's first commit, which names the log for as long as it lives; "" while it is empty.
+
+    The stream's creation time would not do: a damaged meta.inf gives the same commits another one. Raises LogDamaged
+    where the first commit is gone, Unavailable.
+    """
+    last = (await bus.state(subjects.LOG)).last
+    if not last:
+        return ""
+    first = await bus.read(subjects.LOG, 1)  # asked afterwards: it may be the newest, too
+    if first is None:
+        raise LogDamaged(1, f"the first commit is gone, the log goes on to {last}")
+    return commit_hash(first.payload)
+
+
 class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A writer's newest commit: its number, its hash and its place in the log."""
 
@@ -37,6 +52,16 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NO_HEAD = Head(0, GENESIS, 0)
+
+
+async def built_upon(bus: Bus, head: Head) -> Commit:
+    """Return the commit that a snapshot names as a writer's newest. Raises LogDamaged unless the log still holds that very
+    one, Unavailable."""
+    stored = await bus.read(subjects.LOG, head.sequence)
+    if stored is None or commit_hash(stored.payload) != head.hash:
+        found = "it is gone" if stored is None else "found another one"
+        raise LogDamaged(head.sequence, f"expected the commit that a snapshot builds on, {found}")
+    return decode_commit(stored.payload)
 
 
 class Chain:

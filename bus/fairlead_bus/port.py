@@ -79,7 +79,8 @@ class Entry(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """What a stream holds. `created` (opaque text) tells a re-created stream from the old one."""
+    """What a stream holds. `created` (opaque text): when it was made. That changes with a damaged meta.inf, so
+    a log is known by `log.identity` instead."""
 
     first: int
     last: int

@@ -26,12 +26,11 @@ import structlog
 from fairlead_bus import damage, poison, snapshots, streams
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.lease import POLL_S, Lease
-from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader
+from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader, built_upon, identity
 from fairlead_bus.other_clocks import SKEW_NS, OtherClocks
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import (
     Bus,
-    LogDamaged,
     Message,
     StaleWriter,
     Stored,
@@ -44,7 +43,7 @@ from fairlead_bus.source import Source
 from fairlead_bus.steady_clock import STEP_NS, SteadyClock, boottime_ns
 from fairlead_schemas import events as ev
 from fairlead_schemas import subjects
-from fairlead_schemas.commit import VERSION, Commit, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.commit import VERSION, Commit, encode_commit
 from fairlead_schemas.conditions import ALIVE, Alive, encode_alive
 
 #: Pause before a refused append (full log) is tried again.
@@ -192,13 +191,11 @@ class Service[C: Core]:
         """Newest snapshot, then the tail up to what the log held when we began. The lease is kept meanwhile: a standby would
         take it and begin the same."""
         self._spawn(self._keep_lease, "lease")
+        kept = await self._snapshots.load()
+        # Asked afterwards: a leader that is on its way out may have committed and stored a snapshot meanwhile.
         state = await patiently(lambda: self.bus.state(subjects.LOG))
-        kept = await self._snapshots.load(state.created)
-        # Asked again: a leader that is on its way out may have committed and stored a snapshot meanwhile.
-        state = await patiently(lambda: self.bus.state(subjects.LOG))
+        snapshots.check(kept, log_id=await patiently(lambda: identity(self.bus)), last=state.last)
         for found in kept:
-            if found.sequence > state.last:
-                raise LogDamaged(state.last, f"log went backwards: a snapshot stands at {found.sequence}")
             if await self._start_from(found):
                 break
         self._spawn(self._read, "read")
@@ -233,7 +230,7 @@ class Service[C: Core]:
     async def _start_from(self, found: snapshots.Snapshot) -> bool:
         """Take up a snapshot. False when this code cannot read it: another version wrote it, the log has it all."""
         for writer, head in found.heads.items():
-            commit = await patiently(lambda head=head: self._built_upon(head))
+            commit = await patiently(lambda head=head: built_upon(self.bus, head))
             if writer == self.writer:
                 self._cursors, self._committed_ns = carried(commit.cursors), commit.at_ns
         try:
@@ -245,14 +242,6 @@ class Service[C: Core]:
         self.folded, self._heads = found.sequence, dict(found.heads)
         self.reader = LogReader(self.bus, after=found.sequence, heads=found.heads)
         return True
-
-    async def _built_upon(self, head: Head) -> Commit:
-        """A writer's newest commit at the snapshot. Raises LogDamaged unless the log still holds that very one."""
-        stored = await self.bus.read(subjects.LOG, head.sequence)
-        if stored is None or commit_hash(stored.payload) != head.hash:
-            what = "gone" if stored is None else "another one now"
-            raise LogDamaged(head.sequence, f"the commit that a snapshot builds on is {what}")
-        return decode_commit(stored.payload)
 
     async def _open(self) -> None:
         if self.act is not None:

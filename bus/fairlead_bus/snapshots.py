@@ -1,20 +1,21 @@
 """Snapshots: folded state at a sequence, so that a restart folds only the tail.
 
-A snapshot that does not verify, or belongs to another log or another code's state, is ignored:
-state is disposable and the log has it all. Two are kept, written in turn. `Keeper` says when.
+A snapshot that does not verify, or belongs to another code's state, is ignored: state is disposable and the log has it
+all. One of another log, or of an end that the log does not have, means that the log was cut, lost or replaced (`check`).
+Two are kept, written in turn. `Keeper` says when.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from fairlead_bus.log import Head
+from fairlead_bus.log import Head, identity
 from fairlead_bus.patience import patiently
-from fairlead_bus.port import Bus, BusError, Unavailable
+from fairlead_bus.port import Bus, BusError, LogDamaged, Unavailable
 from fairlead_schemas import subjects
 
 KEPT = 2
@@ -41,54 +42,55 @@ class Snapshot(NamedTuple):
     turn: int = 0
     #: Of one that was loaded: the shape of its state.
     schema: str = ""
+    #: Of one that was loaded: the log that it belongs to (`log.identity`); "" where that was empty.
+    log_id: str = ""
+
+    def is_of(self, log_id: str) -> bool:
+        """True unless the snapshot names another log."""
+        return self.log_id in ("", log_id)
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     heads: dict[str, Head]
-    created: str
     schema: str
     sha256: str
+    log_id: str = ""
 
 
-async def save(bus: Bus, name: str, snapshot: Snapshot, *, created: str, schema: str, turn: int) -> None:
-    """Store a snapshot; `created` names the log it belongs to, `schema` the shape of the state."""
+async def save(bus: Bus, name: str, snapshot: Snapshot, *, log_id: str, schema: str, turn: int) -> None:
+    """Store a snapshot; `log_id` names the log it belongs to, `schema` the shape of the state."""
     header = _Header(
         sequence=snapshot.sequence, heads=snapshot.heads,
-        created=created, schema=schema, sha256=hashlib.sha256(snapshot.state).hexdigest(),
+        log_id=log_id, schema=schema, sha256=hashlib.sha256(snapshot.state).hexdigest(),
     )  # fmt: skip
     data = msgspec.json.encode(header) + b"\n" + snapshot.state
     await bus.put_object(subjects.SNAPSHOT, f"{name}-{turn % KEPT}", data)
 
 
-async def load(bus: Bus, name: str, *, created: str, schema: str, last: int) -> Snapshot | None:
-    """The newest snapshot that verifies and belongs to this log, or None. `last` is the log's last sequence: one
-    beyond it means that the log went back, which the caller must treat as damage, so it is returned all the same."""
-    return next(iter(await load_all(bus, name, created=created, schema=schema)), None)
+async def load_all(bus: Bus, name: str, *, log_id: str, schema: str) -> list[Snapshot]:
+    """Snapshots of one schema that verify and belong to this log, newest first. One may stand beyond the log's end, which
+    means that the log went back."""
+    found = await stored(bus, name)
+    return [snapshot for snapshot in found if snapshot.schema == schema and snapshot.is_of(log_id)]
 
 
-async def load_all(bus: Bus, name: str, *, created: str, schema: str) -> list[Snapshot]:
-    """Snapshots of one schema that verify and belong to this log, newest first; as for `load`, one may stand beyond the
-    log's end."""
-    return [found for found in await stored(bus, name, created=created) if found.schema == schema]
-
-
-async def stored(bus: Bus, name: str, *, created: str) -> list[Snapshot]:
-    """Snapshots of any schema that verify and belong to this log, newest first."""
+async def stored(bus: Bus, name: str) -> list[Snapshot]:
+    """Snapshots of any schema and any log that verify, newest first."""
     found: list[Snapshot] = []
     for turn in range(KEPT):
         data = await bus.get_object(subjects.SNAPSHOT, f"{name}-{turn}")
-        snapshot = _verified(data, turn, created) if data else None
+        snapshot = _verified(data, turn) if data else None
         if snapshot is not None:
             found.append(snapshot)
     return sorted(found, key=lambda snapshot: snapshot.sequence, reverse=True)
 
 
-async def load_or_fold(bus: Bus, name: str, *, created: str, schema: str) -> list[Snapshot]:
-    """As `load_all`, for a start: none after LOAD_S without an answer. The log has it all; its server may be gone for
-    good with the only copy of the snapshots."""
+async def load_or_fold(bus: Bus, name: str, *, schema: str) -> list[Snapshot]:
+    """Snapshots of one schema and any log, for a start, to be held against the log by `check`: none after LOAD_S without
+    an answer. The log has it all; its server may be gone for good with the only copy of the snapshots."""
     try:
-        found = await patiently(lambda: stored(bus, name, created=created), limit_s=LOAD_S)
+        found = await patiently(lambda: stored(bus, name), limit_s=LOAD_S)
     except Unavailable as error:
         log.warning("snapshots cannot be read, the log is folded from its start", service=name, reason=str(error))
         return []
@@ -101,17 +103,35 @@ async def load_or_fold(bus: Bus, name: str, *, created: str, schema: str) -> lis
     return [each for each in found if each.schema == schema]
 
 
-def _verified(data: bytes, turn: int, created: str) -> Snapshot | None:
+def check(found: Iterable[Snapshot], *, log_id: str, last: int) -> None:
+    """Raise LogDamaged where a snapshot stands beyond the log's end or belongs to another log: the log was cut, lost or
+    replaced, and a service that began anew would hide it."""
+    for snapshot in found:
+        if snapshot.sequence > last:
+            raise LogDamaged(last, f"log went backwards: a snapshot stands at {snapshot.sequence}")
+        if not snapshot.is_of(log_id):
+            raise LogDamaged(
+                1, f"expected the log that the snapshot at {snapshot.sequence} belongs to, found another first commit"
+            )
+
+
+async def forget(bus: Bus, names: Iterable[str]) -> None:
+    """Remove the snapshots of these services: a restored log need not reach as far. Raises Unavailable."""
+    for name in names:
+        for turn in range(KEPT):
+            if await bus.get_object(subjects.SNAPSHOT, f"{name}-{turn}"):
+                await bus.put_object(subjects.SNAPSHOT, f"{name}-{turn}", b"")
+
+
+def _verified(data: bytes, turn: int) -> Snapshot | None:
     head, _, state = data.partition(b"\n")
     try:
         header = msgspec.json.decode(head, type=_Header)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    if header.created != created:
-        return None
     if hashlib.sha256(state).hexdigest() != header.sha256:
         return None
-    return Snapshot(header.sequence, header.heads, state, turn, header.schema)
+    return Snapshot(header.sequence, header.heads, state, turn, header.schema, header.log_id)
 
 
 class Keeper:
@@ -124,16 +144,16 @@ class Keeper:
         self._bus, self._name, self._schema, self._take = bus, name, schema, take
         self._events_max, self._age_s = events_max, age_s
         self._bytes = 0
-        self._created = ""
+        self._log_id = ""
         self._turn = 0
         self._events = 0
         self._due = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    async def load(self, created: str) -> list[Snapshot]:
-        """Snapshots of the log that was `created` then, newest first; none where the store does not answer."""
-        self._created = created
-        found = await load_or_fold(self._bus, self._name, created=created, schema=self._schema)
+    async def load(self) -> list[Snapshot]:
+        """Snapshots of any log, newest first, to be held against the log by `check`; none where the store does not
+        answer."""
+        found = await load_or_fold(self._bus, self._name, schema=self._schema)
         self._turn = found[0].turn if found else 0
         self._due = asyncio.get_running_loop().time() + self._age_s
         return found
@@ -157,7 +177,8 @@ class Keeper:
         snapshot = self._take()
         self._bytes = len(snapshot.state)
         try:
-            await save(self._bus, self._name, snapshot, created=self._created, schema=self._schema, turn=self._turn)
+            self._log_id = self._log_id or await identity(self._bus)
+            await save(self._bus, self._name, snapshot, log_id=self._log_id, schema=self._schema, turn=self._turn)
         except BusError as error:
             log.warning("snapshot not stored", service=self._name, reason=str(error))
 

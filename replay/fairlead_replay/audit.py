@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from fairlead_bus.log import identity
 from fairlead_bus.main import with_bus
 from fairlead_bus.port import Bus, LogDamaged, Stored
 from fairlead_replay.chain import Audit, Verdict
@@ -89,10 +90,10 @@ async def verify_live(bus: Bus) -> Verdict:
 async def export(bus: Bus, directory: str | Path) -> Manifest:
     """Write the log on the bus into a directory, up to what it holds when asked. Raises LogDamaged where the
     log's chain is broken (there is nothing to vouch for then), Unavailable."""
-    state = await bus.state(subjects.LOG)
-    exporter = Exporter(Path(directory), state.created)
+    last = (await bus.state(subjects.LOG)).last
+    exporter = Exporter(Path(directory), await identity(bus))
     try:
-        async for stored in _read_through(bus, state.last):
+        async for stored in _read_through(bus, last):
             exporter.add(stored)
     except BaseException:
         exporter.abandon()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_bus import snapshots
+from fairlead_bus.log import identity
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_replay.audit import read_log
 from fairlead_replay.export import read_export
@@ -90,12 +91,12 @@ def _of_another_version(what: str, sequence: int, schema: str) -> Comparison:
 async def compare_snapshots(bus: Bus, commits: list[Placed]) -> list[Comparison]:
     """fold(snapshot + tail) against fold(log), for the newest snapshot of every service that has one. A newest one of
     another version is reported, not read: services fold the log instead."""
-    state = await bus.state(subjects.LOG)
+    log_id = await identity(bus)
     last = commits[-1].sequence if commits else 0
     whole: Cluster | None = None
     found: list[Comparison] = []
     for writer in CORES:
-        kept = next(iter(await snapshots.stored(bus, writer, created=state.created)), None)
+        kept = next((one for one in await snapshots.stored(bus, writer) if one.is_of(log_id)), None)
         if kept is None:
             continue
         if kept.schema != CORES[writer].schema:

@@ -46,7 +46,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     last: int
     heads: dict[str, HeadDoc]
     sha256: str
-    #: Tells a re-created stream from the old one (opaque).
+    #: The log's identity (`fairlead_bus.log.identity`); the time when the stream was created in older exports. Opaque.
     created: str
 
     def chain_heads(self) -> dict[str, Head]:

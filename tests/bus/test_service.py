@@ -339,13 +339,13 @@ async def test_a_snapshot_that_is_stored_during_a_start_is_no_damage(monkeypatch
     first, second = service(hub.connect()), service(hub.connect())
     load = second._snapshots.load
 
-    async def late(created: str) -> list[Snapshot]:
+    async def late() -> list[Snapshot]:
         task = asyncio.create_task(first.run())
         await first.bus.append(subjects.CMD, CMD, command(1))
         await until(lambda: first.core.ids == ["c1"])
         await first.stop()
         await task
-        return await load(created)
+        return await load()
 
     monkeypatch.setattr(second._snapshots, "load", late)
     task = asyncio.create_task(second.run())

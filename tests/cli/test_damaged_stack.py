@@ -111,3 +111,49 @@ def test_lost_commands_are_refused_until_accepted_running_and_stopped(cluster: C
     jobs = msgspec.json.decode(cluster.ok("jobs", "-o", "json"))["items"]
     assert {job["state"] for job in jobs} <= END_STATES
     assert cluster.ok("audit", "verify").startswith("ok:")
+
+
+@pytest.mark.parametrize("damage", ["block removed", "end dropped", "stream gone"])
+def test_up_on_a_damaged_log_names_it_and_a_restore_works(cluster: Cluster, tmp_path: Path, damage: str) -> None:
+    """`up` ends at once with the sequence and the commands; `audit restore` from an export makes a log that a cluster starts
+    on, with every job and with new ones."""
+    cluster.ok("audit", "export", str(tmp_path / "export"))
+    cluster.ok("down")
+    log = stream(cluster, "LOG")
+    if damage == "block removed":
+        for block in (log / "msgs").glob("*.blk"):
+            block.unlink()
+    elif damage == "end dropped":
+        flip_in_the_middle(log)
+    else:
+        for path in sorted(log.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        log.rmdir()
+    refused = cluster.run("up", "--detach", "--port", "0", "--nodes", "2")
+    assert refused.returncode == 1
+    assert "error: log sequence" in refused.stderr
+    assert "fairlead audit verify" in refused.stderr and "fairlead audit restore" in refused.stderr
+    found = {one["what"]: one for one in msgspec.json.decode(cluster.run("doctor", "-o", "json").stdout)}
+    assert "fairlead audit restore" in found["log_damaged"]["fix"]
+
+    new = tmp_path / "new"
+    cluster.ok("audit", "restore", str(tmp_path / "export"), "--data", str(new))
+    restored = Cluster(new)
+    try:
+        restored.up()
+        assert len(msgspec.json.decode(restored.ok("jobs", "-o", "json"))["items"]) == 4
+        assert restored.ok("submit", "--wait", "--timeout", "60s", "--", "true")
+        assert restored.ok("audit", "verify").startswith("ok:")
+    finally:
+        restored.run("down", "--jobs")
+
+
+def test_a_log_with_a_new_creation_time_simply_goes_on(cluster: Cluster) -> None:
+    """meta.inf is gone, the commits are whole: every service starts, telemetry keeps its warehouse, snapshots count."""
+    cluster.ok("down")
+    (stream(cluster, "LOG") / "meta.inf").unlink()
+    cluster.up()
+    assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true")
+    counted = cluster.ok("sql", "SELECT count(*) FROM jobs", "-o", "json")
+    assert "5" in counted
+    assert "folding the log instead" not in (cluster.data / "logs" / "gateway.log").read_text()

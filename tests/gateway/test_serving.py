@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fairlead_bus import snapshots
+from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.settings import BadSetting
 from fairlead_gateway import submissions
@@ -140,7 +141,7 @@ async def test_two_snapshots_are_kept_over_restarts() -> None:
             await world.start_gateway()
             await until(lambda: world.gateway.folding.caught_up)
         found = await snapshots.load_all(
-            world.bus, "gateway", created=(await world.bus.state(subjects.LOG)).created, schema=f"views-{SHAPE}"
+            world.bus, "gateway", log_id=await identity(world.bus), schema=f"views-{SHAPE}"
         )
         assert len(found) == 2 and found[0].sequence > found[1].sequence
 

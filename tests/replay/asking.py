@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from fairlead_bus import snapshots
-from fairlead_bus.log import NO_HEAD, Head
+from fairlead_bus.log import NO_HEAD, Head, identity
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.snapshots import Snapshot
 from fairlead_queue.answering.explain import explain
@@ -91,9 +91,9 @@ class World:
 
     async def keep_snapshot(self, turn: int = 0, *, state: bytes | None = None) -> None:
         """The queue stores its state as it is now (or other bytes in its place)."""
-        created = (await self._bus.state(subjects.LOG)).created
+        log_id = await identity(self._bus)
         kept = Snapshot(self.last, dict(self._heads), state or self.queue.core.snapshot())
-        await snapshots.save(self._bus, "queue", kept, created=created, schema=QueueCore.schema, turn=turn)
+        await snapshots.save(self._bus, "queue", kept, log_id=log_id, schema=QueueCore.schema, turn=turn)
 
     def folded_to(self, sequence: int) -> QueueCore:
         """A core that has folded the log up to there, and nothing else."""

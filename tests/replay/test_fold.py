@@ -10,6 +10,7 @@ import pytest
 
 from fairlead.commands.audit import summary
 from fairlead_bus import snapshots
+from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message
 from fairlead_queue.core import QueueCore
@@ -99,14 +100,14 @@ async def test_services_that_do_not_answer_are_not_called_equal() -> None:
 async def test_snapshots_in_the_store_are_compared(wrong: bool) -> None:
     """One taken at its sequence folds on to what the log says; one that was tampered with does not."""
     bus, commits = hub_of(8).connect(), list(commits_of(log_of(8)))
-    created = (await bus.state(subjects.LOG)).created
+    log_id = await identity(bus)
     end = commits[-1].sequence  # no later commit puts right what was tampered with
     state = fold_to(commits, end).queue.snapshot()
     if wrong:
         state = state.replace(b'"next_number":', b'"next_number":9')
     for turn in (0, 1):  # both that are kept
         await snapshots.save(
-            bus, "queue", snapshots.Snapshot(end, {}, state), created=created, schema=QueueCore.schema, turn=turn
+            bus, "queue", snapshots.Snapshot(end, {}, state), log_id=log_id, schema=QueueCore.schema, turn=turn
         )
     compared = {each.what: each.equal for each in await compare_snapshots(bus, commits)}
     assert compared["queue snapshot"] is not wrong
@@ -116,11 +117,11 @@ async def test_a_snapshot_of_another_version_is_reported_and_not_read() -> None:
     """After an upgrade the newest snapshot may be an earlier version's: no error, and no difference either. What the
     services have answered is treated alike."""
     bus, commits = hub_of(8).connect(), list(commits_of(log_of(8)))
-    created = (await bus.state(subjects.LOG)).created
+    log_id = await identity(bus)
     for turn, (sequence, schema) in enumerate(((40, QueueCore.schema), (41, "1"))):
         state = fold_to(commits, 40).queue.snapshot() if schema != "1" else b'{"queues":[["a",null]]}'
         await snapshots.save(
-            bus, "queue", snapshots.Snapshot(sequence, {}, state), created=created, schema=schema, turn=turn
+            bus, "queue", snapshots.Snapshot(sequence, {}, state), log_id=log_id, schema=schema, turn=turn
         )
     (found,) = (each for each in await compare_snapshots(bus, commits) if each.what == "queue snapshot")
     assert (found.what, found.sequence, found.verdict) == ("queue snapshot", 41, "of another version")

@@ -31,9 +31,12 @@ class Story:
         self.commits.append((subjects.log(writer), commit, payload))
 
     async def append_to(self, bus, first: int = 0) -> None:
-        """Store the commits from index `first` on in the bus's log."""
+        """Store the commits from index `first` on in the bus's log. The commands that they have read have been there."""
         for subject, _, payload in self.commits[first:]:
             await bus.append(subjects.LOG, subject, payload)
+        read = max(commit.cursors[subjects.CMD] for _, commit, _ in self.commits)
+        if (await bus.state(subjects.CMD)).last < read:
+            await bus.advance(subjects.CMD, read)
 
 
 def submitted(

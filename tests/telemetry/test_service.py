@@ -16,6 +16,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.nats_bus import connect
 from fairlead_bus.port import Bus
 from fairlead_schemas import subjects
+from fairlead_schemas.conditions import EXIT_DAMAGED
 from fairlead_schemas.sample_columns import encode_samples
 from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry import eventrows
@@ -188,26 +189,43 @@ def other_bytes(story: Story) -> Story:
     return story
 
 
-@pytest.mark.parametrize("case", ["shorter", "recreated", "other"])
+@pytest.mark.parametrize("case", ["shorter", "replaced", "other", "empty"])
 async def test_another_log_is_refused(tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A log that went back, was created anew or holds another commit at the cursor: one line, exit 1, no row changed."""
+    """A log that went back or holds another commit at the cursor is damaged, one with another first commit is another:
+    one line, no row changed."""
     await fill(tmp_path)
     story = morning()
     hub, _ = await world(other_bytes(story) if case == "other" else story)
     if case == "shorter":
         hub.truncate(subjects.LOG, 20)
-    if case == "recreated":
-        hub.streams[subjects.LOG].created = "another day"
+    if case == "empty":
+        hub.truncate(subjects.LOG, 0)
+    if case == "replaced":
+        hub.damage(subjects.LOG, 1, lambda payload: payload + b" ")
     capsys.readouterr()
-    assert await asyncio.wait_for(Telemetry(hub.connect(), tmp_path).run(), SOON_S) == 1
-    told = {"shorter": "went back to 20", "recreated": "holds another log", "other": "not the one in the warehouse"}
-    refused = [line for line in "".join(capsys.readouterr()).splitlines() if "telemetry_refused" in line]
+    code = await asyncio.wait_for(Telemetry(hub.connect(), tmp_path).run(), SOON_S)
+    assert code == (1 if case == "replaced" else EXIT_DAMAGED)
+    told = {
+        "shorter": "went back to 20", "empty": "went back to 0", "replaced": "holds another log",
+        "other": "not the one in the warehouse",
+    }  # fmt: skip
+    lines = "".join(capsys.readouterr()).splitlines()
+    refused = [line for line in lines if "telemetry_refused" in line or "log damaged" in line]
     assert len(refused) == 1
     assert told[case] in refused[0]
     assert "move" in refused[0]
     warehouse = Warehouse(tmp_path)
     assert actual(warehouse) == expected([payload for *_, payload in morning().commits])
     warehouse.close()
+
+
+async def test_a_stream_with_a_new_creation_time_is_the_same_log(tmp_path: Path) -> None:
+    """Its meta.inf was damaged, its commits are whole: the warehouse goes on with it."""
+    await fill(tmp_path)
+    hub, bus = await world(morning())
+    hub.streams[subjects.LOG].created = "another day"
+    async with running(hub.connect(), tmp_path):
+        await reaches(bus, 33)
 
 
 async def test_damaged_log_stops_the_service(tmp_path: Path) -> None:

@@ -109,13 +109,17 @@ def archive(
 
 @app.command()
 def restore(
-    directory: Directory,
+    directory: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="An archive's directory, or an export's.", show_default=False)
+    ],
     data: Data = None,
     nats: Nats = "",
 ) -> None:
-    """Make a new log of an archive: into the data of a cluster to come (--data), or an empty bus (--nats).
+    """Make a new log of an archive or an export: into the data of a cluster to come (--data), or an empty bus (--nats).
 
     fairlead audit restore ./archive --data ./restored
+
+    fairlead audit restore ./export --data ./restored
     """
     from fairlead_bus.main import with_bus
     from fairlead_replay.archive.restore import restore as restore_into

@@ -5,11 +5,11 @@ folds the log from its beginning sees that.
 """
 
 from fairlead_bus import snapshots
+from fairlead_bus.log import identity
 from fairlead_bus.port import Bus
 from fairlead_bus.snapshots import Snapshot
 from fairlead_replay.archive.agreement import Disagreement
 from fairlead_replay.fold import CORES, Cluster, state_hash
-from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_commit
 
 
@@ -26,12 +26,12 @@ class KeptStates:
     @classmethod
     async def of(cls, bus: Bus) -> "KeptStates":
         """All that belong to this log. Raises Unavailable."""
-        created = (await bus.state(subjects.LOG)).created
+        log_id = await identity(bus)
         return cls(
             [
                 (writer, kept)
                 for writer, core in CORES.items()
-                for kept in await snapshots.load_all(bus, writer, created=created, schema=core.schema)
+                for kept in await snapshots.load_all(bus, writer, log_id=log_id, schema=core.schema)
             ]
         )
 

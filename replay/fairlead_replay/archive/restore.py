@@ -1,20 +1,25 @@
-"""A new log from an archive: the same commits at the same sequences, so that every cursor and every cause still holds.
+"""A new log from an archive or an export: the same commits at the same sequences, so that every cursor and every cause still holds.
 
-An old stream is never mended: it may be evidence. The new one must be empty. What the archive does not have is lost, and
-`restore` says where the log ends then. Services start on it as after any restart; commands that they had consumed are not
+An old stream is never mended: it may be evidence. The new one must be empty. What the source does not have is lost, and
+`restore` returns where the log ends then. Services start on it as after any restart; commands that they had consumed are not
 there again, so the CMD stream goes on behind the last that the log names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from fairlead_bus import snapshots
 from fairlead_bus.log import Chain
-from fairlead_bus.port import Bus, BusError, Stored
-from fairlead_replay.archive.shelf import Shelf
-from fairlead_replay.export import decode_line
+from fairlead_bus.port import Bus, BusError, LogDamaged, Stored
+from fairlead_replay.archive.shelf import Shelf, is_archive
+from fairlead_replay.audit import verify_export
+from fairlead_replay.export import MANIFEST_FILE, decode_line, read_export
 from fairlead_replay.fold import commits_of
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_envelope
+
+#: Services that keep snapshots: those of an earlier log may stand beyond the end of the restored one.
+SNAPSHOTS = (*subjects.WRITERS, "gateway")
 
 
 class NotEmpty(ValueError):
@@ -22,16 +27,17 @@ class NotEmpty(ValueError):
 
 
 async def restore(bus: Bus, directory: Path) -> int:
-    """Write the archive's commits into the bus's empty log and return the last sequence. Raises NotEmpty, ArchiveDamaged,
-    NoArchive, LogDamaged; Unavailable and other BusErrors, after which a new attempt needs a new, empty stream."""
-    shelf = Shelf(directory)
-    for _ in commits_of(_stored(shelf)):
+    """Write the commits of an archive or an export into the bus's empty log and return the last sequence. Raises NotEmpty,
+    ArchiveDamaged, NoArchive, ExportError, LogDamaged; Unavailable and other BusErrors, after which a new attempt needs
+    a new, empty stream."""
+    source = _source(directory)
+    for _ in commits_of(source()):
         pass  # all of it is looked at before anything is written
     await bus.ensure()
     await _check_empty(bus, subjects.LOG)
     await _check_empty(bus, subjects.CMD)
     chain, consumed = Chain(), 0
-    for stored in _stored(shelf):
+    for stored in source():
         envelope = decode_envelope(stored.payload)
         before = chain.head(envelope.writer).sequence
         sequence = await bus.append(subjects.LOG, stored.subject, stored.payload, expected=before)
@@ -42,11 +48,19 @@ async def restore(bus: Bus, directory: Path) -> int:
         chain.extend(stored, envelope)
         consumed = max(consumed, envelope.cursors.get(subjects.CMD, 0))
     await bus.advance(subjects.CMD, consumed)
+    await snapshots.forget(bus, SNAPSHOTS)
     return chain.last
 
 
-def _stored(shelf: Shelf) -> Iterator[Stored]:
-    return map(decode_line, shelf.lines())
+def _source(directory: Path) -> Callable[[], Iterator[Stored]]:
+    """Return a function that reads the directory's commits from the first on."""
+    if not is_archive(directory) and (directory / MANIFEST_FILE).exists():
+        verdict = verify_export(directory)
+        if not verdict.ok:
+            raise LogDamaged(verdict.first_bad, f"the export cannot be trusted: {verdict.what}")
+        return lambda: read_export(directory)
+    shelf = Shelf(directory)
+    return lambda: map(decode_line, shelf.lines())
 
 
 async def _check_empty(bus: Bus, stream: str) -> None:

@@ -14,7 +14,7 @@ import structlog
 
 from fairlead_bus import snapshots
 from fairlead_bus.core import Core
-from fairlead_bus.log import Head, LogReader
+from fairlead_bus.log import Head, LogReader, identity
 from fairlead_bus.port import Bus, LogDamaged, Stored, Unavailable
 from fairlead_schemas import subjects
 
@@ -98,8 +98,8 @@ class Folds[C: Core]:
         self._bus, self._kind = bus, kind
         self._live: Fold[C] | None = None
         self._past: Fold[C] | None = None
-        #: Which log they are of (port.StreamState).
-        self._created = ""
+        #: The log that they are of (`fairlead_bus.log.identity`).
+        self._log_id = ""
         #: The log's end when it was last asked for, where the fold worked at last stands, and commits folded in all.
         self.last = self.reached = self.folded = 0
 
@@ -141,9 +141,10 @@ class Folds[C: Core]:
         """Ask for the log's end. What is of another log, or of an end that was lost, is of no use any more."""
         state = await self._bus.state(subjects.LOG)
         self.last = state.last
-        if state.created != self._created:
+        log_id = await identity(self._bus)
+        if log_id != self._log_id:
             await self.release()
-            self._created = state.created
+            self._log_id = log_id
         furthest = max((fold.sequence for fold in (self._live, self._past) if fold is not None), default=0)
         if furthest > state.last:
             raise LogDamaged(state.last, f"log went backwards: it was folded up to {furthest}")
@@ -165,7 +166,7 @@ class Folds[C: Core]:
         writer = self._kind.writer
         try:
             async with asyncio.timeout_at(deadline):
-                found = await snapshots.load_all(self._bus, writer, created=self._created, schema=self._kind.schema)
+                found = await snapshots.load_all(self._bus, writer, log_id=self._log_id, schema=self._kind.schema)
         except Unavailable as error:
             log.warning("snapshots cannot be read, the log is folded", service=writer, reason=str(error))
             return None

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import structlog
 
 from fairlead_bus import snapshots
-from fairlead_bus.log import Folded, Head, LogReader
+from fairlead_bus.log import Folded, Head, LogReader, built_upon, identity
 from fairlead_bus.patience import patiently
-from fairlead_bus.port import Bus, LogDamaged, StreamState, Unavailable
+from fairlead_bus.port import Bus, StreamState, Unavailable
 from fairlead_gateway.views.fold import SHAPE, Views
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import COMMIT_BYTES_MAX
@@ -50,7 +50,7 @@ class Folding:
         self.log_bytes_max = -1
         #: Called with each batch of commits after they are folded.
         self.on_folded: Callable[[list[Folded]], None] | None = None
-        self._created = ""
+        self._log_id = ""
         self._heads: dict[str, Head] = {}
         self._turn = 0
         self._events = 0
@@ -58,20 +58,20 @@ class Folding:
         self._seen = self._collected = 0
 
     async def restore(self) -> None:
-        """Take up the newest snapshot of this log, if there is one. Raises LogDamaged when the log went back."""
-        state = await patiently(lambda: self._bus.state(subjects.LOG))
-        kept = await snapshots.load_or_fold(self._bus, NAME, created=state.created, schema=f"views-{SHAPE}")
+        """Take up the newest snapshot, if there is one. Raises LogDamaged where the log does not hold what it builds on."""
+        kept = await snapshots.load_or_fold(self._bus, NAME, schema=f"views-{SHAPE}")
         found = next(iter(kept), None)
-        # Asked again: a gateway on its way out may have stored a snapshot of what was committed meanwhile.
+        # Asked afterwards: a gateway on its way out may have stored a snapshot of what was committed meanwhile.
         state = await patiently(lambda: self._bus.state(subjects.LOG))
-        self._created = state.created
+        self._log_id = await patiently(lambda: identity(self._bus))
+        snapshots.check(kept, log_id=self._log_id, last=state.last)
         self._note_end(state)
         self.caught_up = not state.last
         if found is None:
             return
         self._turn = found.turn  # the next one goes into the other slot
-        if found.sequence > state.last:
-            raise LogDamaged(state.last, f"log went backwards: a snapshot stands at {found.sequence}")
+        for head in found.heads.values():
+            await patiently(lambda head=head: built_upon(self._bus, head))
         views = Views.restore(found.state)
         if views is None:
             log.warning("snapshot is of another shape, folding the log instead", sequence=found.sequence)
@@ -119,8 +119,9 @@ class Folding:
         self._turn += 1
         snapshot = snapshots.Snapshot(self.views.sequence, dict(self._heads), self.views.snapshot())
         with contextlib.suppress(Unavailable):
+            self._log_id = self._log_id or await identity(self._bus)
             await snapshots.save(
-                self._bus, NAME, snapshot, created=self._created, schema=f"views-{SHAPE}", turn=self._turn
+                self._bus, NAME, snapshot, log_id=self._log_id, schema=f"views-{SHAPE}", turn=self._turn
             )
 
     async def watch_end(self) -> None:

@@ -13,11 +13,20 @@ class Cursor(NamedTuple):
 
     sequence: int
     at_ns: int
-    created: str
+    #: The log's identity (`fairlead_bus.log.identity`); "" while it was empty. Older versions stored the time when the
+    #: stream was created, which says nothing.
+    log_id: str
     heads: dict[str, Head]
     events: int
     samples_lost: int
 
+    def is_of(self, log_id: str) -> bool:
+        """True unless the cursor names another log."""
+        return len(self.log_id) != IDENTITY_CHARS or self.log_id == log_id
+
+
+#: Characters of an identity: a SHA-256 in hex.
+IDENTITY_CHARS = 64
 
 NOWHERE = Cursor(0, 0, "", {}, 0, 0)
 
@@ -27,8 +36,8 @@ def read_cursor(db: duckdb.DuckDBPyConnection) -> Cursor:
     row = db.execute("SELECT * FROM cursor").fetchone()
     if row is None:
         return NOWHERE
-    sequence, at_ns, created, heads, events, lost = row
-    return Cursor(sequence, at_ns, created, msgspec.json.decode(heads, type=dict[str, Head]), events, lost)
+    sequence, at_ns, log_id, heads, events, lost = row
+    return Cursor(sequence, at_ns, log_id, msgspec.json.decode(heads, type=dict[str, Head]), events, lost)
 
 
 def write_cursor(db: duckdb.DuckDBPyConnection, new: Cursor) -> None:

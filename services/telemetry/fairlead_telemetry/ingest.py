@@ -15,7 +15,7 @@ import duckdb
 import msgspec
 import structlog
 
-from fairlead_bus.log import LogReader
+from fairlead_bus.log import LogReader, identity
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_schemas import subjects
@@ -64,7 +64,7 @@ class Ingest:
         self._clock = clock
         self._on_batch = on_batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="warehouse")
-        self._created = ""
+        self._log_id = ""
         self._reader = LogReader(bus, after=warehouse.cursor.sequence, heads=warehouse.cursor.heads)
         self._book = SampleBook(warehouse.sample_heads())
         self._commits: list[CommitBytes] = []
@@ -105,23 +105,28 @@ class Ingest:
         self._thread.shutdown(wait=True)
 
     async def same_log(self) -> None:
-        """Raises WarehouseRefused for a log that is not the one in the warehouse: mixing two would be worse than having none."""
+        """Raises WarehouseRefused for a log that is not the one in the warehouse: mixing two would be worse than having
+        none. Raises LogDamaged for the same log that has lost or changed commits of the warehouse."""
         state, cursor = await patiently(lambda: self._bus.state(subjects.LOG)), self.cursor
-        self._created = state.created
-        if not cursor.created:
+        self._log_id = await patiently(lambda: identity(self._bus))
+        if not cursor.sequence:
             return
         folder = self._warehouse.measured.folder
         cure = f"restore that log, or move {self._warehouse.path} and {folder} away to start anew"
-        if state.created != cursor.created:
-            raise WarehouseRefused(
-                f"the warehouse holds another log (created {cursor.created}, this one {state.created}): {cure}"
-            )
-        if state.last < cursor.sequence:
-            raise WarehouseRefused(f"the log went back to {state.last}, the warehouse is at {cursor.sequence}: {cure}")
-        stored = await patiently(lambda: self._bus.read(subjects.LOG, cursor.sequence)) if cursor.sequence else None
+        if not self._log_id or cursor.is_of(self._log_id):
+            await self._check_end(state.last, cursor, cure)
+        else:
+            names = f"first commit {cursor.log_id[:12]}, this one's {self._log_id[:12]}"
+            raise WarehouseRefused(f"the warehouse holds another log ({names}): {cure}")
+
+    async def _check_end(self, last: int, cursor: Cursor, cure: str) -> None:
+        """Raise LogDamaged unless the log still holds the commit that the cursor stands at."""
+        if last < cursor.sequence:
+            raise LogDamaged(last, f"the log went back to {last}, the warehouse is at {cursor.sequence}: {cure}")
+        stored = await patiently(lambda: self._bus.read(subjects.LOG, cursor.sequence))
         known = {head.sequence: head.hash for head in cursor.heads.values()}
-        if stored is not None and commit_hash(stored.payload) != known[cursor.sequence]:
-            raise WarehouseRefused(f"the commit at {cursor.sequence} is not the one in the warehouse: {cure}")
+        if stored is None or commit_hash(stored.payload) != known[cursor.sequence]:
+            raise LogDamaged(cursor.sequence, f"the commit is not the one in the warehouse: {cure}")
 
     async def _read_log(self) -> None:
         while True:
@@ -198,7 +203,9 @@ class Ingest:
         # The chain is at least as far as the last commit taken, and no further: both change on the loop only.
         heads = dict(self._reader.chain.heads)
         started = time.perf_counter()
-        cursor = await self.on_thread(self._warehouse.store, commits, heads, self._created, samples)
+        if commits and not self._log_id:  # the log was empty at the start
+            self._log_id = await patiently(lambda: identity(self._bus))
+        cursor = await self.on_thread(self._warehouse.store, commits, heads, self._log_id, samples)
         self.delays.add((batch.at_ns for batch in samples.batches), self._clock())
         log.debug(
             "stored",

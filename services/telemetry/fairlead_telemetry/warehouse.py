@@ -120,7 +120,7 @@ class Warehouse:
         return accounts.heads(self._db)
 
     def store(
-        self, commits: Sequence[CommitBytes], heads: dict[str, Head], created: str, samples: SampleIntake
+        self, commits: Sequence[CommitBytes], heads: dict[str, Head], log_id: str, samples: SampleIntake
     ) -> Cursor:
         """Store these commits' events and these samples, and move the cursor, together or not at all.
 
@@ -134,7 +134,7 @@ class Warehouse:
         new = Cursor(
             sequence,
             max(old.at_ns, commits[-1].at_ns) if commits else old.at_ns,
-            created,
+            log_id,
             dict(heads) if commits else old.heads,
             old.events + sum(len(commit.bodies) for commit in commits),
             old.samples_lost + sum(gap.lost for gap in samples.gaps),

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_bus import snapshots
+from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_bus.snapshots import Snapshot
@@ -238,7 +239,7 @@ async def with_snapshot(kept_at: int, folded_to: int) -> MemoryHub:
     bus = hub.connect()
     await snapshots.save(
         bus, "queue", Snapshot(kept_at, {}, cluster.queue.snapshot()),
-        created=(await bus.state(subjects.LOG)).created, schema=QueueCore.schema, turn=0,
+        log_id=await identity(bus), schema=QueueCore.schema, turn=0,
     )  # fmt: skip
     return hub
 

@@ -28,7 +28,7 @@ CURSOR = Relation(
     (
         Column("sequence", "UBIGINT", "last log sequence whose events are here"),
         Column("at_ns", "BIGINT", "that commit's time: views count open intervals up to here"),
-        Column("created", "VARCHAR", "which log this is; a re-created one is refused"),
+        Column("created", "VARCHAR", "which log this is: the hash of its first commit; another one is refused"),
         Column("heads", "JSON", "newest commit of each writer: {writer: [n, hash, sequence]}"),
         Column("events", "UBIGINT", "rows in events"),
         Column("samples_lost", "UBIGINT", "sample batches lost in all"),
