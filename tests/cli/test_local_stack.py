@@ -155,6 +155,30 @@ def test_down_with_jobs_ends_them(cluster: Cluster) -> None:
     assert msgspec.json.decode(cluster.ok("show", job, "-o", "json"))["state"] == "cancelled"
 
 
+def test_an_agent_that_refuses_to_start_is_named_and_its_node_given_nothing(cluster: Cluster) -> None:
+    """Of two nodes one has a damaged journal: `up` says so with the command to type, doctor too; work goes to the other node,
+    and the node joins as soon as its journal is out of the way."""
+    cluster.up()
+    cluster.ok("down")
+    journal = cluster.data / "agent-sim-2" / "journal"
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 3] ^= 1
+    journal.write_bytes(data)
+
+    said = cluster.ok("up", "--detach", "--port", "0", "--nodes", "2")
+    assert "sim-2 takes no work, its agent refuses to start" in said
+    assert "checksum differs" in said
+    assert "agent_refuses" in cluster.run("doctor").stdout
+    deadline = time.monotonic() + 60
+    while "fairlead/silent" not in cluster.ok("nodes", "-o", "json"):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    placed = [cluster.ok("submit", "--wait", "--gpus", "8", "--", "true").strip() for _ in range(2)]
+    assert [msgspec.json.decode(cluster.ok("show", job, "-o", "json"))["state"] for job in placed] == ["succeeded"] * 2
+    journal.rename(journal.with_suffix(".damaged"))
+    cluster.ok("submit", "--wait", "--timeout", "60s", "--nodes", "2", "--", "true")
+
+
 def test_hollow_nodes_play_jobs(cluster: Cluster) -> None:
     """`--runtime hollow` joins as many simulated nodes as asked for, and jobs end on them without a process."""
     cluster.ok("up", "--detach", "--port", "0", "--runtime", "hollow", "--nodes", "3")
