@@ -4,7 +4,7 @@ It passes the same contract suite as the real thing (tests/bus).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from fairlead_bus import streams
 from fairlead_bus.memory_hub import MemoryHub, MemoryStream, matches
@@ -49,8 +49,9 @@ class MemorySubscription:
 class MemoryTail:
     """A stream read in order."""
 
-    def __init__(self, client: "MemoryBus", stream: MemoryStream, after: int, subject: str) -> None:
-        self.client, self.stream, self.cursor, self.subject = client, stream, after, subject
+    def __init__(self, client: "MemoryBus", stream: MemoryStream, after: int, subject: str | Sequence[str]) -> None:
+        self.client, self.stream, self.cursor = client, stream, after
+        self.patterns = [subject] if isinstance(subject, str) else list(subject)
         self.open = True
 
     async def next(self) -> list[Stored]:
@@ -62,12 +63,15 @@ class MemoryTail:
                 found = self.stream.after(self.cursor)
                 if found:
                     self.cursor = found[-1].sequence
-                    wanted = [m for m in found if not self.subject or matches(self.subject, m.subject)]
+                    wanted = [m for m in found if self._is_wanted(m.subject)]
                     if wanted:
                         return wanted
                     continue
             await arrived.wait()
         raise Unavailable("the tail is closed")
+
+    def _is_wanted(self, subject: str) -> bool:
+        return any(not pattern or matches(pattern, subject) for pattern in self.patterns)
 
     async def close(self) -> None:
         self.open = False
@@ -169,7 +173,7 @@ class MemoryBus:
             raise StaleWriter(f"stream {stream}: holds sequences {first} to {held.last}, expected an empty one")
         held.last = max(held.last, after)
 
-    async def tail(self, stream: str, *, after: int, subject: str = "") -> MemoryTail:
+    async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> MemoryTail:
         return MemoryTail(self, self.hub.streams[stream], after, subject)
 
     async def publish(self, subject: str, payload: bytes) -> None:

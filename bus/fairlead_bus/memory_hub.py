@@ -7,6 +7,7 @@ simulator ask for.
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ class MemoryStream:
         self.last = 0
         self.bytes = 0
         self.last_of: dict[str, Stored] = {}
+        #: {subject: sequences, oldest first}, of a stream that bounds them.
+        self.held_of: dict[str, deque[int]] = {}
         self.msg_ids: dict[str, tuple[int, float]] = {}
         self.arrived = asyncio.Event()
         #: When the first message was stored, and each subject's newest (Unix ns).
@@ -51,8 +54,8 @@ class MemoryStream:
         self.last_ns: dict[str, int] = {}
 
     def check(self, subject: str, payload: bytes, expected: int | None) -> None:
-        if len(payload) > streams.MESSAGE_BYTES_MAX:
-            raise TooLarge(f"{len(payload)} bytes on {subject}, at most {streams.MESSAGE_BYTES_MAX}")
+        if len(payload) > self.spec.message_bytes_max:
+            raise TooLarge(f"{len(payload)} bytes on {subject}, at most {self.spec.message_bytes_max}")
         if expected is not None:
             newest = self.last_of.get(subject)
             if (newest.sequence if newest else 0) != expected:
@@ -67,10 +70,28 @@ class MemoryStream:
         self.last_of[subject] = message
         self.first_ns, self.last_ns[subject] = self.first_ns or at_ns, at_ns
         self.bytes += len(payload)
+        if self.spec.messages_of_subject_max:
+            self._bound(subject)
         while self.bytes > self.spec.bytes_max:
             self.bytes -= len(self.messages.pop(0).payload)
         self.announce()
         return self.last
+
+    def _bound(self, subject: str) -> None:
+        held = self.held_of.setdefault(subject, deque())
+        held.append(self.last)
+        while len(held) > self.spec.messages_of_subject_max:
+            self._forget(held.popleft())
+
+    def _forget(self, sequence: int) -> None:
+        """Remove one message, if it is still there."""
+        at = self._index(sequence)
+        if at < len(self.messages) and self.messages[at].sequence == sequence:
+            self.bytes -= len(self.messages.pop(at).payload)
+
+    def _index(self, sequence: int) -> int:
+        """Return where the first message from a sequence on is."""
+        return bisect_left(self.messages, sequence, key=lambda message: message.sequence)
 
     def drop(self, after: int) -> None:
         """Drop every message up to a sequence."""
@@ -86,9 +107,11 @@ class MemoryStream:
         """Up to TAIL_BATCH_MAX messages behind a sequence."""
         if not self.messages or sequence >= self.messages[-1].sequence:
             return []
-        # Removed messages (injected gaps) only make this start earlier; the filter below is exact.
+        # Without gaps the place is known. A gap makes it too early, and the search for the right one costs more.
         start = max(0, len(self.messages) - (self.messages[-1].sequence - sequence))
-        return [message for message in self.messages[start : start + TAIL_BATCH_MAX] if message.sequence > sequence]
+        if self.messages[start].sequence <= sequence:
+            start = self._index(sequence + 1)
+        return self.messages[start : start + TAIL_BATCH_MAX]
 
 
 class MemoryHub:
@@ -180,5 +203,8 @@ class MemoryHub:
         held = self.streams[stream]
         held.messages = [message for message in held.messages if message.sequence <= last]
         held.last = last
+        for sequences in held.held_of.values():
+            while sequences and sequences[-1] > last:
+                sequences.pop()
         held.last_of = {message.subject: message for message in held.messages}
         held.announce()

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -205,7 +205,7 @@ class NatsBus:
             if purged.error is not None:
                 raise Unavailable(f"stream {stream}: {purged.error.description}")
 
-    async def tail(self, stream: str, *, after: int, subject: str = "") -> NatsTail:
+    async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> NatsTail:
         return NatsTail(self.link, stream, after, subject)
 
     # -- core messages

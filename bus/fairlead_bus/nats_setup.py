@@ -91,14 +91,15 @@ def stream_config(spec: streams.StreamSpec, copies: int = 1) -> dict[str, Any]:
     in_memory = copies > 1 and spec.memory_bytes_max > 0
     return {
         "name": spec.name,
-        "subjects": [spec.subject],
+        "subjects": list(spec.subjects),
         **_storage(copies, durable=spec.durable, in_memory=in_memory),
         "retention": "limits",
         "discard": "new" if spec.refuse_when_full else "old",
         "max_bytes": spec.memory_bytes_max if in_memory else spec.bytes_max,
         "max_msgs": -1,
+        "max_msgs_per_subject": spec.messages_of_subject_max or -1,
         "max_age": spec.age_max_s * 10**9,
-        "max_msg_size": streams.MESSAGE_BYTES_MAX,
+        "max_msg_size": spec.message_bytes_max,
         "duplicate_window": streams.DUPLICATE_WINDOW_S * 10**9,
         "allow_direct": False,
         "deny_delete": spec.sealed,
@@ -145,7 +146,12 @@ def _storage(copies: int, *, durable: bool, in_memory: bool) -> dict[str, Any]:
 
 
 #: Settings whose silent absence would break a promise.
-CHECKED = ("storage", "discard", "deny_delete", "deny_purge", "persist_mode", "allow_msg_ttl", "max_msgs_per_subject")
+CHECKED = (
+    "storage", "discard", "deny_delete", "deny_purge", "persist_mode", "allow_msg_ttl", "max_msgs_per_subject",
+    "max_msg_size",
+)  # fmt: skip
+#: Bounds of one writer, which streams of an earlier version do not have.
+BOUNDS = ("subjects", "max_msgs_per_subject", "max_msg_size")
 #: Settings that no update can change.
 STORED_AS = ("storage", "persist_mode")
 
@@ -209,6 +215,15 @@ def _differing(setting: str, config: dict[str, Any], found: dict[str, Any]) -> t
     return expected, actual
 
 
+def _is_other(setting: str, config: dict[str, Any], found: dict[str, Any]) -> bool:
+    if setting not in config:
+        return False
+    if setting == "subjects":
+        return set(config[setting]) != set(found.get(setting) or ())
+    expected, actual = _differing(setting, config, found)
+    return expected != actual
+
+
 def _stored_as(config: dict[str, Any]) -> str:
     copies = config.get("num_replicas", 1)
     mode = " without fsync" if config.get("persist_mode") == "async" else ""
@@ -226,6 +241,11 @@ async def _brought_up_to_date(link: Link, info: _Info, config: dict[str, Any], *
     if resize and info.config.get("max_bytes") != limit:
         _check_limit(name, info, limit)
         info = await _api(link, update, info.config | {"max_bytes": limit})
+        _raise_for(name, info)
+    bounds = {setting: config[setting] for setting in BOUNDS if _is_other(setting, config, info.config)}
+    if bounds:
+        log.info("stream gets other bounds", stream=name, **bounds)
+        info = await _api(link, update, info.config | bounds)
         _raise_for(name, info)
     if bool(info.config.get("allow_direct")) != config["allow_direct"]:
         # Made by a version of which agents asked in another way.

@@ -9,6 +9,8 @@ one server: where that is one of several and dies, the rest of the bus works on 
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import structlog
@@ -85,7 +87,7 @@ class Silence:
 class NatsTail:
     """Implements `port.Tail`."""
 
-    def __init__(self, link: Link, stream: str, after: int, subject: str) -> None:
+    def __init__(self, link: Link, stream: str, after: int, subject: str | Sequence[str]) -> None:
         self.link, self.stream, self.subject = link, stream, subject
         self.cursor = after
         self._buffer: deque[Stored] = deque()
@@ -167,7 +169,7 @@ class NatsTail:
         self._inbox = self.link.client.new_inbox()
         self._subscription = await self.link.subscribe(f"{self._inbox}.*", self._received)
         self._consumer = f"tail-{self._inbox.rpartition('.')[2]}-{next(_names)}"
-        config = {
+        config: dict[str, Any] = {
             "name": self._consumer,
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": self.cursor + 1,
@@ -178,8 +180,10 @@ class NatsTail:
             "num_replicas": 1,
             "mem_storage": True,
         }
-        if self.subject:
+        if self.subject and isinstance(self.subject, str):
             config["filter_subject"] = self.subject
+        elif self.subject:
+            config["filter_subjects"] = list(self.subject)
         request = msgspec.json.encode({"stream_name": self.stream, "config": config, "action": "create"})
         subject = f"$JS.API.CONSUMER.CREATE.{self.stream}.{self._consumer}"
         created = msgspec.json.decode(await self.link.ask(subject, request, timeout_s=self._create_s), type=_Created)

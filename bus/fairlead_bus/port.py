@@ -4,7 +4,7 @@ Streams are stored and totally ordered; core messages are never stored; buckets 
 object stores hold blobs. Every wait is bounded; every failure is one of the classes below.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -159,8 +159,9 @@ class Bus(Protocol):
         something else, Unavailable."""
         ...
 
-    async def tail(self, stream: str, *, after: int, subject: str = "") -> Tail:
-        """Read the stream (or one subject of it, wildcards allowed) from the sequence after `after`."""
+    async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> Tail:
+        """Read the stream (or some subjects of it, wildcards allowed, that do not overlap) from the sequence after
+        `after`."""
         ...
 
     # -- core messages

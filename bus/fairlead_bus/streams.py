@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fairlead_bus.settings import whole
-from fairlead_schemas import subjects
+from fairlead_schemas import sample_columns, subjects
 
 MIB = 2**20
 #: Commits are at most 256 KiB; the rest is headroom for a single large event.
@@ -24,13 +24,17 @@ DUPLICATE_WINDOW_S = 120
 WEEK_S = 7 * 86400
 #: The size limit of SAMPLE where it is held in the memory of several servers: minutes of thousands of nodes.
 SAMPLE_MEMORY_BYTES = 256 * MIB
+#: Largest sample, and how many of one node are kept: 128 MiB of each node at most, half an hour at one per second.
+SAMPLE_BYTES_MAX, SAMPLES_OF_NODE_MAX = sample_columns.PAYLOAD_BYTES_MAX, 2048
+#: Largest piece of output as a message, and how many are kept of each of a node's subjects: 384 MiB of each node at most.
+OUTPUT_MESSAGE_BYTES_MAX, OUTPUTS_OF_SUBJECT_MAX = 24 * 1024, 512
 
 
 class StreamSpec(NamedTuple):
     """One stream as it must be."""
 
     name: str
-    subject: str
+    subjects: tuple[str, ...]
     bytes_max: int
     #: True: refuse when full; False: drop the oldest.
     refuse_when_full: bool
@@ -43,6 +47,9 @@ class StreamSpec(NamedTuple):
     resize: bool = True
     #: Above 0: several copies are held in memory, and this is their size limit.
     memory_bytes_max: int = 0
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    #: Above 0: beyond this, the oldest message of the same subject goes, so that no writer pushes others' out.
+    messages_of_subject_max: int = 0
 
 
 class BucketSpec(NamedTuple):
@@ -83,21 +90,30 @@ def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
     cap = log_bytes_max or log_cap(os.environ)
     told = bool(log_bytes_max or os.environ.get("FAIRLEAD_LOG_MAX_BYTES"))
     return (
-        StreamSpec(subjects.LOG, subjects.LOG_ALL, cap, refuse_when_full=True, sealed=True, resize=told),
-        StreamSpec(subjects.CMD, subjects.CMD_ALL, 1024 * MIB, refuse_when_full=True, age_max_s=WEEK_S),
+        StreamSpec(subjects.LOG, (subjects.LOG_ALL,), cap, refuse_when_full=True, sealed=True, resize=told),
+        StreamSpec(subjects.CMD, (subjects.CMD_ALL,), 1024 * MIB, refuse_when_full=True, age_max_s=WEEK_S),
         # Passes through on its way to the warehouse.
         StreamSpec(
             subjects.SAMPLE,
-            subjects.SAMPLE_ALL,
+            (subjects.SAMPLE_ALL,),
             512 * MIB,
             refuse_when_full=False,
             durable=False,
             memory_bytes_max=SAMPLE_MEMORY_BYTES,
+            message_bytes_max=SAMPLE_BYTES_MAX,
+            messages_of_subject_max=SAMPLES_OF_NODE_MAX,
         ),
         # Read for a week: with several copies in files, since a gigabyte of each server's memory costs more than the
         # fsyncs do.
         StreamSpec(
-            subjects.OUTPUT, subjects.OUTPUT_ALL, 1024 * MIB, refuse_when_full=False, age_max_s=WEEK_S, durable=False
+            subjects.OUTPUT,
+            subjects.output_shards(),
+            1024 * MIB,
+            refuse_when_full=False,
+            age_max_s=WEEK_S,
+            durable=False,
+            message_bytes_max=OUTPUT_MESSAGE_BYTES_MAX,
+            messages_of_subject_max=OUTPUTS_OF_SUBJECT_MAX,
         ),
     )
 

@@ -151,6 +151,10 @@ class Confirm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class OutputPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A piece of a rank's output. `offset` (bytes, per stream) is the cursor, not the bus's sequence."""
 
+    #: The run, on the bus: several share a subject. An answer to OutputWanted leaves it out.
+    job: str = ""
+    attempt: int = 0
+    rank: int = 0
     stream: str  # stdout | stderr
     offset: int
     data: bytes

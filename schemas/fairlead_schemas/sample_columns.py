@@ -18,7 +18,8 @@ from fairlead_schemas.decoding import decode
 from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
 
 VERSION = 2
-PAYLOAD_BYTES_MAX = 256 * 1024
+#: The stream takes no larger message. 56 MIG instances with 56 runs take about 20 KiB.
+PAYLOAD_BYTES_MAX = 64 * 1024
 #: GPUs with their MIG instances, uses, or runs of one node.
 ROWS_MAX = 1024
 NS_PER_MS = 1_000_000
@@ -149,6 +150,15 @@ _PLACE = re.compile(r"\$\.(gpus|uses|resources)\[(\d+)\]")
 def encode_samples(batch: SampleBatch) -> bytes:
     """Bytes of one batch. A number beyond its bound is told as not known: one mad counter does not cost the others."""
     return _encoder.encode(columns_of(batch))
+
+
+def encode_fitting(batch: SampleBatch) -> tuple[bytes, bool]:
+    """Return (message, True). Of a batch that is too large for the stream (hundreds of runs): (it without what each run
+    uses, False)."""
+    payload = encode_samples(batch)
+    if len(payload) <= PAYLOAD_BYTES_MAX:
+        return payload, True
+    return encode_samples(msgspec.structs.replace(batch, uses=[], resources=[])), False
 
 
 def columns_of(batch: SampleBatch) -> SampleColumns:

@@ -1,5 +1,8 @@
 """The only place where a subject, stream or bucket name is built or parsed."""
 
+import zlib
+from collections.abc import Iterable
+
 LOG = "LOG"
 CMD = "CMD"
 SAMPLE = "SAMPLE"
@@ -13,8 +16,10 @@ WRITERS = ("queue", "placer", "telemetry")
 
 LOG_ALL = "fairlead.log.>"
 CMD_ALL = "fairlead.cmd.>"
-SAMPLE_ALL = "fairlead.sample.>"
+SAMPLE_ALL = "fairlead.sample.*"
 OUTPUT_ALL = "fairlead.output.>"
+#: Output subjects of a node. A fixed number, so that a bound per subject bounds what a node can store (docs/adr/0020).
+OUTPUT_SHARDS = 32
 BEATS = "fairlead.beat.*"
 REPORTS = "fairlead.report.*"
 GANGS = "fairlead.gang.*.*"
@@ -42,25 +47,29 @@ def sample(node: str) -> str:
     return f"fairlead.sample.{node}"
 
 
-def output(node: str, job: str, attempt: int, rank: int) -> str:
-    """Where a rank's output goes."""
-    return f"fairlead.output.{node}.{job}.{attempt}.{rank}"
+def output(node: str, job: str) -> str:
+    """Where a node puts what a job's ranks print there; other jobs of the node may have the same subject."""
+    return f"fairlead.output.{node}.{zlib.crc32(job.encode()) % OUTPUT_SHARDS}"
 
 
 def outputs_of_node(node: str) -> str:
     """Where all output of a node goes."""
-    return f"fairlead.output.{node}.*.*.*"
+    return f"fairlead.output.{node}.*"
 
 
-def output_of_job(job: str, attempt: int | None = None) -> str:
-    """Filter for a job's output from all nodes (of one attempt)."""
-    return f"fairlead.output.*.{job}.{attempt if attempt is not None else '*'}.*"
+def output_shards() -> tuple[str, ...]:
+    """Subjects under which output is stored: no others, whatever a node's key may publish to."""
+    return tuple(f"fairlead.output.*.{shard}" for shard in range(OUTPUT_SHARDS))
 
 
-def parse_output(subject: str) -> tuple[str, str, int, int]:
-    """(node, job, attempt, rank) of an output subject."""
-    _, _, node, job, attempt, rank = subject.split(".")
-    return node, job, int(attempt), int(rank)
+def outputs_of_job(job: str, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Return the subjects of a job's output on its nodes, each once."""
+    return tuple({output(node, job): None for node in nodes})
+
+
+def node_of_output(subject: str) -> str:
+    """The node named by an output subject."""
+    return subject.split(".")[2]
 
 
 def report(node: str) -> str:

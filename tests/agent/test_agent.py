@@ -57,8 +57,9 @@ async def test_output_arrives_with_offsets_and_an_end(world: World) -> None:
     while len(joined) in stdout and stdout[len(joined)].data:
         joined += stdout[len(joined)].data
     assert expected == joined
-    assert max(len(piece.data) for _, piece in pieces) <= 32 * 1024
-    assert {subjects.output("n1", "7", 1, 0)} == {subject for subject, _ in pieces}
+    assert max(len(piece.data) for _, piece in pieces) <= 16 * 1024
+    assert {subjects.output("n1", "7")} == {subject for subject, _ in pieces}
+    assert {(piece.job, piece.attempt, piece.rank) for _, piece in pieces} == {("7", 1, 0)}
 
 
 async def test_the_file_answers_for_what_the_bus_no_longer_has(world: World) -> None:

@@ -9,7 +9,7 @@ from fairlead_schemas import subjects
 #: Everything a node might like to say. The server must refuse to take it.
 NOT_TO_BE_SAID = (
     *(subject("n2") for subject in (subjects.report, subjects.beat, subjects.sample, subjects.confirm)),
-    subjects.confirm("n1"), subjects.output("n2", "7", 1, 0), subjects.report("*"), "fairlead.report.>", "fairlead.report",
+    subjects.confirm("n1"), subjects.output("n2", "7"), subjects.report("*"), "fairlead.report.>", "fairlead.report",
     subjects.log("queue"), subjects.log("placer"), subjects.log("telemetry"), subjects.log("n1"),
     subjects.cmd("queue"), subjects.cmd("placer"), subjects.ASK, subjects.rpc("queue", "state"), subjects.rpc("telemetry", "sql"),
     subjects.rpc_node("n1", "output"), subjects.rpc_node("n2", "output"),

@@ -381,3 +381,48 @@ async def test_the_server_states_its_time_and_that_of_messages(world: World):
     found = await bus.times(subjects.LOG, QUEUE)
     assert empty.now_ns <= found.first_ns < found.last_ns < found.now_ns + 1000
     assert (await bus.times(subjects.LOG)).last_ns == 0
+
+
+async def test_one_node_pushes_nobody_elses_output_out(world: World) -> None:
+    """Of each of a node's subjects the newest messages stay; a node that prints without end loses its own oldest."""
+    bus = await world.connect()
+    first = await bus.append(subjects.OUTPUT, subjects.output("n2", "8"), b"others")
+    loud, count = subjects.output("n1", "7"), streams.OUTPUTS_OF_SUBJECT_MAX
+    for number in range(count + 40):
+        await bus.append(subjects.OUTPUT, loud, b"%d" % number)
+    assert (await bus.read(subjects.OUTPUT, first)) is not None
+    kept = await read_all(bus, count, stream=subjects.OUTPUT, subject=loud)
+    assert [payload for _, payload in kept] == [b"%d" % number for number in range(40, count + 40)]
+    assert len(await read_all(bus, count + 1, stream=subjects.OUTPUT)) == count + 1
+
+
+async def test_one_node_pushes_nobody_elses_samples_out(world: World) -> None:
+    """They go by node, too."""
+    bus = await world.connect()
+    first = await bus.append(subjects.SAMPLE, subjects.sample("n2"), b"others")
+    for number in range(streams.SAMPLES_OF_NODE_MAX + 3):
+        await bus.append(subjects.SAMPLE, subjects.sample("n1"), b"%d" % number)
+    assert (await bus.read(subjects.SAMPLE, first)) is not None
+    assert (await read_all(bus, 2, stream=subjects.SAMPLE))[1][1] == b"3"
+
+
+async def test_a_piece_of_output_has_its_largest_size(world: World) -> None:
+    """A larger one is not stored: the bound of a node is one of bytes."""
+    bus = await world.connect()
+    with pytest.raises(TooLarge):
+        await bus.append(subjects.OUTPUT, subjects.output("n1", "7"), bytes(streams.OUTPUT_MESSAGE_BYTES_MAX + 1))
+    with pytest.raises(TooLarge):
+        await bus.append(subjects.SAMPLE, subjects.sample("n1"), bytes(streams.SAMPLE_BYTES_MAX + 1))
+    assert (await bus.state(subjects.OUTPUT)).last == 0
+
+
+async def test_a_tail_reads_several_subjects(world: World) -> None:
+    """As they were stored, and nothing of others."""
+    bus = await world.connect()
+    for node in ("n1", "n2", "n3", "n1"):
+        await bus.append(subjects.OUTPUT, subjects.output(node, "7"), node.encode())
+    tail, found = await bus.tail(subjects.OUTPUT, after=0, subject=subjects.outputs_of_job("7", ["n1", "n3"])), []
+    while len(found) < 3:
+        found += [stored.payload for stored in await soon(tail.next())]
+    await tail.close()
+    assert found == [b"n1", b"n3", b"n1"]

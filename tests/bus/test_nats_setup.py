@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from fairlead_bus import nats_setup
+from fairlead_bus import nats_setup, streams
 from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.port import ServerUnfit
 from fairlead_bus.streams import LOG_BYTES_DEFAULT, MIB, SAMPLE_MEMORY_BYTES
@@ -101,3 +101,27 @@ async def test_copies_that_one_server_cannot_have_are_refused(
     monkeypatch.setenv(REPLICAS, "3")
     with pytest.raises(ServerUnfit, match=r"replicas > 1 .*FAIRLEAD_NATS_REPLICAS"):
         await world.connect()
+
+
+async def test_streams_without_bounds_of_one_writer_get_them(world: NatsWorld) -> None:
+    """Those of an earlier version take them over with what they hold, beyond the bound the newest of each subject."""
+    bus = await world.connect()
+    specs = {spec.name: spec for spec in streams.stream_specs()}
+    spec = specs[subjects.OUTPUT]._replace(
+        subjects=("fairlead.output.>",), message_bytes_max=MIB, messages_of_subject_max=0
+    )
+    await bus.link.read(f"$JS.API.STREAM.DELETE.{subjects.OUTPUT}")
+    await bus.link.ask(f"$JS.API.STREAM.CREATE.{subjects.OUTPUT}", msgspec.json.encode(nats_setup.stream_config(spec)))
+    for number in range(streams.OUTPUTS_OF_SUBJECT_MAX + 2):
+        await bus.append(subjects.OUTPUT, subjects.output("n1", "7"), b"%d" % number)
+    await bus.append(subjects.OUTPUT, "fairlead.output.n1.7.1.0", b"as it was once")
+    await world.connect()
+    config = msgspec.json.decode(await bus.link.read(f"$JS.API.STREAM.INFO.{subjects.OUTPUT}"))["config"]
+    assert sorted(config["subjects"]) == sorted(subjects.output_shards())
+    assert (config["max_msgs_per_subject"], config["max_msg_size"]) == (
+        streams.OUTPUTS_OF_SUBJECT_MAX,
+        streams.OUTPUT_MESSAGE_BYTES_MAX,
+    )
+    assert await bus.read(subjects.OUTPUT, 2) is None
+    kept = await bus.read(subjects.OUTPUT, 3)
+    assert kept is not None and kept.payload == b"2"

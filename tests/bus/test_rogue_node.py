@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 
-from fairlead_bus import permissions
+from fairlead_bus import permissions, streams
 from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.nats_client import DirectClient
 from fairlead_schemas import subjects
@@ -71,7 +71,7 @@ async def test_no_answer_can_be_sent_where_the_node_may_not_speak(
     await other.flush()
     heard.clear()
     before = [(await looking.state(stream)).last for stream in (subjects.LOG, subjects.CMD, "KV_DESIRED")]
-    own = (subjects.sample("n1"), subjects.output("n1", "7", 1, 0), subjects.report("n1"), subjects.beat("n1"))
+    own = (subjects.sample("n1"), subjects.output("n1", "7"), subjects.report("n1"), subjects.beat("n1"))
     for subject in (*own, "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"):
         await rogue.says(subject, b"", where)
         await rogue.says(subject, b"", where, Nats_Trace_Dest=where, Nats_Trace_Only="true")
@@ -119,6 +119,48 @@ async def test_headers_that_the_server_obeys_remove_nothing(rogue: Rogue, keyed:
         await each.close()
 
 
+async def stored_up_to(bus: NatsBus, lasts: dict[str, int]) -> None:
+    """Wait until each stream has stored so much: a flush ends when the server has read it."""
+    async with asyncio.timeout(60):
+        for stream, last in lasts.items():
+            while (await bus.state(stream)).last < last:  # noqa: ASYNC110 -- of stored messages nobody notifies
+                await asyncio.sleep(0.05)
+
+
+async def test_a_node_that_floods_keeps_others_output_and_samples(rogue: Rogue, keyed: Keyed) -> None:
+    """It may publish to subjects that it invents, of which none is stored; under its own, the oldest of its own go, and
+    it holds no more bytes than its bound."""
+    looking, other = await keyed.connect("streams"), await keyed.connect("n2")
+    mine = {stream: (await looking.state(stream)).last + 1 for stream in (subjects.OUTPUT, subjects.SAMPLE)}
+    await other.publish(subjects.output("n2", "8"), b"printed")
+    await other.publish(subjects.sample("n2"), b"measured")
+    await other.flush()
+    await stored_up_to(looking, mine)
+    invented = [f"fairlead.output.n1.{name}" for name in ("invented", "99", "-1", "00")]
+    for name in invented:
+        await rogue.says(name)
+    flood = bytes(streams.OUTPUT_MESSAGE_BYTES_MAX - 1024)
+    subject = subjects.output("n1", "7")
+    for _ in range(2 * streams.OUTPUTS_OF_SUBJECT_MAX):
+        await rogue.client.publish(subject, flood)
+    for _ in range(streams.SAMPLES_OF_NODE_MAX + 100):
+        await rogue.client.publish(subjects.sample("n1"), b"flood")
+    await rogue.client.flush()
+    sent = {subjects.OUTPUT: 2 * streams.OUTPUTS_OF_SUBJECT_MAX, subjects.SAMPLE: streams.SAMPLES_OF_NODE_MAX + 100}
+    await stored_up_to(looking, {stream: mine[stream] + count for stream, count in sent.items()})
+    assert (await looking.state(subjects.OUTPUT)).bytes < (
+        streams.OUTPUTS_OF_SUBJECT_MAX + 10
+    ) * streams.OUTPUT_MESSAGE_BYTES_MAX
+    gateway, telemetry = await keyed.connect("gateway"), await keyed.connect("telemetry")
+    assert [await gateway.last(subjects.OUTPUT, name) for name in invented] == [None] * len(invented)
+    printed = await gateway.last(subjects.OUTPUT, subjects.output("n2", "8"))
+    measured = await telemetry.last(subjects.SAMPLE, subjects.sample("n2"))
+    assert printed is not None and measured is not None
+    assert (printed.payload, measured.payload) == (b"printed", b"measured")
+    for each in (looking, other, gateway, telemetry):
+        await each.close()
+
+
 async def test_the_placer_removes_a_nodes_desired_state_and_no_others(keyed: Keyed) -> None:
     """The key of a node that was removed from the cluster."""
     placer, agent = await keyed.connect("placer"), await keyed.connect("n1")
@@ -154,7 +196,7 @@ async def test_what_a_node_needs_works(keyed: Keyed, bus: NatsBus) -> None:
     await agent.publish(subjects.beat("n1"), b"beat")
     samples, outputs = (await telemetry.state(subjects.SAMPLE)).last, (await gateway.state(subjects.OUTPUT)).last
     await agent.publish(subjects.sample("n1"), b"sample")
-    await agent.publish(subjects.output("n1", "7", 1, 0), b"printed")
+    await agent.publish(subjects.output("n1", "7"), b"printed")
     await agent.flush()
     await bus.publish(subjects.confirm("n1"), b"confirm")
     await bus.put(subjects.DESIRED, "n1", b"desired")

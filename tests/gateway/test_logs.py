@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_bus.port import Message
-from fairlead_gateway.logs import Assembly
+from fairlead_gateway.logs import TAIL_BYTES_MAX, Assembly, Output, Source, wanted
 from fairlead_schemas import subjects
 from fairlead_schemas.events import Part
 from fairlead_schemas.reports import OutputPiece, OutputWanted, encode
@@ -59,8 +59,20 @@ async def running(world: World, nodes: int = 1, **fields: Any) -> str:
 async def send(world: World, job: str, sent: list[OutputPiece], rank: int = 0) -> None:
     """Put pieces onto the OUTPUT stream as the rank's agent would."""
     node = world.gateway.views.jobs.rows[job].parts[rank].node
+    await put(world, node, job, sent, rank)
+
+
+async def put(world: World, node: str, job: str, sent: list[OutputPiece], rank: int = 0, shard: str = "") -> None:
+    """Put a run's pieces under its subject, or that of another job."""
     for piece in sent:
-        await world.bus.append(subjects.OUTPUT, subjects.output(node, job, 1, rank), encode(piece))
+        own = msgspec.structs.replace(piece, job=job, attempt=1, rank=rank)
+        await world.bus.append(subjects.OUTPUT, subjects.output(node, shard or job), encode(own))
+
+
+def whole(world: World, job: str) -> Source:
+    """All of a job's newest attempt."""
+    row = world.gateway.views.jobs.rows[job]
+    return wanted(job, row.attempt, tuple(part.node for part in row.parts), None, "stdout")
 
 
 async def serve_file(world: World, node: str, text: bytes) -> list[int]:
@@ -242,3 +254,66 @@ async def test_lines_of_launched_processes_carry_their_own_rank() -> None:
         assert sorted(lines) == ["[0] no rank", "[rank 0] from 0", "[rank 2] from 2", "[rank 3] from 3"]
         assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=3")).text == "[rank 3] from 3\n"
         assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=4")).status_code == 404
+
+
+async def test_a_neighbours_output_under_the_same_subject_is_left_out() -> None:
+    """Another job, another attempt and a rank of another node are none of it; while a neighbour prints on, a missing
+    piece is asked for all the same."""
+    async with World() as world:
+        job = await running(world)
+        asked = await serve_file(world, "n1", TEXT)
+        sent = pieces(TEXT, 16)
+        await put(world, "n1", "77", pieces(b"another job's\n", 4), shard=job)
+        await put(world, "n2", job, pieces(b"another node's\n", 4))
+        await put(world, "n1", job, pieces(b"another rank's\n", 4), rank=1)
+        await send(world, job, sent[:2] + sent[3:])
+
+        async def talk() -> None:
+            while True:
+                await put(world, "n1", "77", [OutputPiece(stream="stdout", offset=0, data=b"x")], shard=job)
+                await asyncio.sleep(0.05)
+
+        talking = asyncio.create_task(talk())
+        answer = await asyncio.wait_for(world.http.get(f"/v1/jobs/{job}/logs?stream=stdout&follow=1"), 20)
+        talking.cancel()
+        assert answer.content == TEXT
+        assert asked == [32]
+
+
+async def test_a_follower_that_comes_late_is_not_kept_waiting_by_a_job_that_prints_on() -> None:
+    """The bus has the newest pieces only: what came before them is asked of the node while more arrives."""
+    async with World() as world:
+        job = await running(world)
+        text = b"".join(b"%07d\n" % number for number in range(20_000))
+        asked = await serve_file(world, "n1", text)
+        at = 80_000
+
+        async def talk() -> None:
+            nonlocal at
+            while True:
+                await send(world, job, [OutputPiece(stream="stdout", offset=at, data=text[at : at + 80])])
+                at += 80
+                await asyncio.sleep(0.05)
+
+        talking, found = asyncio.create_task(talk()), b""
+        async with asyncio.timeout(30):
+            async for chunk in Output(world.bus, world.gateway.views, whole(world, job), follow=True).text():
+                found += chunk
+                if len(found) > 80_000:
+                    break
+        talking.cancel()
+        assert found == text[: len(found)]
+        assert asked[0] == 0
+
+
+async def test_the_last_lines_of_much_output_are_read_from_its_end() -> None:
+    """Not the whole of what the bus no longer has: a megabyte before the pieces that it has is enough."""
+    async with World() as world:
+        job = await running(world)
+        text = b"".join(b"%07d\n" % number for number in range(500_000))
+        asked = await serve_file(world, "n1", text)
+        await send(world, job, [OutputPiece(stream="stdout", offset=len(text) - 8, data=text[-8:], last=True)])
+        await send(world, job, [OutputPiece(stream="stderr", offset=0, data=b"", last=True)])
+        answer = await world.http.get(f"/v1/jobs/{job}/logs?tail=3")
+        assert answer.content == text[-24:]
+        assert min(asked) >= len(text) - 8 - TAIL_BYTES_MAX

@@ -18,7 +18,7 @@ from tests.bus.keyed import Keyed
 from tests.bus.rogue import NOT_TO_BE_HEARD, NOT_TO_BE_SAID, Rogue
 from tests.hostile.outcome import Row, row
 
-OWN = (subjects.report("n1"), subjects.beat("n1"), subjects.sample("n1"), subjects.output("n1", "7", 1, 0))
+OWN = (subjects.report("n1"), subjects.beat("n1"), subjects.sample("n1"), subjects.output("n1", "7"))
 DESIRED, SPECS = "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"
 #: Where an answer of the server's would do harm.
 ELSEWHERE = (
@@ -84,7 +84,7 @@ async def _round(keyed: Keyed, rng: random.Random) -> list[Row]:
         for node in ("n1", "n2"):
             await placer.put(subjects.DESIRED, node, b"state")
         await other.publish(subjects.sample("n2"), b"another's")
-        await other.publish(subjects.output("n2", "8", 1, 0), b"another's")
+        await other.publish(subjects.output("n2", "8"), b"another's")
         await other.flush()
         watched = _Watched(looking, other)
         await watched.listen()

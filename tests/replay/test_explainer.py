@@ -1,6 +1,7 @@
 """The explainer: what it says is what the queue's own functions say of the log, folded to where was asked for."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -55,7 +56,7 @@ async def test_an_explainer_that_nobody_asks_folds_nothing() -> None:
     asked: list[str] = []
 
     class Counting(MemoryBus):
-        async def tail(self, stream: str, *, after: int, subject: str = "") -> MemoryTail:
+        async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> MemoryTail:
             asked.append("tail")
             return await super().tail(stream, after=after, subject=subject)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -154,7 +155,7 @@ class Gated(MemoryBus):
         super().__init__(*arguments)  # type: ignore[arg-type] -- as given
         self.gate = asyncio.Event()
 
-    async def tail(self, stream: str, *, after: int, subject: str = "") -> MemoryTail:
+    async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> MemoryTail:
         tail = await super().tail(stream, after=after, subject=subject)
         read, held = tail.next, list[Stored]()
 

@@ -513,6 +513,9 @@ REPORTS: list[reports.ReportBase] = [
 BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99, wall_ns=1_800_000_000_000_000_000)
 CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7, removed="i0")
 PIECE = reports.OutputPiece(
+    job="812_3",
+    attempt=2,
+    rank=1,
     stream="stderr",
     offset=4096,
     data=b"\x00\xffloss 0.1\n",

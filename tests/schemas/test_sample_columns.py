@@ -127,8 +127,8 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> No
 
 def test_too_large_is_refused_unread() -> None:
     """However little each of its parts would be."""
-    with pytest.raises(msgspec.ValidationError, match="expected at most 262144"):
-        sc.decode_columns(b"\x90" * (256 * 1024 + 1))
+    with pytest.raises(msgspec.ValidationError, match=f"expected at most {sc.PAYLOAD_BYTES_MAX}"):
+        sc.decode_columns(b"\x90" * (sc.PAYLOAD_BYTES_MAX + 1))
 
 
 @given(st.binary(max_size=200))
@@ -138,3 +138,15 @@ def test_garbage_is_one_kind_of_error(payload: bytes) -> None:
         sc.decode_columns(payload)
     except msgspec.MsgspecError:
         pass
+
+
+def test_a_batch_too_large_for_the_stream_goes_without_its_runs() -> None:
+    """The GPUs' own measurements are not lost with it; one that fits is sent whole."""
+    gpus = [GpuSample(uuid=f"GPU-{n}", memory_used_mib=n) for n in range(8)]
+    for runs, whole in ((8, True), (1024, False)):
+        uses = [RunUse(uuid=f"GPU-{n % 8}", run=f"{n}.1", rank=0, memory_mib=n) for n in range(runs)]
+        resources = [RunResources(run=f"{n:0120d}.1", rank=0) for n in range(runs)]
+        batch = SampleBatch(node="n1", incarnation="i", n=1, at_ns=AT_NS, gpus=gpus, uses=uses, resources=resources)
+        payload, fits = sc.encode_fitting(batch)
+        columns = sc.decode_columns(payload)
+        assert (fits, columns.uses is not None, columns.gpus is not None) == (whole, whole, True)

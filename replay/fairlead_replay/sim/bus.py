@@ -7,7 +7,7 @@ order (one connection); core messages may overtake each other, get lost, and com
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from fairlead_bus.memory import MemoryBus, MemoryHub, MemorySubscription
 from fairlead_bus.port import (
@@ -169,7 +169,7 @@ class FaultyBus:
         await self._trip()
         await self.client.advance(stream, after, discard=discard)
 
-    async def tail(self, stream: str, *, after: int, subject: str = "") -> FaultyTail:
+    async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> FaultyTail:
         return FaultyTail(await self.client.tail(stream, after=after, subject=subject), self.faults, self._awake)
 
     # -- core messages

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import structlog
+
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.records import RunEntry
 from fairlead_agent.runtimes.metering import Metering
@@ -11,8 +13,10 @@ from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.sharing.watching import Watching
 from fairlead_bus.port import Bus
 from fairlead_schemas import subjects
-from fairlead_schemas.sample_columns import encode_samples
+from fairlead_schemas.sample_columns import PAYLOAD_BYTES_MAX, encode_fitting
 from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
+
+log = structlog.get_logger()
 
 
 class Measuring:
@@ -37,8 +41,8 @@ class Measuring:
         self.resources: list[RunResources] = []
         #: {UUID: runs that have it, the first first}: a shared one has several.
         self._held: dict[str, list[str]] = {}
-        #: Batches that were taken.
-        self.batches = 0
+        #: Batches that were taken, and those that were too large to be sent whole.
+        self.batches = self.cut = 0
         #: The newest one's GPUs, and when (monotonic); () and None before the first.
         self.newest: list[GpuSample] = []
         self.taken_s: float | None = None
@@ -74,7 +78,11 @@ class Measuring:
                 node=self._node, incarnation=self._incarnation, n=self.batches, at_ns=time.time_ns(),
                 gpus=gpus, uses=self.uses(), resources=self.resources, simulated=self._devices.simulated,
             )  # fmt: skip
-            await self._bus.publish(subjects.sample(self._node), encode_samples(batch))
+            payload, whole = encode_fitting(batch)
+            if not whole and not self.cut:
+                log.warning("sample is too large for the stream, sent without runs", bytes_max=PAYLOAD_BYTES_MAX)
+            self.cut += not whole
+            await self._bus.publish(subjects.sample(self._node), payload)
 
     def uses(self) -> list[RunUse]:
         """What the driver says of runs' processes, of the last look."""

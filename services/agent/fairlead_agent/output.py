@@ -18,7 +18,8 @@ from fairlead_agent.run import RunKey
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import OutputPiece, encode
 
-PIECE_BYTES_MAX = 32 * 1024
+#: A piece as a message is a third larger, and within what the stream takes (OUTPUT_MESSAGE_BYTES_MAX).
+PIECE_BYTES_MAX = 16 * 1024
 #: So much of one file per look: a run that prints without end shall not hold up the others.
 POLL_BYTES_MAX = 1024 * 1024
 #: After a reconnect the pieces of this long are sent again.
@@ -43,9 +44,10 @@ class _File:
 
 
 class _Run:
-    __slots__ = ("ended", "files", "shipping", "subject")
+    __slots__ = ("ended", "files", "key", "shipping", "subject")
 
-    def __init__(self, subject: str, files: list[_File]) -> None:
+    def __init__(self, key: RunKey, subject: str, files: list[_File]) -> None:
+        self.key = key
         self.subject = subject
         self.files = files
         self.ended = False
@@ -71,7 +73,7 @@ class OutputShipper:
             return
         offsets = [max(0, _size(str(path)) - ADOPTED_BYTES_MAX) if adopted else 0 for path in paths]
         files = [_File("stdout", paths[0], offsets[0]), _File("stderr", paths[1], offsets[1])]
-        self._active[key] = _Run(subjects.output(self._node, key.job, key.attempt, key.rank), files)
+        self._active[key] = _Run(key, subjects.output(self._node, key.job), files)
 
     async def ended(self, key: RunKey) -> None:
         """The run has ended: ship the rest now, before its end is reported (a large rest follows with the polls)."""
@@ -130,15 +132,10 @@ class OutputShipper:
                     if not data:
                         break
                     last = run.ended and file.offset + len(data) >= size
-                    await self._send(
-                        run,
-                        OutputPiece(stream=file.stream, offset=file.offset, data=data, at_ns=time.time_ns(), last=last),
-                    )
+                    await self._send(run, file, data, last=last)
                     file.offset += len(data)
         elif run.ended and file.offset and file.marks:  # all had gone out before the end was known
-            await self._send(
-                run, OutputPiece(stream=file.stream, offset=file.offset, data=b"", at_ns=time.time_ns(), last=True)
-            )
+            await self._send(run, file, b"", last=True)
         return file.offset >= size
 
     def _mark(self, file: _File) -> None:
@@ -147,8 +144,13 @@ class OutputShipper:
             file.marks.popleft()
         file.marks.append((now, file.offset))
 
-    async def _send(self, run: _Run, piece: OutputPiece) -> None:
-        self.bytes_sent += len(piece.data)
+    async def _send(self, run: _Run, file: _File, data: bytes, *, last: bool) -> None:
+        key = run.key
+        piece = OutputPiece(
+            job=key.job, attempt=key.attempt, rank=key.rank, stream=file.stream, offset=file.offset, data=data,
+            at_ns=time.time_ns(), last=last,
+        )  # fmt: skip
+        self.bytes_sent += len(data)
         await self._publish(run.subject, encode(piece))
 
 

@@ -92,6 +92,10 @@ class Assembly:
         """True when too much waits behind a hole."""
         return len(self._held) > HELD_PIECES_MAX
 
+    def skip_to(self, offset: int) -> None:
+        """Leave out what comes before an offset within the hole."""
+        self.offset = max(self.offset, offset)
+
     def skip_hole(self) -> tuple[int, bytes]:
         """Give the hole up: (bytes lost, what follows it)."""
         hole = self.hole
@@ -113,6 +117,11 @@ class Source(NamedTuple):
     tagged: bool = False
     only: int | None = None
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Where its output is on the bus, among that of other jobs."""
+        return subjects.outputs_of_job(self.job, (node for lane in self.lanes for node in self.nodes[lane.rank :][:1]))
+
 
 class Output:
     """One request: reads the stream, fills holes, prefixes lines of gangs with their rank."""
@@ -124,6 +133,10 @@ class Output:
         self._follow = follow
         self._lanes = {lane: Assembly() for lane in source.lanes}
         self._partial: dict[Lane, bytes] = {}
+        #: Only the last lines are wanted.
+        self._brief = False
+        #: Since when each lane with a hole has had one.
+        self._hole_since: dict[Lane, float] = {}
         #: A line has said already that output is kept no longer.
         self._told = False
         self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
@@ -131,9 +144,9 @@ class Output:
     async def text(self, tail: int = 0) -> AsyncIterator[bytes]:
         """The output; with `tail` so many last lines of what there is now; with follow then until every lane has ended."""
         if tail:
-            follow, self._follow = self._follow, False
+            follow, self._follow, self._brief = self._follow, False, True
             yield await last_lines(self.text(), tail)
-            self._follow = follow
+            self._follow, self._brief = follow, False
             if not follow:
                 return
         async for chunk in self._from_stream():
@@ -158,7 +171,7 @@ class Output:
                 waiting = waiting or asyncio.create_task(tail.next())
                 done, _ = await asyncio.wait((waiting,), timeout=IDLE_S)
                 if done:
-                    finished, waiting, news_at = waiting, None, loop.time()
+                    finished, waiting = waiting, None
                     try:
                         stored = finished.result()
                     except LogDamaged:
@@ -166,14 +179,16 @@ class Output:
                         await tail.close()
                         tail = await self._tail()
                         continue
-                    if chunk := b"".join(self._take(one) for one in stored):
+                    own = [chunk for one in stored if (chunk := self._take(one)) is not None]
+                    news_at = loop.time() if own else news_at
+                    if chunk := b"".join(own):
                         yield chunk
                     if until is not None and stored[-1].sequence >= until:
                         break
-                idle_s = loop.time() - news_at
-                if idle_s > HOLE_S or any(assembly.is_overfull for assembly in self._lanes.values()):
+                if self._waits_too_long(loop.time()):
                     async for chunk in self._fill_holes():
                         yield chunk
+                idle_s = loop.time() - news_at
                 if idle_s > AFTER_END_S and (until is not None or self._has_ended()):
                     break
         finally:
@@ -185,34 +200,44 @@ class Output:
         async for chunk in self._fill_holes():
             yield chunk
 
+    def _waits_too_long(self, now: float) -> bool:
+        """Return True if a hole has been there for HOLE_S, or too much is held behind one."""
+        holes = {lane for lane, assembly in self._lanes.items() if assembly.hole is not None}
+        self._hole_since = {lane: self._hole_since.get(lane, now) for lane in holes}
+        overfull = any(self._lanes[lane].is_overfull for lane in holes)
+        return overfull or any(now - since > HOLE_S for since in self._hole_since.values())
+
     async def _tail(self) -> Tail:
-        subject = subjects.output_of_job(self._source.job, self._source.attempt)
-        return await self._bus.tail(subjects.OUTPUT, after=0, subject=subject)
+        return await self._bus.tail(subjects.OUTPUT, after=0, subject=self._source.subjects)
 
     async def _newest(self) -> int:
-        """The newest sequence of the job's output now; 0 where the bus holds none."""
+        """The newest sequence now under the subjects that have the job's output; 0 where the bus holds none."""
         newest = 0
-        for rank, node in enumerate(self._source.nodes):
-            subject = subjects.output(node, self._source.job, self._source.attempt, rank)
+        for subject in self._source.subjects:
             with contextlib.suppress(Unavailable):
                 stored = await self._bus.last(subjects.OUTPUT, subject)
                 newest = max(newest, stored.sequence if stored else 0)
         return newest
 
-    def _take(self, stored: Stored) -> bytes:
-        node, _, _, rank = subjects.parse_output(stored.subject)
-        if self._source.nodes and node not in self._source.nodes[rank : rank + 1]:
-            return b""  # a node may say what its own ranks have printed, and nothing for others
+    def _take(self, stored: Stored) -> bytes | None:
+        """What follows from a message; None for one of another run."""
         try:
             piece = _piece.decode(stored.payload)
         except msgspec.MsgspecError:
-            return b""
+            return None
+        source, rank = self._source, piece.rank
+        if (piece.job, piece.attempt) != (source.job, source.attempt):
+            return None
+        if rank < 0 or subjects.node_of_output(stored.subject) not in source.nodes[rank : rank + 1]:
+            return None  # a node may say what its own ranks have printed, and nothing for others
         lane = Lane(rank, piece.stream)
         assembly = self._lanes.get(lane)
         return self._dress(lane, assembly.add(piece)) if assembly is not None else b""
 
     async def _fill_holes(self) -> AsyncIterator[bytes]:
         for lane, assembly in self._lanes.items():
+            if self._brief and assembly.hole is not None:
+                assembly.skip_to(assembly.hole[1] - TAIL_BYTES_MAX)
             while (hole := assembly.hole) is not None:
                 piece = await self._ask(lane, hole[0], hole[1] - hole[0])
                 if piece is not None and piece.data and piece.offset <= hole[0]:

@@ -35,7 +35,7 @@ async def test_a_pull_is_seen_in_the_output_and_what_ran_in_the_start(world: Wor
     pieces: list[OutputPiece] = []
     bus = world.hub.connect()
     await bus.subscribe(
-        subjects.output("n1", "7", 1, 0), lambda m: pieces.append(msgspec.json.decode(m.payload, type=OutputPiece))
+        subjects.output("n1", "7"), lambda m: pieces.append(msgspec.json.decode(m.payload, type=OutputPiece))
     )
     busybox = shutil.which("busybox")
     assert busybox is not None

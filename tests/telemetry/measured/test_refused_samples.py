@@ -27,7 +27,7 @@ async def test_each_reason_is_counted(tmp_path: Path) -> None:
     hub, bus = await world(morning())
     now_ns = START_NS + DAY_NS
     bad = [
-        ("n1", b"\xc1"), ("n1", telling(at_ns=-1)), ("n1", telling(uses=[["g"], ["a", "b"]])), ("n1", b"\x00" * (PAYLOAD_BYTES_MAX + 1)),
+        ("n1", b"\xc1"), ("n1", telling(at_ns=-1)), ("n1", telling(uses=[["g"], ["a", "b"]])), ("n1", b"\x00" * PAYLOAD_BYTES_MAX),
         ("n2", encode_samples(GOOD)), ("n1", telling(at_ns=now_ns + AHEAD_NS + 10**9, n=9)), ("n1", telling(at_ns=now_ns - 3 * DAY_NS, n=8)),
     ]  # fmt: skip
     for node, payload in [*bad[:4], ("n1", encode_samples(GOOD)), *bad[4:]]:
