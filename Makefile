@@ -10,8 +10,6 @@ PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
 # Parallel test processes; each starts servers of its own, and most of their time they wait.
 WORKERS ?= 3
-# Of `make partitions` and `make hostile`.
-ROUNDS ?= 20
 
 # Torch stands beside: it has wheels for fewer Pythons than we run on. The first of these for which there is one is taken; a build
 # without CUDA will do, and is a tenth of the size.
@@ -101,10 +99,10 @@ check: $(STAMP) ## lint, format, types, import rules, generated documents
 	$(VENV)/bin/pyright
 
 partitions: $(STAMP) ## cut nodes off, ROUNDS times, and show that no job ran twice; needs root
-	$(PYTHON) -m tests.system.partitions --rounds $(ROUNDS) $(ARGS)
+	$(PYTHON) -m tests.system.partitions --rounds $(or $(ROUNDS),20) $(ARGS)
 
 hostile: $(STAMP) ## attack real stacks, ROUNDS times each way, and show what held; parts of it need root
-	$(PYTHON) -m tests.hostile --rounds $(ROUNDS) $(ARGS)
+	$(PYTHON) -m tests.hostile --rounds $(or $(ROUNDS),2) $(ARGS)
 
 bench: $(STAMP) ## the table of docs/performance.md, measured here
 	$(PYTHON) -m bench

@@ -2,59 +2,93 @@
 
 Every round starts a stack of its own in a temporary directory, hurts it, lets it recover by itself, and checks that nothing
 acknowledged was lost and nothing began twice. Exit 1 where anything failed; the seed and the directory are printed.
-Traffic goes to loopback only, and every loop is bounded. `--short` is what CI runs.
+Traffic goes to loopback only, and every loop is bounded. `--short` is what CI runs: fewer tries, two rounds at once.
 """
 
 import argparse
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.hostile import abuse, clocks, damage, disk, kills, node_key
+import httpx
+
+from fairlead.errors import FairleadError
+from tests.hostile import abuse, clocks, containers, damage, disk, kills, node_key, upgrade
 from tests.hostile.outcome import Row, row, table
 
 type Round = Callable[[Path, int, int], list[Row]]
 
 #: {name: (its round, tries of a full run for each of `--rounds`, tries of the short form; 0: left out)}
 ROUNDS: dict[str, tuple[Round, int, int]] = {
-    "kills": (kills.kills, 5, 6),
-    "holds": (kills.holds, 4, 0),
     "damage": (damage.damage, 8, 2),
+    "kills": (kills.kills, 5, 3),
     "abuse": (abuse.abuse, 1, 1),
+    "holds": (kills.holds, 4, 1),
     "clocks": (clocks.clocks, 5, 1),
-    "disk": (disk.disk, 1, 0),
     "node_key": (node_key.node_key, 2, 1),
+    "disk": (disk.disk, 1, 0),
+    "containers": (containers.containers, 1, 0),
+    "upgrade": (upgrade.upgrade, 1, 0),
 }
+#: Rounds of the short form that run at once: most of their time they wait.
+BESIDE = 2
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+BEGIN, END = "<!-- measured: hostile -->", "<!-- end -->"
 
 
 def main() -> int:
     """Run what was asked for and print the table."""
     options = _options()
-    rows: list[Row] = []
     base = Path(tempfile.mkdtemp(prefix="hostile-", dir=options.directory))
-    for name in options.only or ROUNDS:
-        play, per_round, short = ROUNDS[name]
-        tries = short if options.short else per_round * options.rounds
-        if not tries:
-            continue
-        began = time.monotonic()
-        print(f"== {name}: {tries} tries, seed {options.seed}", flush=True)
-        try:
-            found = play(base / name, tries, options.seed)
-        except (AssertionError, OSError) as error:
-            found = [row(name, "the round itself", 1, [str(error).splitlines()[0][:200]])]
-            print(error, flush=True)
-        rows += found
-        print(table(found), f"\n{time.monotonic() - began:.0f} s\n", flush=True)
+    began = time.monotonic()
+    with ThreadPoolExecutor(BESIDE if options.short else 1) as pool:
+        found = pool.map(lambda name: _play(name, base, options), options.only or ROUNDS)
+        rows = [each for rows in found for each in rows]
     failures = sum(each.failures for each in rows)
-    print(table(rows))
-    print(f"\n{sum(each.tries for each in rows)} tries, {failures} failures, seed {options.seed}; data in {base}")
+    ending = f"{sum(each.tries for each in rows):,} tries, {failures} failures, seed {options.seed}, {time.monotonic() - began:.0f} s"
+    print(f"{table(rows)}\n\n{ending}; data in {base}")
+    if options.write:
+        write(table(rows), ending)
     if not failures and not options.keep:
         shutil.rmtree(base, ignore_errors=True)
     return 1 if failures else 0
+
+
+def _play(name: str, base: Path, options: argparse.Namespace) -> list[Row]:
+    """Play one round; an exception that is the round's own is a failure with its words."""
+    play, per_round, short = ROUNDS[name]
+    tries = short if options.short else per_round * options.rounds
+    if not tries:
+        return []
+    began = time.monotonic()
+    print(f"== {name}: {tries} tries, seed {options.seed}", flush=True)
+    try:
+        found = play(base / name, tries, options.seed)
+    except (AssertionError, OSError, FairleadError, subprocess.SubprocessError, httpx.HTTPError) as error:
+        found = [row(name, "the round itself", 1, [f"{type(error).__name__}: {str(error)[:200]}"])]
+        print(error, flush=True)
+    print(f"== {name}: {time.monotonic() - began:.0f} s\n{table(found)}\n", flush=True)
+    return found
+
+
+def write(rows: str, ending: str) -> None:
+    """Put the table into docs/reliability.md, with the day and the version that it was made with."""
+    text = PAGE.read_text()
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    assert begin and end, f"{PAGE.name} has no {BEGIN}"
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    made = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, commit {commit or 'unknown'}: {ending}."
+    PAGE.write_text(f"{head}{BEGIN}\n{made}\n\n{rows}\n{END}{tail}")
 
 
 def _options() -> argparse.Namespace:
@@ -63,6 +97,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=sorted(ROUNDS), help="these rounds alone")
     parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn")
     parser.add_argument("--short", action="store_true", help="the form of CI: a few tries of the quick rounds")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
     parser.add_argument("--keep", action="store_true", help="keep the data although nothing failed")
     parser.add_argument("--directory", default=None, help="where data directories are made")
     return parser.parse_args()
