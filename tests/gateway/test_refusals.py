@@ -1,11 +1,16 @@
 """Refusals by form stay out of the log, and a client that is refused in a loop is told to stop."""
 
+import asyncio
+
 import pytest
 
 from fairlead_gateway.http_server import HttpSettings
 from fairlead_gateway.refusal_limit import CLIENTS_MAX, RefusalLimit
+from tests.gateway.gatehouse import WAIT_S
 from tests.gateway.world import World
 
+#: A CloudEvent that names two jobs to cancel.
+CANCEL_TWICE = '{"specversion": "1.0", "type": "fairlead.job.cancel.v1", "source": "x", "id": "1", "data": {"job": "2", "job": "1"}}'
 ADA, BOB = ("10.0.0.1", "ada"), ("10.0.0.1", "bob")
 
 
@@ -51,6 +56,64 @@ async def test_the_words_of_a_refusal_are_one_line(job: dict[str, object]) -> No
         words = [problem["detail"], *(word for error in problem["errors"] for word in error.values())]
         assert [word for word in words if not word.isprintable()] == []
         assert "\\n" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/nodes/n1:cordon", '{"reason": "a", "reason": "b"}'),
+        ("/v1/nodes/n1:taint", '{"reason": "a", "taint": "a=b:NoSchedule", "reason": "b"}'),
+        ("/v1/sql", '{"query": "SELECT 1", "query": "SELECT 2"}'),
+        ("/v1/events", CANCEL_TWICE),
+        ("/v1/events", f"[{CANCEL_TWICE}]"),
+    ],
+)
+async def test_a_key_that_stands_twice_is_refused(path: str, body: str) -> None:
+    """Decoders take the last value; the first one was meant by somebody, too. The refusal names the key."""
+    async with World() as world:
+        await world.node("n1", 8)
+        await world.submit()
+        before = world.commands_stored()
+        media = "application/json"
+        if path == "/v1/events":
+            media = "application/cloudevents-batch+json" if body[0] == "[" else "application/cloudevents+json"
+        answer = await world.http.post(path, content=body, headers={"content-type": media})
+        assert (answer.status_code, answer.json()["errors"][0]["message"]) == (
+            422,
+            "this key stands twice; keep one of them",
+        )
+        assert world.commands_stored() == before
+
+
+async def test_names_in_errors_are_one_line() -> None:
+    """A name with a line break or an escape sequence is spelled out, so that it cannot forge lines of a terminal or a log."""
+    async with World() as world:
+        files = await world.http.post("/v1/queues:apply", json={"queues": {"a": {"users": {"bob\n\x1b[31m": {}}}}})
+        users = await world.http.get("/v1/jobs", params={"user": "a\nb"})
+        for answer in (files, users):
+            error = answer.json()["errors"][0]
+            assert answer.status_code == 422 and error["field"].isprintable(), error
+        assert users.json()["detail"].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "hint"),
+    [
+        ("/v1/map?pool=nosuch", "pool", "known are: default"),
+        ("/v1/map?pool=defautl", "pool", "did you mean default?"),
+        ("/v1/map?rack=nosuch", "rack", "known are: none"),
+        ("/v1/events?job=x", "job", ""),
+        ("/v1/events?follow=1&job=x", "job", ""),
+    ],
+)
+async def test_filters_for_what_is_not_there_are_refused(path: str, field: str, hint: str) -> None:
+    """An empty answer would read as "there is nothing there"; a mistyped name is named instead."""
+    async with World() as world:
+        await world.node("n1", 8)
+        async with asyncio.timeout(WAIT_S):  # a watch that is not refused does not end
+            answer = await world.http.get(path)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+        assert answer.json().get("hint", "") == hint
 
 
 async def test_a_cloudevent_for_an_unknown_job_costs_no_event() -> None:

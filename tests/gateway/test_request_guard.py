@@ -104,6 +104,11 @@ def test_the_address_a_connection_arrived_at_is_known() -> None:
         ([("sec-fetch-site", "cross-site")], 403),
         ([("sec-fetch-site", "same-site")], 403),
         ([("sec-fetch-site", "none")], 0),
+        ([("origin", "http://evil.example"), ("origin", "http://localhost")], 403),
+        ([("origin", "http://localhost"), ("origin", "http://evil.example")], 403),
+        ([("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-origin")], 403),
+        ([("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], 403),
+        ([("sec-fetch-site", ""), ("origin", "http://evil.example")], 403),
         ([], 0),
     ],
 )
@@ -119,6 +124,19 @@ def test_encoded_bodies_are_refused_by_name(coding: str, expected: int) -> None:
     refused = GUARD.check(scope(("host", "localhost"), ("content-encoding", coding), method="POST"))
     assert (0 if refused is None else refused.status) == expected
     assert refused is None or refused.errors[0].field == "Content-Encoding"
+
+
+def test_a_repeated_encoding_does_not_hide_the_first() -> None:
+    """Every Content-Encoding counts, whichever stands last."""
+    for codings in (("gzip", "identity"), ("identity", "gzip")):
+        assert status(scope(("host", "localhost"), *(("content-encoding", one) for one in codings))) == 415
+    assert status(scope(("host", "localhost"), ("content-encoding", "identity"), ("content-encoding", ""))) == 0
+
+
+def test_a_malformed_host_is_quoted_in_one_printable_line() -> None:
+    """The message shows the value as text, without control characters."""
+    refused = GUARD.check(scope(("host", "a\nb c")))
+    assert refused is not None and refused.detail.endswith('found "a\\nb c"')
 
 
 def test_heads_are_bounded() -> None:

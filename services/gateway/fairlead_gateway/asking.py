@@ -6,6 +6,7 @@ import msgspec
 from fastapi import Request, Response
 
 from fairlead_gateway.answers import Head, bind_key, too_large
+from fairlead_gateway.bodies import repeated_key_errors
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.problems import Refused, invalid, rejected, wrong_media_type
@@ -72,11 +73,14 @@ async def read_wish[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
     """The decoded body; an empty one stands for {}. Raises Refused."""
     body = await read_json(request)
     try:
-        return msgspec.json.decode(body, type=kind)
+        wish, repeated = msgspec.json.decode(body, type=kind), repeated_key_errors(body)
     except msgspec.MsgspecError as error:
         raise invalid([field_error(error, known=kind.__struct_fields__)]) from None
     except (UnicodeDecodeError, RecursionError) as error:
         raise invalid([FieldError(field="", message=f"expected JSON in UTF-8: {type(error).__name__}")]) from None
+    if repeated:
+        raise invalid(repeated)
+    return wish
 
 
 def body_schema(name: str, *, required: bool = True) -> "dict[str, object]":

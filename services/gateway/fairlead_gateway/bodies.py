@@ -3,6 +3,7 @@
 import msgspec
 
 from fairlead_gateway.problems import invalid
+from fairlead_schemas.collecting import repeated_keys
 from fairlead_schemas.fielderrors import FieldError, field_error
 
 ONE_BYTES_MAX = 256 * 1024
@@ -28,6 +29,14 @@ def refuse_list(errors: list[FieldError], count: int) -> None:
     if errors:
         detail = f"{len(errors)} error{'' if len(errors) == 1 else 's'} in a list of {count}; nothing was stored"
         raise invalid(errors[:ERRORS_MAX], detail=detail)
+
+
+def repeated_key_errors(body: bytes) -> list[FieldError]:
+    """Name each key that an object of valid JSON has more than once; decoders silently take the last."""
+    return [
+        FieldError(field=path, message="this key stands twice; keep one of them")
+        for path in repeated_keys(body)[:ERRORS_MAX]
+    ]
 
 
 def at(index: int, errors: list[FieldError]) -> list[FieldError]:

@@ -20,6 +20,7 @@ from fairlead_gateway.bodies import (
     inside,
     is_list,
     refuse_list,
+    repeated_key_errors,
 )
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.deciding import Decisions
@@ -48,7 +49,7 @@ VERBS = {ce.JOB_CANCEL: CancelJob, ce.JOB_HOLD: HoldJob, ce.JOB_RELEASE: Release
 type Told = dict[tuple[str, str, int, Request], Reason | None]
 
 _event = msgspec.json.Decoder(ce.CloudEventIn)
-_event_list = msgspec.json.Decoder(list[ce.CloudEventIn])
+_event_list = msgspec.json.Decoder(list[msgspec.Raw])
 _job_named = msgspec.json.Decoder(ce.JobNamed)
 
 
@@ -133,30 +134,27 @@ class Intake:
         if len(body) > ONE_BYTES_MAX:
             raise too_large(ONE_BYTES_MAX)
         try:
-            event = _event.decode(body)
-            wish = self._event_wish(head.user, event)
+            wish = self._event_wish(head.user, _decode_event(body))
         except InvalidJob as error:
             raise invalid(error.errors) from None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise invalid([decode_error(error)]) from None
         return await self._one(wish)
 
     async def _event_wishes(self, head: Head, body: bytes) -> list[Wish]:
         try:
-            events = _event_list.decode(body)
+            bodies = _event_list.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise invalid([decode_error(error)]) from None
-        check_count(len(events), LIST_JOBS_MAX)
+        check_count(len(bodies), LIST_JOBS_MAX)
         errors: list[FieldError] = []
         wishes: list[Wish] = []
-        for index, event in enumerate(events):
+        for index, one in enumerate(bodies):
             if index % BREATH == BREATH - 1:
                 await asyncio.sleep(0)
             try:
-                wishes.append(self._event_wish(head.user, event))
+                wishes.append(self._event_wish(head.user, _decode_event(bytes(one))))
             except InvalidJob as error:
                 errors.extend(at(index, error.errors))
-        refuse_list(errors, len(events))
+        refuse_list(errors, len(bodies))
         return wishes
 
     def _event_wish(self, user: str, event: ce.CloudEventIn) -> Wish:
@@ -235,6 +233,18 @@ class Intake:
 
 
 # ---------------------------------------------------------------------------------------- checks
+
+
+def _decode_event(body: bytes) -> ce.CloudEventIn:
+    """Decode one CloudEvent. Raises InvalidJob naming the attribute."""
+    try:
+        event = _event.decode(body)
+        errors = repeated_key_errors(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidJob([decode_error(error)]) from None
+    if errors:
+        raise InvalidJob(errors)
+    return event
 
 
 def _check_envelope(event: ce.CloudEventIn) -> None:

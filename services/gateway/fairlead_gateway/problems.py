@@ -3,6 +3,9 @@
 Every refusal that reaches a client is one of these; a handler raises `Refused` and the door answers.
 """
 
+from collections.abc import Collection
+from difflib import get_close_matches
+
 import msgspec
 
 from fairlead_schemas.api import Problem
@@ -44,7 +47,7 @@ class Refused(Exception):
             Problem(
                 type=TYPE_BASE + self.code, title=self.title, status=self.status,
                 detail=self.detail, instance=self.instance,
-                errors=[{"field": error.field, "message": error.message} for error in self.errors],
+                errors=[{"field": printable(error.field), "message": error.message} for error in self.errors],
                 hint=self.hint, request_id=request_id,
             )
         )  # fmt: skip
@@ -71,7 +74,14 @@ def invalid(errors: list[FieldError], detail: str = "", hint: str = "") -> Refus
 
 def bad_parameter(name: str, message: str) -> Refused:
     """A 422 for a query parameter."""
-    return invalid([FieldError(field=name, message=message)])
+    return invalid([FieldError(field=name, message=printable(message))])
+
+
+def unknown_choice(name: str, found: str, known: Collection[str]) -> Refused:
+    """Return a 422 for a query parameter that names something that is not there."""
+    close = get_close_matches(found, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are: {', '.join(sorted(known)[:20]) or 'none'}"
+    return invalid([FieldError(field=name, message=printable(f"there is no {name} {found[:80]}"))], hint=hint)
 
 
 def wrong_media_type(found: str, *expected: str) -> Refused:

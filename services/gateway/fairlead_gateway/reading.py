@@ -15,8 +15,8 @@ from fairlead_gateway.answers import encode
 from fairlead_gateway.job_filter import JobFilter, job_filter
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.past import Past
-from fairlead_gateway.problems import Refused, bad_parameter, not_found
-from fairlead_gateway.views.clustermap import cluster_map
+from fairlead_gateway.problems import Refused, bad_parameter, not_found, unknown_choice
+from fairlead_gateway.views.clustermap import cluster_map, known_places
 from fairlead_gateway.views.documents import job_document, node_document, node_documents
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import pool_document, queue_document, queue_documents
@@ -99,7 +99,12 @@ def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:
         responses=answers_with("ClusterMap"),
     )  # fmt: skip
     async def get_map(at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
-        return Json(cluster_map(await past.views_at(at) if at else views, pool=pool, rack=rack))
+        seen = await past.views_at(at) if at else views
+        pools, racks = known_places(seen)
+        for name, wanted, known in (("pool", pool, pools), ("rack", rack, racks)):
+            if wanted and wanted not in known:
+                raise unknown_choice(name, wanted, known)
+        return Json(cluster_map(seen, pool=pool, rack=rack))
 
     @router.get("/v1/nodes", summary="List nodes", responses=answers_with("NodePage"))
     async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:

@@ -10,7 +10,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from fairlead_gateway.problems import Refused
-from fairlead_schemas.fielderrors import FieldError
+from fairlead_schemas.fielderrors import FieldError, printable
 
 SETTING = "FAIRLEAD_HTTP_HOSTS"
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -31,19 +31,20 @@ class RequestGuard:
 
     def check(self, scope: Mapping[str, Any]) -> Refused | None:
         """Return the refusal of a request by its head alone; None lets it pass."""
-        origin = site = host = encoding = b""
+        host = b""
         hosts = size = 0
+        origins = sites = encodings = ()
         headers = scope["headers"]
         for name, value in headers:
             size += len(name) + len(value)
             if name == b"host":
                 host, hosts = value, hosts + 1
             elif name == b"origin":
-                origin = value
+                origins = (*origins, value)
             elif name == b"sec-fetch-site":
-                site = value
+                sites = (*sites, value)
             elif name == b"content-encoding":
-                encoding = value
+                encodings = (*encodings, value)
         if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
             return _head_too_large(size, len(headers))
         if hosts != 1:
@@ -53,13 +54,13 @@ class RequestGuard:
             refused = self._check_target(scope[TARGET], scope)
         if refused is not None:
             return refused
-        if scope["method"] in CHANGING and _is_foreign(origin, site, host):
+        if scope["method"] in CHANGING and _is_foreign(origins, sites, host):
             return Refused(
                 403, "foreign_page", "a page of another origin may not change anything here",
                 hint="call the gateway from its own pages, from a program, or without an Origin header",
             )  # fmt: skip
-        if encoding and encoding.strip().lower() != b"identity":
-            found = encoding[:40].decode("latin-1")
+        if encodings and any(one.strip().lower() not in (b"", b"identity") for one in encodings):
+            found = b", ".join(encodings)[:40].decode("latin-1")
             return Refused(
                 415, "content_encoding", f"expected a body without Content-Encoding, found {found}",
                 errors=[FieldError(field="Content-Encoding", message=f"expected none, found {found}")],
@@ -90,7 +91,8 @@ class RequestGuard:
     def _judge(self, host: bytes, local: str) -> Refused | None:
         name = host_name(host)
         if name is None:
-            return _bad_host(f"expected NAME, NAME:PORT, ADDRESS or [IPV6]:PORT as Host, found {host[:80]!r}")
+            found = printable(host[:80].decode("latin-1"))
+            return _bad_host(f'expected NAME, NAME:PORT, ADDRESS or [IPV6]:PORT as Host, found "{found}"')
         if name in self._names or _is_own_address(name, local):
             return None
         return Refused(
@@ -152,11 +154,14 @@ def _is_own_address(name: str, local: str) -> bool:
     return address.is_loopback or name == plain_name(local)
 
 
-def _is_foreign(origin: bytes, site: bytes, host: bytes) -> bool:
-    """Return True for a request by a page of another origin, as the browser states it."""
-    if site:
-        return site not in (b"same-origin", b"none")
-    return bool(origin) and origin.partition(b"://")[2].lower() != host.lower()
+def _is_foreign(origins: tuple[bytes, ...], sites: tuple[bytes, ...], host: bytes) -> bool:
+    """Return True for a request by a page of another origin, as the browser states it.
+
+    Of a header that stands more than once every value must be ours: readers differ in which one they take.
+    """
+    if any(sites):
+        return any(site not in (b"same-origin", b"none") for site in sites)
+    return any(origin.partition(b"://")[2].lower() != host.lower() for origin in origins if origin)
 
 
 def _bad_host(message: str) -> Refused:

@@ -142,9 +142,10 @@ def _checked(head: bytes) -> dict[str, Any]:
     code, message, hint = fault
     if code in {"busy", "internal"}:
         raise Refused(503, code, message, hint=hint, retry_after_s=1)
-    field, _, _ = message.partition(":")
-    field = field if code == "bad_request" and field in SqlWish.__struct_fields__ else "query"
-    raise Refused(422, code, message, errors=[FieldError(field=field, message=message)], hint=hint)
+    field, _, told = message.partition(": ")
+    if code != "bad_request" or field not in SqlWish.__struct_fields__:
+        field, told = "query", message
+    raise Refused(422, code, message, errors=[FieldError(field=field, message=told)], hint=hint)
 
 
 def routes(sql: SqlRoute) -> APIRouter:

@@ -27,6 +27,7 @@ from fairlead_gateway.reading import Json, Limit
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas import cloudevents as ce
 from fairlead_schemas.commit import Envelope, decode_envelope
+from fairlead_schemas.ids import is_job_id
 
 RING_COMMITS = 8192
 RING_BYTES = 16 * 1024 * 1024
@@ -336,6 +337,8 @@ def routes(feed: Feed) -> APIRouter:
         follow: bool = False, job: str = "", limit: Limit = 100,
         next: Annotated[str, Query(alias="continue", json_schema_extra={"pattern": PLACE_PATTERN}, description="The `next` of the page before.")] = "",
     ) -> Response:  # fmt: skip
+        if job and not is_job_id(job):
+            raise bad_parameter("job", f'expected a job id such as "812", found "{job[:40]}"')
         resumed = request.headers.get("last-event-id", "") or next
         place = _start(feed, start, resumed, "Last-Event-ID" if not next else "continue", follow)
         if follow:

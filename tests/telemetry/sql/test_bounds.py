@@ -108,6 +108,15 @@ async def test_rows_are_cut_at_the_limit(house: House) -> None:
     assert (len(answer["rows"]), answer["truncated"]) == (ROWS_MAX, True)
 
 
+async def test_negative_limits_are_refused(house: House) -> None:
+    """A limit below none is a mistake, not "no rows"; the message names the field."""
+    answer = await house.ask("SELECT 1", limit=-1)
+    assert (answer["error"]["code"], answer["error"]["message"]) == (
+        "bad_request",
+        "limit: expected at least 0 rows, found -1",
+    )
+
+
 async def test_bad_requests_are_named(house: House) -> None:
     """A request that is no SqlRequest says what was expected; one that does not say who asks is none."""
     admin = b'{"caller": {"user": "a", "role": "admin"}, '

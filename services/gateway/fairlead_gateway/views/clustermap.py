@@ -30,6 +30,13 @@ def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
     )  # fmt: skip
 
 
+def known_places(views: Views) -> tuple[set[str], set[str]]:
+    """Return the names of all pools and racks as of the views."""
+    rows = views.nodes.rows.values()
+    pools = {row.name for row in views.queues.pool_rows()} | {_pool_of(row) for row in rows}
+    return pools, {rack for row in rows if (rack := domain_of(row.inventory.labels, "rack"))}
+
+
 def _pool_of(row: NodeRow) -> str:
     return row.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL
 

@@ -112,6 +112,8 @@ class Desk:
         if wanted is not None and not 0 < wanted <= self.deadline_s:
             told = f"timeout_s: expected more than 0 and at most {self.deadline_s:g} seconds, found {wanted:g}"
             return _error("bad_request", told, "FAIRLEAD_SQL_DEADLINE_S sets the most")
+        if asked.limit < 0:
+            return _error("bad_request", f"limit: expected at least 0 rows, found {asked.limit}", "")
         if asked.id and (asked.caller.user, asked.id) in self._stops:
             return _error("bad_request", f"id: a query {asked.id[:80]!r} of yours is being answered", "choose another")
         if len(self._line) >= WAITING_MAX:
@@ -134,7 +136,7 @@ class Desk:
     async def _answer(self, asked: SqlRequest, stopped: asyncio.Event) -> bytes:
         scope = scope_of(asked.caller)
         path = await self.copies.fresh(scope)
-        limit = min(max(asked.limit, 0), ROWS_MAX)
+        limit = min(asked.limit, ROWS_MAX)
         deadline_s = self.deadline_s if asked.timeout_s is None else asked.timeout_s
         said: dict[str, Any] = {"user": asked.caller.user, "query": asked.query[:500]}
         async with self._worker(scope) as worker:
