@@ -50,7 +50,9 @@ def test_a_part_that_does_not_run_is_named(
     """The gateway may be ready without it: what is missing is what does not work."""
     running_stack(tmp_path)
     monkeypatch.setattr("fairlead.client.Client.readiness", lambda _: readiness)
-    found = findings(run, tmp_path)["stack"]
+    every = findings(run, tmp_path)
+    found = every["stack"]
+    assert ("cluster" in every) == (readiness is not None), "a silent gateway does not mean that no condition holds"
     assert found["verdict"] == verdict
     assert found["found"] == f"http://127.0.0.1:1 {word}; not running: explainer"
     assert found["fix"] == f"see {tmp_path / 'logs'}"

@@ -261,12 +261,16 @@ def _conditions(folder: Path) -> list[Finding]:
     """Conditions that the running gateway or the last `up` found, each with the commands to type."""
     there = state.load(folder)
     found = conditions.load(folder)
+    unanswered = False
     if there is not None and state.lives(there.supervisor):
         with Client(there.url) as client:
             readiness = client.readiness()
+        unanswered = readiness is None  # which conditions hold is not known then; `_stack` reports the silence
         if readiness is not None:  # it is newer than a note: a loss may have been accepted meanwhile
             noted = [each for each in found if each.code != "commands_lost"]
             found = list(dict.fromkeys([*noted, *readiness.conditions]))
     data = "" if folder == state.default_data() else str(folder)
     held = [Finding(each.code, "bad" if each.blocks else "note", each.message, each.hint(data)) for each in found]
-    return held or [Finding("cluster", "ok", "no condition of docs/troubleshooting.md holds")]
+    if held or unanswered:
+        return held
+    return [Finding("cluster", "ok", "no condition of docs/troubleshooting.md holds")]

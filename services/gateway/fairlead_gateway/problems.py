@@ -47,7 +47,7 @@ class Refused(Exception):
             Problem(
                 type=TYPE_BASE + self.code, title=self.title, status=self.status,
                 detail=self.detail, instance=self.instance,
-                errors=[{"field": printable(error.field), "message": error.message} for error in self.errors],
+                errors=[{"field": error.field, "message": error.message} for error in self.errors],
                 hint=self.hint, request_id=request_id,
             )
         )  # fmt: skip
@@ -74,14 +74,14 @@ def invalid(errors: list[FieldError], detail: str = "", hint: str = "") -> Refus
 
 def bad_parameter(name: str, message: str) -> Refused:
     """A 422 for a query parameter."""
-    return invalid([FieldError(field=name, message=printable(message))])
+    return invalid([FieldError(field=name, message=message)])
 
 
 def unknown_choice(name: str, found: str, known: Collection[str]) -> Refused:
     """Return a 422 for a query parameter that names something that is not there."""
     close = get_close_matches(found, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known are: {', '.join(sorted(known)[:20]) or 'none'}"
-    return invalid([FieldError(field=name, message=printable(f"there is no {name} {found[:80]}"))], hint=hint)
+    return invalid([FieldError(field=name, message=f"there is no {name} {found[:80]}")], hint=hint)
 
 
 def wrong_media_type(found: str, *expected: str) -> Refused:
