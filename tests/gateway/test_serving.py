@@ -17,7 +17,7 @@ from fairlead_gateway import submissions
 from fairlead_gateway.http_server import HttpSettings
 from fairlead_gateway.service import EXIT_OK, Settings, build
 from fairlead_gateway.submissions import Translator
-from fairlead_gateway.views.fold import SHAPE
+from fairlead_gateway.views.fold import SCHEMA
 from fairlead_schemas import subjects
 from fairlead_schemas.conditions import EXIT_DAMAGED
 from fairlead_schemas.jobspec import JobSpec, decode_job
@@ -141,7 +141,7 @@ async def test_two_snapshots_are_kept_over_restarts() -> None:
             await world.start_gateway()
             await until(lambda: world.gateway.folding.caught_up)
         found = await snapshots.load_all(
-            world.bus, "gateway", log_id=await identity(world.bus), schema=f"views-{SHAPE}"
+            world.bus, "gateway", log_id=await identity(world.bus), schema=f"views-{SCHEMA}"
         )
         assert len(found) == 2 and found[0].sequence > found[1].sequence
 

@@ -5,7 +5,7 @@ import pytest
 
 from fairlead_gateway.views import outcomes
 from fairlead_gateway.views.documents import job_document, node_document
-from fairlead_gateway.views.fold import SHAPE, Views
+from fairlead_gateway.views.fold import SCHEMA, Views
 from fairlead_gateway.views.queuedocs import queue_document
 from fairlead_schemas import events as ev
 from fairlead_schemas.api import ATTEMPTS_MAX
@@ -234,7 +234,7 @@ def test_a_snapshot_restores_equal_views() -> None:
     again.write(*tail)
     assert book.views.snapshot() == original.snapshot()
     assert msgspec.json.decode(job_document(restored, restored.jobs.rows["2_0"], 0).spec) == {"command": ["true"]}
-    assert Views.restore(saved.replace(b'"shape":%d' % SHAPE, b'"shape":0')) is None
+    assert Views.restore(saved.replace(SCHEMA.encode(), b"1-0")) is None
     assert Views.restore(b"{}") is None
 
 

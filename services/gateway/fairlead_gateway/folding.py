@@ -14,7 +14,7 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import Folded, Head, LogReader, built_upon, identity
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus, StreamState, Unavailable
-from fairlead_gateway.views.fold import SHAPE, Views
+from fairlead_gateway.views.fold import SCHEMA, Views
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import COMMIT_BYTES_MAX
 
@@ -59,7 +59,7 @@ class Folding:
 
     async def restore(self) -> None:
         """Take up the newest snapshot, if there is one. Raises LogDamaged where the log does not hold what it builds on."""
-        kept = await snapshots.load_or_fold(self._bus, NAME, schema=f"views-{SHAPE}")
+        kept = await snapshots.load_or_fold(self._bus, NAME, schema=f"views-{SCHEMA}")
         found = next(iter(kept), None)
         # Asked afterwards: a gateway on its way out may have stored a snapshot of what was committed meanwhile.
         state = await patiently(lambda: self._bus.state(subjects.LOG))
@@ -121,7 +121,7 @@ class Folding:
         with contextlib.suppress(Unavailable):
             self._log_id = self._log_id or await identity(self._bus)
             await snapshots.save(
-                self._bus, NAME, snapshot, log_id=self._log_id, schema=f"views-{SHAPE}", turn=self._turn
+                self._bus, NAME, snapshot, log_id=self._log_id, schema=f"views-{SCHEMA}", turn=self._turn
             )
 
     async def watch_end(self) -> None:

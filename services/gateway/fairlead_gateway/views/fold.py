@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
+from fairlead_bus.state_schema import schema_of
 from fairlead_gateway.views.idle import IdleView
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.nodes import NodesView
@@ -34,14 +35,14 @@ from fairlead_schemas.commit import Commit
 from fairlead_schemas.events import Event
 from fairlead_schemas.resources import Request
 
-#: Raised whenever rows change their shape: an older snapshot is then ignored and the log folded from its start.
-SHAPE = 9
+#: Raised by hand where a row's field comes to mean something else and its type stays; new types are seen by themselves.
+MEANING = 10
 
 Handler = Callable[[Any, int, int], None]
 
 
 class _Snapshot(msgspec.Struct, kw_only=True):
-    shape: int
+    schema: str
     sequence: int
     at_ns: int
     born: int
@@ -59,6 +60,10 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     savings: list[Saved]
     outcomes_old: dict[str, Outcome]
     outcomes_young: dict[str, Outcome]
+
+
+#: Name of the rows' shape: a snapshot of another one is ignored, and the log folded from its start.
+SCHEMA = schema_of(_Snapshot, MEANING)
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -116,7 +121,7 @@ class Views:
         old, young = self.outcomes.rows()
         return _encoder.encode(
             _Snapshot(
-                shape=SHAPE, sequence=self.sequence, at_ns=self.at_ns, born=self.jobs.born,
+                schema=SCHEMA, sequence=self.sequence, at_ns=self.at_ns, born=self.jobs.born,
                 jobs=list(self.jobs.rows.values()), refusals=list(self.waiting.refusals.values()),
                 deferrals=[(*like, deferral) for like, deferral in self.waiting.deferrals.items()],
                 queues=list(self.queues.rows.values()), pools=list(self.queues.pools.values()),
@@ -134,7 +139,7 @@ class Views:
             saved = _decoder.decode(data)
         except msgspec.MsgspecError:
             return None
-        if saved.shape != SHAPE:
+        if saved.schema != SCHEMA:
             return None
         views = cls()
         views.sequence, views.at_ns, views.jobs.born = saved.sequence, saved.at_ns, saved.born
