@@ -32,7 +32,8 @@ async def test_a_tail_is_followed_by_what_comes_later() -> None:
         await send(world, job, sent[:3])
         text = b"".join(piece.data for piece in sent[:3])
         last = b"".join(text.splitlines(keepends=True)[-2:])
-        assert (await world.http.get(f"/v1/jobs/{job}/logs?tail=2&stream=stdout")).content == last
+        note = b"[fairlead: n1 does not answer: output after byte %d of stdout may be missing]\n" % len(text)
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?tail=2&stream=stdout")).content == last + note
         answer = asyncio.create_task(world.http.get(f"/v1/jobs/{job}/logs?tail=2&follow=1"))
         await asyncio.sleep(2.5)
         await send(world, job, [*sent[3:], *pieces(b"", 1, "stderr")])

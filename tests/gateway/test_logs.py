@@ -163,13 +163,18 @@ async def test_an_earlier_attempts_output_lies_where_it_ran() -> None:
 
 
 async def test_what_is_gone_for_good_is_said() -> None:
-    """Without an agent to ask, a line names how much is missing."""
+    """Without an agent to ask, a line names how much is missing, and who may have it."""
     async with World() as world:
         job = await running(world)
         sent = pieces(TEXT, 16)
         await send(world, job, sent[:3] + sent[5:])
         text = (await world.http.get(f"/v1/jobs/{job}/logs?stream=stdout")).content
-        assert text == TEXT[:48] + b"[fairlead: 32 bytes of stdout are gone]\n" + TEXT[80:]
+        assert (
+            text
+            == TEXT[:48]
+            + b"[fairlead: 32 bytes of stdout are missing: n1, which may have them, does not answer]\n"
+            + TEXT[80:]
+        )
 
 
 async def test_following_ends_with_the_output() -> None:
@@ -317,3 +322,13 @@ async def test_the_last_lines_of_much_output_are_read_from_its_end() -> None:
         answer = await world.http.get(f"/v1/jobs/{job}/logs?tail=3")
         assert answer.content == text[-24:]
         assert min(asked) >= len(text) - 8 - TAIL_BYTES_MAX
+
+
+async def test_a_node_that_does_not_answer_is_named() -> None:
+    """Its file may have more than the bus: a reader knows that, after as many last lines as were asked for."""
+    async with World() as world:
+        job = await running(world)
+        await send(world, job, [OutputPiece(stream="stdout", offset=0, data=b"one\ntwo\n")])
+        note = "[fairlead: n1 does not answer: output after byte 8 of stdout may be missing]\n"
+        assert (await world.http.get(f"/v1/jobs/{job}/logs")).text == "one\ntwo\n" + note
+        assert (await world.http.get(f"/v1/jobs/{job}/logs?tail=1")).text == "two\n" + note

@@ -139,7 +139,17 @@ class Output:
         self._hole_since: dict[Lane, float] = {}
         #: A line has said already that output is kept no longer.
         self._told = False
+        #: Nodes that did not answer, and of each of their ranks the first stream whose end was asked of them.
+        self._silent: set[str] = set()
+        self._cut: dict[int, Lane] = {}
         self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
+
+    async def text_with_notes(self, tail: int = 0) -> AsyncIterator[bytes]:
+        """The text, and a line for each node that has not answered, so that it may go on there."""
+        async for chunk in self.text(tail):
+            yield chunk
+        for lane in self._cut.values():
+            yield _silent(self._source, lane, self._lanes[lane].offset)
 
     async def text(self, tail: int = 0) -> AsyncIterator[bytes]:
         """The output; with `tail` so many last lines of what there is now; with follow then until every lane has ended."""
@@ -149,6 +159,8 @@ class Output:
             self._follow, self._brief = follow, False
             if not follow:
                 return
+            self._silent.clear()
+            self._cut.clear()
         async for chunk in self._from_stream():
             yield chunk
         for lane in self._source.lanes:
@@ -244,9 +256,7 @@ class Output:
                     yield self._dress(lane, assembly.add(piece))
                 else:
                     lost, rest = assembly.skip_hole()
-                    yield self._dress(
-                        lane, b"[fairlead: %d bytes of %b are gone]\n" % (lost, lane.stream.encode()) + rest
-                    )
+                    yield self._dress(lane, self._missing(lane, lost) + rest)
 
     async def _rest(self, lane: Lane) -> AsyncIterator[bytes]:
         """What the bus never had, from the agent's file."""
@@ -258,6 +268,8 @@ class Output:
                     yield _gone(self._source, lane, assembly.offset, piece.gone)
                 self._told = True
                 return
+            if piece is None and self._is_silent(lane):
+                self._cut.setdefault(lane.rank, lane)
             if piece is None or (not piece.data and not piece.last):
                 return
             before = assembly.offset
@@ -266,8 +278,19 @@ class Output:
             if assembly.offset == before and not assembly.ended:
                 return
 
+    def _missing(self, lane: Lane, lost: int) -> bytes:
+        """The line in the place of bytes that neither the bus nor the node's file gave."""
+        missing = f"{lost} bytes of {lane.stream}"
+        if self._is_silent(lane):
+            return f"[fairlead: {missing} are missing: {self._source.nodes[lane.rank]}, which may have them, does not answer]\n".encode()
+        return f"[fairlead: {missing} are gone]\n".encode()
+
+    def _is_silent(self, lane: Lane) -> bool:
+        return self._source.nodes[lane.rank] in self._silent
+
     async def _ask(self, lane: Lane, offset: int, size: int) -> OutputPiece | None:
-        if lane.rank >= len(self._source.nodes):
+        """A piece from the file of the rank's node; None where it gives none. A silent node is asked once."""
+        if self._is_silent(lane):
             return None
         wanted = OutputWanted(
             job=self._source.job, attempt=self._source.attempt, rank=lane.rank, stream=lane.stream, offset=offset,
@@ -276,7 +299,10 @@ class Output:
         subject = subjects.rpc_node(self._source.nodes[lane.rank], "output")
         try:
             return _piece.decode(await self._bus.request(subject, encode(wanted), timeout_s=AGENT_TIMEOUT_S))
-        except (Unavailable, msgspec.MsgspecError):
+        except Unavailable:
+            self._silent.add(self._source.nodes[lane.rank])
+            return None
+        except msgspec.MsgspecError:
             return None
 
     def _dress(self, lane: Lane, data: bytes) -> bytes:
@@ -305,6 +331,11 @@ class Output:
 def _gone(source: Source, lane: Lane, offset: int, why: str) -> bytes:
     what = f"nothing after byte {offset} of {lane.stream}" if offset else "no output of this attempt"
     return f"[fairlead: {source.nodes[lane.rank]} has {what}: {why}]\n".encode()
+
+
+def _silent(source: Source, lane: Lane, offset: int) -> bytes:
+    since = f"after byte {offset} of {lane.stream}" if offset else "of this attempt"
+    return f"[fairlead: {source.nodes[lane.rank]} does not answer: output {since} may be missing]\n".encode()
 
 
 async def last_lines(text: AsyncIterator[bytes], count: int) -> bytes:
@@ -338,7 +369,7 @@ def routes(views: Views, bus: Bus) -> APIRouter:
         headers = {"cache-control": "no-store"}
         if row is None:
             source = await _retired(bus, job, rank, stream, attempt)
-            text = Output(bus, views, source, follow).text(tail)
+            text = Output(bus, views, source, follow).text_with_notes(tail)
         else:
             _check(views, row, rank, attempt)
             text = _live(bus, views, row, _Asked(rank, stream, attempt, follow, tail))
@@ -365,7 +396,7 @@ async def _live(bus: Bus, views: Views, row: JobRow, asked: _Asked) -> AsyncIter
     nodes = row.past.get(str(attempt), ()) if earlier else tuple(part.node for part in row.parts)
     tagged = None if earlier else _tagged(views, row)
     source = wanted(row.id, attempt or row.attempt, nodes, asked.rank, asked.stream, tagged is not None)
-    async for chunk in Output(bus, views, source, asked.follow).text(asked.tail):
+    async for chunk in Output(bus, views, source, asked.follow).text_with_notes(asked.tail):
         yield chunk
 
 
