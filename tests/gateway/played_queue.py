@@ -51,6 +51,8 @@ def refusing(code: str, message: str) -> Answer:
 class PlayedQueue:
     """`fairlead_bus.core.Core`; remembers what it was asked."""
 
+    schema = "played"
+
     def __init__(self, house: "QueueHouse") -> None:
         self._house = house
 
@@ -90,6 +92,7 @@ class QueueHouse(Gatehouse):
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         core: Any = partial(PlayedQueue, self)
+        core.schema = PlayedQueue.schema  # a partial has none of its class's attributes
         queue = Service(self.hub.connect(), core, writer="queue", sources=[CommandSource("queue")])
         self.spawn(queue)
         await until(lambda: queue.leading)
