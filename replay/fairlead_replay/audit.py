@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from fairlead_bus import snapshots
 from fairlead_bus.log import identity
 from fairlead_bus.main import with_bus
 from fairlead_bus.port import Bus, LogDamaged, Stored
@@ -29,6 +30,8 @@ from fairlead_schemas import subjects
 
 #: A log that brings nothing for this long, although it holds more, is damaged there.
 STALL_S = 10.0
+#: Services that keep snapshots.
+SNAPSHOTS = (*subjects.WRITERS, "gateway")
 
 
 def verify_export(path: str | Path) -> Verdict:
@@ -76,15 +79,31 @@ def _find_changed_line(directory: Path, audit: Audit) -> None:
 
 
 async def verify_live(bus: Bus) -> Verdict:
-    """Check the log on the bus, up to what it holds when asked. Raises Unavailable."""
+    """Check the log on the bus, up to what it holds when asked. Raises Unavailable.
+
+    A log that was cut is whole by itself; the services' snapshots stand where it once ended.
+    """
     audit = Audit()
-    last = (await bus.state(subjects.LOG)).last
+    found = [snapshot for name in SNAPSHOTS for snapshot in await snapshots.stored(bus, name)]
+    last = (await bus.state(subjects.LOG)).last  # asked afterwards: snapshots are of commits that are in the log
     try:
         async for stored in _read_through(bus, last):
             audit.take(stored)
     except LogDamaged as error:
         audit.find(error.sequence, str(error))
+    await _hold_against(found, bus, last, audit)
     return audit.verdict(last=last)
+
+
+async def _hold_against(found: list[snapshots.Snapshot], bus: Bus, last: int, audit: Audit) -> None:
+    furthest = max((snapshot.sequence for snapshot in found), default=0)
+    if furthest > last:
+        audit.find(last + 1, f"the log went backwards: it ends at {last}, and a snapshot stands at {furthest}")
+        return
+    try:
+        snapshots.check(found, log_id=await identity(bus), last=last)
+    except LogDamaged as error:
+        audit.find(error.sequence, str(error))
 
 
 async def export(bus: Bus, directory: str | Path) -> Manifest:

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead_bus import snapshots
+from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_replay import chain
@@ -330,3 +332,20 @@ async def test_a_gap_in_a_live_log_is_named() -> None:
     hub = await filled_hub()
     hub.remove(subjects.LOG, 20)
     assert (await verify_live(hub.connect())).first_bad == 20
+
+
+async def test_a_log_that_was_cut_is_not_whole() -> None:
+    """What is left of it is chained and valid; a service's snapshot knows that there was more, or another log."""
+    hub = await filled_hub()
+    bus = hub.connect()
+    last = (await bus.state(subjects.LOG)).last
+    log_id = await identity(bus)
+    taken = snapshots.Snapshot(last, {}, b"state")
+    await snapshots.save(bus, "queue", taken, log_id=log_id, schema="1", turn=0)
+    assert (await verify_live(bus)).ok
+    hub.truncate(subjects.LOG, 20)
+    verdict = await verify_live(bus)
+    assert (verdict.ok, verdict.first_bad) == (False, 21)
+    assert verdict.what == f"the log went backwards: it ends at 20, and a snapshot stands at {last}"
+    await snapshots.save(bus, "queue", taken._replace(sequence=10), log_id="another", schema="1", turn=0)
+    assert (await verify_live(bus)).first_bad == 1

@@ -12,14 +12,11 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Bus, BusError, LogDamaged, Stored
 from fairlead_replay.archive.shelf import Shelf, is_archive
-from fairlead_replay.audit import verify_export
+from fairlead_replay.audit import SNAPSHOTS, verify_export
 from fairlead_replay.export import MANIFEST_FILE, decode_line, read_export
 from fairlead_replay.fold import commits_of
 from fairlead_schemas import subjects
 from fairlead_schemas.commit import decode_envelope
-
-#: Services that keep snapshots: those of an earlier log may stand beyond the end of the restored one.
-SNAPSHOTS = (*subjects.WRITERS, "gateway")
 
 
 class NotEmpty(ValueError):
