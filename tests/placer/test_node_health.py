@@ -217,6 +217,7 @@ def test_a_person_restores_a_node() -> None:
     assert world.core.state.nodes["n1"].faulted == {"n1-g0": "thermal"}
     [rejected] = world.command(RestoreGpu(id="s", node="n1"))
     assert isinstance(rejected, ev.NodeCommandRejected)
+    assert rejected.message == "expected one of the faulted GPUs of n1: n1-g0 (thermal)"
 
 
 def test_what_was_wrong_outlives_the_agents_journal() -> None:

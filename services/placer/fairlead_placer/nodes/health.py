@@ -14,6 +14,8 @@ from fairlead_schemas.health import OF_NODES, is_code, meaning_of_gpu
 from fairlead_schemas.reports import HealthSeen
 
 UNHEALTHY = "fairlead/unhealthy"
+#: Faulted GPUs that one refusal names.
+SHOWN_MAX = 4
 
 
 def seen(draft: Draft, node: Node, report: HealthSeen, cause: str) -> Refusal | None:
@@ -60,11 +62,19 @@ def restore(draft: Draft, asked: RestoreGpu, cause: str) -> Refusal | None:
         ills = node.ills
         for code in ills:
             draft.emit(ev.NodeRecovered(cause=cause, node=node.name, code=code, by=asked.user))
-        return None if ills else Refusal("not_faulted", f"expected a node that is not well, found {node.name} well")
+        return None if ills else Refusal("not_faulted", _nothing_of_node(node))
     if asked.gpu not in node.faulted:
         return Refusal("not_faulted", f'expected a faulted GPU of {asked.node}, found "{asked.gpu[:80]}"')
     draft.emit(ev.GpuRestored(cause=cause, node=asked.node, gpu=asked.gpu, by=asked.user))
     return None
+
+
+def _nothing_of_node(node: Node) -> str:
+    if not node.faulted:
+        return f"expected a node that is not well, found {node.name} well"
+    shown = ", ".join(f"{gpu} ({node.faulted[gpu]})" for gpu in sorted(node.faulted)[:SHOWN_MAX])
+    more = len(node.faulted) - SHOWN_MAX
+    return f"expected one of the faulted GPUs of {node.name}: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def taint(draft: Draft) -> None:
