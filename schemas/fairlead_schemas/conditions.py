@@ -151,9 +151,10 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
         """True when jobs are not accepted or not run while it holds."""
         return CONDITIONS[self.code].blocks
 
-    def hint(self, data: str = "") -> str:
-        """Return the commands to type, in order. `data` is named as `--data` where a command needs one."""
-        remedies = CONDITIONS[self.code].remedies
+    def hint(self, data: str = "", *, asked: str = "") -> str:
+        """Return the commands to type, in order. `data` is named as `--data` where a command needs one; the command `asked`
+        has been typed already and is left out."""
+        remedies = [remedy for remedy in CONDITIONS[self.code].remedies if remedy.command != asked]
         commands = [remedy.command for remedy in remedies]
         commands[-1] = f"{commands[-1]} {self.arguments}".rstrip()
         return "; ".join(

@@ -72,7 +72,8 @@ def running_stack(data: Path) -> None:
 
 
 def test_each_condition_of_the_gateway_is_a_finding(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line each with the message and the command; bad where it blocks jobs, a note otherwise."""
+    """One line each with the message and the commands, `fairlead doctor` itself left out; bad where it blocks jobs, a note
+    otherwise."""
     running_stack(tmp_path)
     held = [
         Condition(code="queue_silent", message="queue has not answered for 31 s"),
@@ -82,8 +83,9 @@ def test_each_condition_of_the_gateway_is_a_finding(run: Run, tmp_path: Path, mo
     found = findings(run, tmp_path)
     assert found["queue_silent"] == {
         "what": "queue_silent", "verdict": "bad", "found": "queue has not answered for 31 s",
-        "fix": held[0].hint(str(tmp_path)),
+        "fix": held[0].hint(str(tmp_path), asked="fairlead doctor"),
     }  # fmt: skip
+    assert found["queue_silent"]["fix"].startswith("`journalctl") and "doctor" not in found["queue_silent"]["fix"]
     assert found["explainer_silent"]["verdict"] == "note"
     assert "cluster" not in found
 

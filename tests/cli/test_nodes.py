@@ -105,7 +105,7 @@ def test_the_breaker_says_what_has_tripped_it(gateway: GatewayStub, run: Run) ->
     assert run("breaker").out == "not tripped\n"
     tripped = {"kind": "loss", "found": 11, "allowed": 10, "of": 64, "at": "2026-01-01T00:00:00.000Z"}
     gateway.on("GET", "/v1/breaker", {"tripped": [tripped], "sequence": 41})
-    assert "by loss: 11 of 64 nodes" in run("breaker").out
+    assert "by loss: 11 of 64 nodes, 10 allowed\n" in run("breaker").out
     gateway.on("POST", "/v1/breaker:reset", {"tripped": [], "sequence": 42})
     assert run("breaker", "reset").out == "breaker reset\n"
 

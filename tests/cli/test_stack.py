@@ -16,6 +16,7 @@ from fairlead.errors import FairleadError
 from fairlead.stack import nats_server, state
 from fairlead.stack.local import SERVICES, Options, plan
 from fairlead.stack.processes import Spec, Supervisor
+from fairlead_agent.devices.profiles import profiles
 from tests.cli.conftest import Run
 
 STARTED_S = 10.0
@@ -208,6 +209,12 @@ def test_a_detached_up_that_dies_without_a_word_points_to_its_logs(
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     ran = run("up", "--detach", "--port", "0", "--data", str(tmp_path))
     assert ran == (1, "", f"error: it ended with code 1\nhint: see {tmp_path / 'logs'}\n")
+
+
+def test_the_help_of_up_lists_every_profile(run: Run) -> None:
+    """docs/devices.md sends people there."""
+    words = " ".join(run("up", "--help").out.split())
+    assert f"{', '.join(sorted(profiles()))}." in words
 
 
 def test_an_unknown_profile_is_refused_at_once(run: Run, tmp_path: Path) -> None:

@@ -89,7 +89,9 @@ async def test_a_rollout_from_its_start_to_its_end() -> None:
         assert (await ask(world, "/v1/rollouts/driver:resume"))["state"] == "running"
         await until(lambda: world.gateway.views.nodes.rows["n2"].drained)
         assert (await read(world, "/v1/rollouts/driver"))["gpus_away"] == 8
-        assert (await ask(world, "/v1/rollouts/driver:cancel"))["state"] == "cancelled"
+        cancelled = await ask(world, "/v1/rollouts/driver:cancel")
+        assert (cancelled["state"], cancelled["gpus_away"]) == ("cancelled", 0)
+        assert cancelled["nodes"] == {"returned": ["n1", "n2"]}, "a cancelled rollout drains nothing any more"
         assert [row["name"] for row in (await read(world, "/v1/rollouts"))["items"]] == ["driver"]
         await ask(world, "/v1/rollouts/driver:cancel", status=404)
         assert (await world.http.get("/v1/rollouts/none")).status_code == 404

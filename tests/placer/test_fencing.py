@@ -118,11 +118,11 @@ def test_a_persons_word_is_proof(world: World) -> None:
     assert not world.core.state.nodes["n1"].dead
 
 
-def test_a_node_that_is_heard_is_not_dead(world: World) -> None:
-    """Whoever wants it empty drains it."""
+def test_a_node_that_is_not_lost_is_not_dead(world: World) -> None:
+    """A node with a lease is not declared dead. The refusal does not claim that the node is heard: it may be silent."""
     (refused,) = world.command(DeclareNodeDead(id="c1", user="ada", node="n1"))
     assert isinstance(refused, ev.NodeCommandRejected) and refused.code == "not_lost"
-    assert "drain it instead" in refused.message
+    assert "n1, whose lease still runs: wait until" in refused.message and "fairlead drain n1" in refused.message
 
 
 def test_a_job_that_ends_anyway_waits_for_nothing(world: World) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fairlead_schemas import events as ev
-from fairlead_schemas.commands import DrainNode, ResetBreaker, RestoreGpu, UntaintNode
+from fairlead_schemas.commands import DrainNode, QuarantineNode, ResetBreaker, RestoreGpu, UntaintNode
 from fairlead_schemas.reports import ExitSeen, HealthSeen
 from fairlead_schemas.xids import catalogue, decision
 from tests.placer.world import SECOND, World, cluster, names, placed, request
@@ -218,6 +218,17 @@ def test_a_person_restores_a_node() -> None:
     [rejected] = world.command(RestoreGpu(id="s", node="n1"))
     assert isinstance(rejected, ev.NodeCommandRejected)
     assert rejected.message == "expected one of the faulted GPUs of n1: n1-g0 (thermal)"
+
+
+def test_a_restore_that_finds_nothing_to_do_names_what_keeps_work_away() -> None:
+    """A node in quarantine is not called well: the refusal names the command that ends the quarantine."""
+    world = cluster(1)
+    [nothing] = world.command(RestoreGpu(id="r", node="n1"))
+    assert isinstance(nothing, ev.NodeCommandRejected) and nothing.message.endswith("found n1 well")
+    world.command(QuarantineNode(id="q", user="ops", node="n1"))
+    [rejected] = world.command(RestoreGpu(id="s", node="n1"))
+    assert isinstance(rejected, ev.NodeCommandRejected)
+    assert rejected.message.endswith("found n1 in quarantine only: fairlead unquarantine n1")
 
 
 def test_what_was_wrong_outlives_the_agents_journal() -> None:

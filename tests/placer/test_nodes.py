@@ -167,6 +167,19 @@ def test_cordon_keeps_runs_and_gives_no_new_work() -> None:
     assert names(world.command(UncordonNode(id="c2", node="n1"))) == ["NodeUncordoned", "JobPlaced"]
 
 
+def test_a_second_cordon_without_a_reason_keeps_the_first_reason() -> None:
+    """A reason goes only with another reason or with the cordon: not when somebody cordons the node once more."""
+    world = cluster(1)
+    world.command(CordonNode(id="c1", user="ops", node="n1", reason="dust"))
+    world.command(CordonNode(id="c2", user="ada", node="n1"))
+    assert (world.core.state.nodes["n1"].reason, world.core.state.nodes["n1"].by) == ("dust", "ada")
+    world.command(CordonNode(id="c3", user="ada", node="n1", reason="fan"))
+    assert world.core.state.nodes["n1"].reason == "fan"
+    world.command(UncordonNode(id="c4", node="n1"))
+    world.command(CordonNode(id="c5", user="ada", node="n1"))
+    assert world.core.state.nodes["n1"].reason == ""
+
+
 def test_every_command_is_answered() -> None:
     """An unknown node and bytes that are no command lead to an event under the command's id; the cursor moves."""
     world = cluster(1)

@@ -236,7 +236,7 @@ def _clock() -> Finding:
         return Finding("clock", "note", f"timedatectl does not answer: {error}", CLOCK_FIX)
     if done.stdout.strip() == "yes":
         return Finding("clock", "ok", "synchronised")
-    return Finding("clock", "note", "not synchronised, or nobody knows", CLOCK_FIX)
+    return Finding("clock", "note", "not synchronised, or not known", CLOCK_FIX)
 
 
 def _stack(folder: Path) -> Finding:
@@ -261,8 +261,9 @@ def _conditions(folder: Path) -> list[Finding]:
     """Conditions that the running gateway or the last `up` found, each with the commands to type."""
     there = state.load(folder)
     found = conditions.load(folder)
+    lives = there is not None and state.lives(there.supervisor)
     unanswered = False
-    if there is not None and state.lives(there.supervisor):
+    if there is not None and lives:
         with Client(there.url) as client:
             readiness = client.readiness()
         unanswered = readiness is None  # which conditions hold is not known then; `_stack` reports the silence
@@ -270,7 +271,12 @@ def _conditions(folder: Path) -> list[Finding]:
             noted = [each for each in found if each.code != "commands_lost"]
             found = list(dict.fromkeys([*noted, *readiness.conditions]))
     data = "" if folder == state.default_data() else str(folder)
-    held = [Finding(each.code, "bad" if each.blocks else "note", each.message, each.hint(data)) for each in found]
+    held = [
+        Finding(each.code, "bad" if each.blocks else "note", each.message, each.hint(data, asked="fairlead doctor"))
+        for each in found
+    ]
     if held or unanswered:
         return held
+    if not lives:
+        return [Finding("cluster", "note", "conditions are not known: no stack runs here")]
     return [Finding("cluster", "ok", "no condition of docs/troubleshooting.md holds")]

@@ -229,7 +229,7 @@ def show_breaker(ctx: typer.Context, output: Output = Format.table) -> None:
         render.write(render.document(found, output))
         return
     lines = [
-        f"tripped at {each.at} by {each.kind}: {each.found} of {each.of} nodes, at most {each.allowed} are no matter"
+        f"tripped at {each.at} by {each.kind}: {each.found} of {each.of} nodes, {each.allowed} allowed"
         for each in found.tripped
     ]
     render.write("".join(f"{line}\n" for line in lines or ["not tripped"]))

@@ -25,6 +25,8 @@ from fairlead_schemas.ids import array_of
 from fairlead_schemas.lifecycle import END_STATES, STATES
 
 RUNTIMES = ("process", "docker", "hollow")
+#: For the help alone: reading the profiles would slow every command line. A test holds it against them.
+PROFILES = "dgx-1, dgx-1-p100, dgx-2, dgx-a100, dgx-h100, hgx-h100, rtx4090x8, rtx8000x4"
 #: A stack stops its groups one after the other; each may take as long as `processes.STOP_S`.
 DOWN_S = 60.0
 JOBS_END_S = 60.0
@@ -44,7 +46,7 @@ Data = Annotated[
 
 def up(
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=5000, help="Simulated nodes.")] = 4,
-    profile: Annotated[str, typer.Option("--profile", help="Hardware that they play.")] = "dgx-a100",
+    profile: Annotated[str, typer.Option("--profile", help=f"Hardware that they play: {PROFILES}.")] = "dgx-a100",
     runtime: Annotated[
         str, typer.Option("--runtime", help="process, docker, or hollow (nothing is really run).")
     ] = "process",

@@ -61,7 +61,10 @@ class PlansView:
         self.rollouts[e.name].state = "running"
 
     def _ended(self, e: ev.RolloutEnded, _seq: int, _at_ns: int) -> None:
-        self.rollouts[e.name].state = "cancelled" if e.cancelled else "done"
+        row = self.rollouts[e.name]
+        row.state = "cancelled" if e.cancelled else "done"
+        # A cancelled rollout gives back what it has in hand.
+        row.nodes = {node: "returned" if step == "draining" else step for node, step in row.nodes.items()}
         ended = [row.name for row in self.rollouts.values() if row.state in ("done", "cancelled")]
         for name in ended[:-ENDED_MAX]:
             del self.rollouts[name]

@@ -5,7 +5,7 @@ only what they have drained themselves.
 """
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
-from fairlead_placer.entities import DRAINING, Node
+from fairlead_placer.entities import CORDONED, DRAINING, Node
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode
@@ -15,8 +15,9 @@ DEADLINE_NS_MAX = DURATION_NS_MAX
 
 
 def cordon(draft: Draft, asked: CordonNode, cause: str) -> Refusal | None:
-    """No new work."""
-    reason = asked.reason[:MESSAGE_CHARS_MAX]
+    """No new work. A cordon without a reason keeps the one of an earlier cordon."""
+    node = draft.state.nodes[asked.node]
+    reason = asked.reason[:MESSAGE_CHARS_MAX] or (node.reason if node.duty == CORDONED else "")
     draft.emit(
         ev.NodeCordoned(cause=cause, node=asked.node, by=asked.user, reason=reason), EVENT_BYTES + encoded_bytes(reason)
     )

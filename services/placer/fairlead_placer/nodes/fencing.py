@@ -70,7 +70,9 @@ def declare_dead(draft: Draft, asked: DeclareNodeDead, cause: str) -> Refusal | 
     node = draft.state.nodes[asked.node]
     if not node.lost:
         return Refusal(
-            "not_lost", f"expected a node that is lost, found {asked.node}, which is heard; drain it instead"
+            "not_lost",
+            f"expected a node that is lost, found {asked.node}, whose lease still runs: wait until fairlead nodes shows it as "
+            f"lost, or fairlead drain {asked.node}",
         )
     reason = asked.reason[:MESSAGE_CHARS_MAX]
     event = ev.NodeDeclaredDead(cause=cause, node=asked.node, by=asked.user, reason=reason)

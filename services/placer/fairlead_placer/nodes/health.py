@@ -70,6 +70,10 @@ def restore(draft: Draft, asked: RestoreGpu, cause: str) -> Refusal | None:
 
 
 def _nothing_of_node(node: Node) -> str:
+    if not node.faulted and node.quarantined:
+        return (
+            f"expected a node that is not well, found {node.name} in quarantine only: fairlead unquarantine {node.name}"
+        )
     if not node.faulted:
         return f"expected a node that is not well, found {node.name} well"
     shown = ", ".join(f"{gpu} ({node.faulted[gpu]})" for gpu in sorted(node.faulted)[:SHOWN_MAX])
