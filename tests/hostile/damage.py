@@ -30,6 +30,10 @@ FILES_A_TRY = 3
 LOG_DAMAGED, COMMANDS_LOST, AGENT_REFUSES = "log_damaged", "commands_lost", "agent_refuses"
 
 
+#: {file of an export or archive: its damage}; others are files of lines.
+RECORDS = {"checkpoints": files.book, "manifest.json": files.garble_line}
+
+
 class Prepared(NamedTuple):
     """A stopped stack with work behind it, and what its operator keeps of its log."""
 
@@ -284,7 +288,7 @@ def damaged_records(prepared: Prepared, directory: Path, tries: int, seed: int) 
             else ("tail.jsonl", "tail.jsonl", "checkpoints")
         )
         name = rng.choice(names)
-        way = (files.book if name == "checkpoints" else files.lines)(copy / name, rng)
+        way = RECORDS.get(name, files.lines)(copy / name, rng)
         ways.add(way)
         words = ["--data", str(copy)]
         if what == "archive":

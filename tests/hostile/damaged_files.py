@@ -119,6 +119,14 @@ def book(path: Path, rng: random.Random) -> str:
     return "garbage"
 
 
+def garble_line(path: Path, rng: random.Random) -> str:
+    """Replace a line of a JSON document by garbage. Order and repetition of its lines may mean nothing."""
+    held = path.read_bytes().splitlines(keepends=True)
+    held[rng.randrange(len(held))] = b"garbage\n"
+    path.write_bytes(b"".join(held))
+    return "garbage"
+
+
 def lines(path: Path, rng: random.Random) -> str:
     """Damage a file of lines (an exported log) in one of six ways; return which."""
     held = path.read_bytes().splitlines(keepends=True)
