@@ -33,7 +33,10 @@ def expand(words: Iterable[str], *, last: Callable[[], str | None], everything: 
 def _split(word: str) -> list[str]:
     """Split at commas outside brackets: `7,8[1,2]` is two parts."""
     parts = [part.strip() for part in re.split(r",(?![^\[]*\])", word)]
-    return [part for part in parts if part]
+    found = [part for part in parts if part]
+    if not found:  # usually an empty variable of a script, which would go on as if something had been done
+        raise Refused(f'{_EXPECTED}, found "{word}"')
+    return found
 
 
 def _expand_one(part: str, last: Callable[[], str | None], everything: Callable[[], list[str]]) -> list[str]:

@@ -30,7 +30,7 @@ def test_words_stand_for_jobs(words: list[str], expected: list[str]) -> None:
     assert ids(*words) == expected
 
 
-@pytest.mark.parametrize("word", ["x", "0", "3-1", "812[a]", "812[2-1]", "1-99999", "812_", "-1", "1.5"])
+@pytest.mark.parametrize("word", ["", ",", " ", "x", "0", "3-1", "812[a]", "812[2-1]", "1-99999", "812_", "-1", "1.5"])
 def test_what_names_nothing_is_refused(word: str) -> None:
     """A word that is no job is refused with what was expected, and does not reach the cluster."""
     with pytest.raises(Refused, match="expected"):
