@@ -139,6 +139,23 @@ def test_a_malformed_host_is_quoted_in_one_printable_line() -> None:
     assert refused is not None and refused.detail.endswith('found "a\\nb c"')
 
 
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c"), ("content-length", "20")], 400),
+        ([("connection", "keep-alive, upgrade"), ("upgrade", "websocket"), ("transfer-encoding", "chunked")], 400),
+        ([("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c")], 0),
+        ([("connection", "Upgrade"), ("upgrade", "h2c"), ("content-length", "0")], 0),
+        ([("upgrade", "h2c"), ("content-length", "20")], 0),
+    ],
+)
+def test_a_body_beside_an_upgrade_is_refused_by_name(headers: list[tuple[str, str]], expected: int) -> None:
+    """Some clients offer HTTP/2 with every request. The parser drops a body then, which would read as an empty one."""
+    refused = GUARD.check(scope(("host", "localhost"), *headers, method="POST"))
+    assert (0 if refused is None else refused.status) == expected
+    assert refused is None or (refused.errors[0].field, "--http1.1" in refused.hint) == ("Upgrade", True)
+
+
 def test_heads_are_bounded() -> None:
     """By the number of headers, and by their bytes together."""
     many = [("x-a", "1")] * HEADERS_MAX

@@ -33,6 +33,7 @@ class RequestGuard:
         """Return the refusal of a request by its head alone; None lets it pass."""
         host = b""
         hosts = size = 0
+        upgrades = False
         origins = sites = encodings = ()
         headers = scope["headers"]
         for name, value in headers:
@@ -45,6 +46,8 @@ class RequestGuard:
                 sites = (*sites, value)
             elif name == b"content-encoding":
                 encodings = (*encodings, value)
+            elif name == b"upgrade":
+                upgrades = True
         if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
             return _head_too_large(size, len(headers))
         if hosts != 1:
@@ -54,6 +57,12 @@ class RequestGuard:
             refused = self._check_target(scope[TARGET], scope)
         if refused is not None:
             return refused
+        if upgrades and _loses_body(headers):
+            return Refused(
+                400, "upgrade_with_body", "expected no Upgrade header beside a body: the body would be lost",
+                errors=[FieldError(field="Upgrade", message="expected none beside a body")],
+                hint="send plain HTTP/1.1 (curl: --http1.1)",
+            )  # fmt: skip
         if scope["method"] in CHANGING and _is_foreign(origins, sites, host):
             return Refused(
                 403, "foreign_page", "a page of another origin may not change anything here",
@@ -152,6 +161,17 @@ def _is_own_address(name: str, local: str) -> bool:
     except ValueError:
         return False
     return address.is_loopback or name == plain_name(local)
+
+
+def _loses_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return True for a request to change protocols that has a body; the parser stops in front of the body."""
+    asked = has_body = False
+    for name, value in headers:
+        if name == b"connection":
+            asked = asked or b"upgrade" in value.lower()
+        elif name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")):
+            has_body = True
+    return asked and has_body
 
 
 def _is_foreign(origins: tuple[bytes, ...], sites: tuple[bytes, ...], host: bytes) -> bool:
