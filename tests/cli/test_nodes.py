@@ -177,6 +177,9 @@ def test_a_tripped_breaker_is_a_footer(gateway: GatewayStub, run: Run) -> None:
     footer = run("nodes").out.splitlines()[-1]
     assert footer.startswith("the breaker has tripped: 3 of 5 nodes (nodes);") and "fairlead breaker reset" in footer
     assert "breaker" not in run("nodes", "-o", "json").out + run("nodes", "-o", "name").out
+    gateway.on("GET", "/v1/nodes/n1", sick("n1"))
+    assert run("nodes", "describe", "n1").out.splitlines()[-1] == footer, "a fault there may not have closed the node"
+    assert "breaker" not in run("nodes", "describe", "n1", "-o", "json").out
 
 
 def test_a_node_that_takes_no_work_is_drained_to_slurm(gateway: GatewayStub, run: Run) -> None:

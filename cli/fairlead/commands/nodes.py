@@ -101,7 +101,9 @@ def _about_one(words: list[str], output: Format, reason: str) -> None:
             _done(client.ask_node(name, "remove", reason=reason), name, "removed", output)
             return
         node = client.node(name)
-    render.write(described(node) if output in (Format.table, Format.wide) else render.document(node, output))
+        for_people = output in (Format.table, Format.wide)
+        footer = _breaker(client) if for_people else ""
+    render.write(f"{described(node)}{footer}" if for_people else render.document(node, output))
 
 
 def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:
