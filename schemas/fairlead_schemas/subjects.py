@@ -18,7 +18,7 @@ LOG_ALL = "fairlead.log.>"
 CMD_ALL = "fairlead.cmd.>"
 SAMPLE_ALL = "fairlead.sample.*"
 OUTPUT_ALL = "fairlead.output.>"
-#: Output subjects of a node. A fixed number, so that a bound per subject bounds what a node can store (docs/adr/0020).
+#: Output subjects of a node. A fixed number, so that a bound per subject bounds what a node can store (ADR 0020).
 OUTPUT_SHARDS = 32
 BEATS = "fairlead.beat.*"
 REPORTS = "fairlead.report.*"

@@ -313,6 +313,7 @@ class PlayedTelemetry:
     """A core that takes every policy, and extends every job but one."""
 
     writer = "telemetry"
+    schema = "played"
 
     def evolve(self, seq: int, commit: Any) -> None:
         """It keeps nothing."""

@@ -107,7 +107,7 @@ async def test_job_documents_come_from_events(tmp_path: Path) -> None:
             "ended_at": "2026-01-01T01:00:13.000Z", "sequence": 33, "spec": {"name": "job-1", "command": ["true"]},
             "deadline": None, "deadline_missed": False, "slice_seconds": None, "used_seconds": 3599, "left_seconds": None,
             "after": [], "preempted": 0, "preempted_for": None, "saved_at": None, "saved_note": "", "lost_seconds": 0,
-            "idle": None, "extended_until": None,
+            "idle": None, "extended_until": None, "attempts": [],
         }  # fmt: skip
         failed = await ask(bus, "job", id="2")
         assert (failed["state"], failed["attempt"], failed["signal"], failed["nodes"]) == ("failed", 2, 9, ["n2"])
