@@ -240,3 +240,27 @@ async def test_an_image_is_judged_by_the_runtimes_there_are(
             assert listed.json()["errors"][0]["field"] == "[0].image"
         else:
             assert bool(answer.json().get("warnings")) is warned
+
+
+@pytest.mark.parametrize("field", ["volumes", "secrets"])
+@pytest.mark.parametrize(
+    ("runtimes", "status"),
+    [(("process", "process"), 422), (("process", "docker"), 201), (("docker",), 201), (("hollow",), 201), ((), 201)],
+)
+async def test_what_only_containers_give_is_judged_by_the_runtimes_there_are(
+    runtimes: tuple[str, ...], status: int, field: str
+) -> None:
+    """Volumes and secrets are refused by name where every node runs plain processes, and nowhere else."""
+    given = {"volumes": ["data:/data"], "secrets": ["token"]}[field]
+    async with World() as world:
+        for number, runtime in enumerate(runtimes):
+            await world.node(f"n{number}", 8, runtime=runtime)
+        job = {"command": ["true"], "image": "busybox:1", "project": "vision", field: given}
+        answer = await world.http.post("/v1/jobs", json=job)
+        assert answer.status_code == status, answer.text
+        if status == 422:
+            assert answer.json()["errors"][0]["field"] == field
+            dry = await world.http.post("/v1/jobs:dryrun", json=job)
+            assert dry.json()["errors"][0]["field"] == field
+            listed = await world.http.post("/v1/jobs", json=[job])
+            assert listed.json()["errors"][0]["field"] == f"[0].{field}"

@@ -14,7 +14,7 @@ from fairlead_gateway.bodies import HINT, ONE_BYTES_MAX, at, check_count, is_lis
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.explaining import Explaining
 from fairlead_gateway.problems import invalid, rejected, wrong_media_type
-from fairlead_gateway.submissions import image_error, split_list
+from fairlead_gateway.submissions import container_field, runtime_error, split_list
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why import outlook
 from fairlead_schemas import api
@@ -98,7 +98,7 @@ class DryRuns:
 
     def _resolve(self, body: bytes, user: str) -> SubmitJob:
         spec = decode_job(body)
-        error = image_error(bool(spec.image), self._views.nodes.runtimes())
+        error = runtime_error(bool(spec.image), container_field(spec), self._views.nodes.runtimes())
         if error is not None:
             raise InvalidJob([error])
         return resolve(spec, command_id="", user=user, registries=self._registries)

@@ -25,7 +25,7 @@ from fairlead_gateway.bodies import (
 from fairlead_gateway.commands import CommandGate
 from fairlead_gateway.deciding import Decisions
 from fairlead_gateway.problems import invalid, rejected, wrong_media_type
-from fairlead_gateway.submissions import Submission, Translator, image_error, image_warning, split_list
+from fairlead_gateway.submissions import Submission, Translator, image_warning, runtime_error, split_list
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Outcome
 from fairlead_gateway.why.reason import likeness, reason_of
@@ -96,7 +96,7 @@ class Intake:
     def _submit(self, submission: Submission, key: str) -> Wish:
         """Make the command of a submission. Raises InvalidJob where no node that has joined could begin it."""
         runtimes = self._views.nodes.runtimes()
-        error = image_error(submission.has_image, runtimes)
+        error = runtime_error(submission.has_image, submission.needs_container, runtimes)
         if error is not None:
             raise InvalidJob([error])
         command_id = self._gate.new_id()

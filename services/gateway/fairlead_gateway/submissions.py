@@ -12,7 +12,7 @@ import msgspec
 from fairlead_schemas.commands import digest_of
 from fairlead_schemas.fielderrors import FieldError, InvalidJob
 from fairlead_schemas.imagenames import Registries
-from fairlead_schemas.jobspec import decode_job
+from fairlead_schemas.jobspec import JobSpec, decode_job
 from fairlead_schemas.resolving import resolve
 
 #: Translations in a generation (two are kept), and the largest body worth keeping.
@@ -31,6 +31,8 @@ class Submission(NamedTuple):
     digest: str
     #: The job file names an image.
     has_image: bool = False
+    #: The first field of the job file that only containers can give; "" for none.
+    needs_container: str = ""
 
     def command(self, command_id: str, key: str = "") -> bytes:
         """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user."""
@@ -68,15 +70,30 @@ def _translate(user: str, body: bytes, registries: Registries | None) -> Submiss
     spec = decode_job(body)
     command = resolve(spec, command_id="", user=user, registries=registries)
     before, marker, after = _encode(command).partition(b'"id":"')
-    return Submission(before + marker, after, digest_of(bytes(command.spec))[:16], bool(spec.image))
+    return Submission(
+        before + marker, after, digest_of(bytes(command.spec))[:16], bool(spec.image), container_field(spec)
+    )
 
 
-def image_error(has_image: bool, runtimes: frozenset[str]) -> FieldError | None:
-    """Return the error of a job without an image where every node that has joined runs containers only."""
-    if has_image or runtimes != {"docker"}:
-        return None
-    message = "expected an image: every node of this cluster runs containers; --image NAME of fairlead submit names one"
-    return FieldError(field="image", message=message)
+def container_field(spec: JobSpec) -> str:
+    """Return the first field of a job file that only nodes with containers can follow, "" for none."""
+    return "volumes" if spec.volumes else "secrets" if spec.secrets else ""
+
+
+def runtime_error(has_image: bool, needs_container: str, runtimes: frozenset[str]) -> FieldError | None:
+    """Return the error of a job that no node that has joined could begin: one without an image where all run containers,
+    one with volumes or secrets where all run plain processes."""
+    if not has_image and runtimes == {"docker"}:
+        message = (
+            "expected an image: every node of this cluster runs containers; --image NAME of fairlead submit names one"
+        )
+        return FieldError(field="image", message=message)
+    if needs_container and runtimes == {"process"}:
+        message = (
+            f"expected none: {needs_container} need containers, and every node of this cluster runs plain processes"
+        )
+        return FieldError(field=needs_container, message=message)
+    return None
 
 
 def image_warning(has_image: bool, runtimes: frozenset[str]) -> str:
