@@ -178,6 +178,17 @@ def test_the_bound_decays_evenly_and_is_each_clients_own() -> None:
     assert limit.check(ADA, 63.1) is None
 
 
+def test_made_up_users_do_not_lift_the_bound() -> None:
+    """An address that states ever new users is bounded as a whole; other addresses go on."""
+    limit = RefusalLimit(10)
+    for number in range(99):
+        limit.count(("10.0.0.2", f"u{number}"), 1, now_s=0.0)
+    assert limit.check(("10.0.0.2", "new"), 0.0) is None
+    limit.count(("10.0.0.2", "u99"), 1, now_s=0.0)
+    assert limit.check(("10.0.0.2", "newer"), 0.0) is not None
+    assert limit.check(("10.0.0.3", "new"), 0.0) is None
+
+
 def test_no_bound_and_no_refusals_cost_nothing() -> None:
     """0 switches it off."""
     limit = RefusalLimit(0)
