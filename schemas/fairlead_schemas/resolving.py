@@ -43,6 +43,8 @@ def resolve(
     _check_request(request, reading)
     array, array_limit = _array(spec.array, reading)
     total_ns = amount(reading, "time.total", quantities.parse_duration, spec.time.total)
+    if not total_ns and isinstance(spec.time.total, str) and not reading.has("time.total"):
+        reading.wrong("time.total", f'expected more than 0, found "{spec.time.total}"; leave it out for no limit')
     grace_ns = amount(reading, "time.grace", quantities.parse_duration, spec.time.grace)
     slice_ns = amount(reading, "time.slice", quantities.parse_duration, spec.time.slice)
     checkpoint = checkpoint_of(spec.checkpoint, total_ns, reading)

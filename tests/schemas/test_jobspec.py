@@ -221,6 +221,8 @@ def test_the_least_job_has_the_stated_defaults() -> None:
         ({"gpu": {"memory": "big"}}, "gpu.memory"),
         ({"gpu": {"computeCapability": "8"}}, "gpu.computeCapability"),
         ({"time": {"total": "soon"}}, "time.total"),
+        ({"time": {"total": "0s"}}, "time.total"),
+        ({"time": {"total": "0"}}, "time.total"),
         ({"time": {"grace": "1000000w"}}, "time.grace"),
         ({"array": 0}, "array"),
         ({"array": -3}, "array"),
