@@ -48,9 +48,13 @@ def main() -> int:
     options = _options()
     base = Path(tempfile.mkdtemp(prefix="hostile-", dir=options.directory))
     began = time.monotonic()
-    with ThreadPoolExecutor(BESIDE if options.short else 1) as pool:
-        found = pool.map(lambda name: _play(name, base, options), options.only or ROUNDS)
-        rows = [each for rows in found for each in rows]
+    names = options.only or list(ROUNDS)
+    if options.short:
+        with ThreadPoolExecutor(BESIDE) as pool:
+            found = list(pool.map(lambda name: _play(name, base, options), names))
+    else:  # in the main thread, where Ctrl-C ends a round's stacks
+        found = [_play(name, base, options) for name in names]
+    rows = [each for rows in found for each in rows]
     failures = sum(each.failures for each in rows)
     ending = f"{sum(each.tries for each in rows):,} tries, {failures} failures, seed {options.seed}, {time.monotonic() - began:.0f} s"
     print(f"{table(rows)}\n\n{ending}; data in {base}")
