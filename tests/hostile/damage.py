@@ -268,6 +268,7 @@ def _lost(stack: Stack, probes: list[_Probe]) -> list[str]:
 
 
 def _unsound(stack: Stack) -> list[str]:
+    stack.wait_whole()
     checks = (("audit", "verify"), ("replay", "--check"))
     done = [(words, stack.fairlead(*words, check=False)) for words in checks]
     return [

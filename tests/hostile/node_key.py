@@ -16,7 +16,7 @@ from fairlead_bus.nats_bus import NatsBus
 from fairlead_schemas import subjects
 from tests.bus.keyed import Keyed
 from tests.bus.rogue import NOT_TO_BE_HEARD, NOT_TO_BE_SAID, Rogue
-from tests.hostile.outcome import Row, row
+from tests.hostile.outcome import Row, joined, row
 
 OWN = (subjects.report("n1"), subjects.beat("n1"), subjects.sample("n1"), subjects.output("n1", "7"))
 DESIRED, SPECS = "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"
@@ -49,7 +49,7 @@ def node_key(directory: Path, tries: int, seed: int) -> list[Row]:
             rows += asyncio.run(_round(keyed, random.Random(f"{seed} {number}")))
         finally:
             keyed.close()
-    return rows
+    return joined(rows)
 
 
 class _Watched:

@@ -63,6 +63,7 @@ def check_load(round_: str, stack: Stack, load: Load, *, within_s: float = ENDED
     lost = wait_ended(stack, load, within_s)
     marks = read_marks(load.directory)
     doubles = [f"attempt {job}.{attempt} rank {rank} began twice" for job, attempt, rank in marks.doubles]
+    stack.wait_whole()
     verify = stack.fairlead("audit", "verify", check=False)
     replay = stack.fairlead("replay", "--check", check=False)
     found = [

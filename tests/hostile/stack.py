@@ -136,6 +136,10 @@ class Stack:
         self.until(lambda: self.readyz()[0] == 200, "the stack is ready", within_s)
         return time.monotonic() - began
 
+    def wait_whole(self) -> None:
+        """Wait until no condition holds: services without which jobs run are back as well."""
+        self.until(lambda: (found := self.readyz())[0] == 200 and not found[1]["conditions"], "no condition holds")
+
     def doctor(self) -> dict[str, str]:
         """{look or condition: what to type} of everything that `fairlead doctor` finds bad."""
         found = json.loads(self.fairlead("doctor", "-o", "json", check=False).stdout)
