@@ -4,25 +4,23 @@ Each span of the log is added up by SQL over whole sets. Only moves between queu
 log is cut before each, so a span is a few moves and then no more of them.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import duckdb
 
 from fairlead_telemetry.fold import cluster, idle, jobs, moves, runs, tables
-from fairlead_telemetry.fold.fresh import FRESH, IDX_BITS, Span
+from fairlead_telemetry.fold.fresh import FRESH, Span
 
 #: Events folded in one transaction when all of them are folded anew.
 EVENTS_PER_STEP = 100_000
-#: place(sequence, idx) of the last event that a commit could hold.
-_LAST_IDX = (1 << IDX_BITS) - 1
 
+#: Which types of events there are, so that statements which have nothing to do are left out, and where jobs change their queue.
 _SURVEY = f"""
 WITH {FRESH}
-SELECT list(place ORDER BY place) FILTER (type = 'JobMoved'), list(place ORDER BY place) FILTER (type = 'QueueRemoved')
-FROM fresh WHERE type IN ('JobMoved', 'QueueRemoved')"""
+SELECT type, list(place ORDER BY place) FILTER (type IN ('JobMoved', 'QueueRemoved')) FROM fresh GROUP BY type"""
 
-#: Which types of events there are, so that statements which have nothing to do are left out; bodies are looked at of births alone.
-_TYPES = f"WITH {FRESH} SELECT DISTINCT type FROM fresh"
+#: Bodies are looked at of births alone.
 _DEPENDENT = f"""
 WITH {FRESH} SELECT 1 FROM fresh WHERE type = 'JobSubmitted' AND contains(body::VARCHAR, '"after":[') LIMIT 1"""
 
@@ -68,40 +66,30 @@ class Folding:
     def advance(self, to: int) -> None:
         """Take in the stored events after `sequence` up to sequence `to`. The caller owns the transaction, and
         sets `sequence` back where it is rolled back."""
-        span = Span((self.sequence + 1) << IDX_BITS, (to << IDX_BITS) + _LAST_IDX)
-        for cut in self._cuts(span):
+        span = Span.of_sequences(self.sequence + 1, to)
+        seen: dict[str, list[int] | None] = dict(self._db.execute(_SURVEY, dict(span)).fetchall())
+        moved, removed = seen.get("JobMoved") or [], seen.get("QueueRemoved") or []
+        for cut in cuts(span["low"], span["high"], moved, removed):
             for statement in cut.moves:
-                self._run(statement, Span(cut.low, cut.moved))
-            self._fold(Span(cut.low, cut.high))
+                self._db.execute(statement, dict(Span(cut.low, cut.moved)))
+            self._fold(Span(cut.low, cut.high), [*seen])
         self._db.execute("UPDATE fold.state SET sequence = ?", [to])
         self.sequence = to
 
-    def next_step(self, end: int, stride: int = 1) -> int:
-        """The sequence up to which about `stride` times EVENTS_PER_STEP events reach, at most `end`."""
-        query = "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?)"
+    def next_step(self, end: int, stride: int = 1, table: str = "events") -> int:
+        """The sequence up to which about `stride` times EVENTS_PER_STEP events of `table` reach, at most `end`."""
+        query = f"SELECT max(sequence) FROM (SELECT sequence FROM {table} WHERE sequence > ? ORDER BY sequence LIMIT ?)"
         row = self._db.execute(query, [self.sequence, stride * EVENTS_PER_STEP]).fetchone()
         return min(end, row[0]) if row and row[0] is not None else end
 
-    def _cuts(self, span: Span) -> list[Cut]:
-        """The span in pieces: each begins with moves of one kind, if any, and holds none after them."""
-        moved, removed = self._row(_SURVEY, span)
-        return cuts(span["low"], span["high"], moved or [], removed or [])
-
-    def _fold(self, span: Span) -> None:
-        seen: list[str] = [kind for (kind,) in self._db.execute(_TYPES, dict(span)).fetchall()]
+    def _fold(self, span: Span, kinds: Sequence[str]) -> None:
+        """Fold a piece without moves; `kinds` holds at least the types of its events."""
+        seen = [*kinds]
         if "JobSubmitted" in seen and self._db.execute(_DEPENDENT, dict(span)).fetchone():
             seen.append(jobs.DEPENDENT)
         for step in _STEPS:
             if any(kind.startswith(step.needs) for kind in seen):
                 self._db.execute(step.statement, dict(span) if step.reads_events else None)
-
-    def _run(self, statement: str, span: Span) -> None:
-        self._db.execute(statement, dict(span))
-
-    def _row(self, query: str, span: Span) -> tuple[Any, ...]:
-        row = self._db.execute(query, dict(span)).fetchone()
-        assert row is not None
-        return row
 
 
 def cuts(low: int, high: int, moved: list[int], removed: list[int]) -> list[Cut]:

@@ -1,6 +1,6 @@
 """The events that a fold has still to take in, as the first relation of each of its statements."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 #: Parameters: places $low to $high, both included, and the sequences that they lie in (by which DuckDB skips the rest).
 FRESH = """
@@ -24,3 +24,8 @@ class Span(dict[str, int]):
 
     def __init__(self, low: int, high: int) -> None:
         super().__init__(low=low, high=high, first=low >> IDX_BITS, last=high >> IDX_BITS)
+
+    @classmethod
+    def of_sequences(cls, first: int, last: int) -> Self:
+        """All places of the commits from `first` to `last`, both included."""
+        return cls(first << IDX_BITS, (last << IDX_BITS) + (1 << IDX_BITS) - 1)

@@ -11,8 +11,8 @@ FROM fresh f LEFT JOIN fold.open_jobs o ON o.job = split_part(f.job, '_', 1) WHE
 _PARTS = f"""
 INSERT INTO fold.open_parts
 WITH {FRESH}, placed AS (
-  SELECT job, attempt, at_ns, from_json(body->'parts', '[{{"node": "VARCHAR", "gpus": ["VARCHAR"], "cpu_milli": "BIGINT",
-    "memory_mib": "BIGINT", "gpu_milli": "BIGINT"}}]') AS parts
+  SELECT job, attempt, at_ns, from_json(body, '{{"parts": [{{"node": "VARCHAR", "gpus": ["VARCHAR"], "cpu_milli": "BIGINT",
+    "memory_mib": "BIGINT", "gpu_milli": "BIGINT"}}]}}').parts AS parts
   FROM fresh WHERE type = 'JobPlaced'
 ), part AS (SELECT job, attempt, at_ns, unnest(parts) AS p, generate_subscripts(parts, 1) - 1 AS rank FROM placed)
 SELECT job, attempt, rank, p.node, coalesce(p.gpus, []), coalesce(len(p.gpus), 0),
@@ -25,7 +25,7 @@ UPDATE fold.open_parts AS p SET released_ns = r.at_ns FROM (
   WITH {FRESH}, back AS (
     SELECT job, attempt, node, NULL::BIGINT AS rank, at_ns FROM fresh WHERE type = 'AllocationReleased'
     UNION ALL
-    SELECT job, attempt, unnest(from_json(body->'released', '["VARCHAR"]')), NULL, at_ns FROM fresh WHERE type = 'RunEnded'
+    SELECT job, attempt, unnest(from_json(body, '{{"released": ["VARCHAR"]}}').released), NULL, at_ns FROM fresh WHERE type = 'RunEnded'
     UNION ALL
     SELECT job, attempt, NULL, (body->>'rank')::BIGINT, at_ns FROM fresh
     WHERE type = 'RankEnded' AND body->>'released' = 'true')
