@@ -14,17 +14,44 @@ from tests.telemetry.story import Story
 COLUMNS = 'sequence, idx, writer, at_ns, type, job, attempt, node, queue, "user", cause, body'
 
 
+class _Owners:
+    """User and queue of every job, event by event."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[str, str]] = {}
+        self._ended: set[str] = set()
+
+    def take(self, event: dict[str, Any]) -> tuple[str | None, str | None]:
+        """The user and the queue of the next event's row."""
+        match event["type"]:
+            case "JobSubmitted":
+                self._of[event["job"]] = (event["user"], event["queue"])
+            case "JobMoved":
+                self._of[event["job"]] = (self._of[event["job"]][0], event["queue"])
+            case "QueueRemoved" if event.get("move_to"):
+                for job, (user, queue) in self._of.items():
+                    if queue == event["path"] and job not in self._ended:
+                        self._of[job] = (user, event["move_to"])
+            case "JobSucceeded" | "JobFailed" | "JobCancelled":
+                self._ended.add(event["job"])
+        user, queue = self._of.get(event.get("job", "").split("_")[0], (None, None))
+        named = (event.get("user"), event.get("by")), (event.get("queue"), event.get("path"))
+        return next((one for one in named[0] if one), user), next((one for one in named[1] if one), queue)
+
+
 def expected(payloads: Sequence[bytes]) -> list[tuple[Any, ...]]:
     """The rows of `events` for a log's commits, in order, one by one and slowly."""
     rows: list[tuple[Any, ...]] = []
+    owners = _Owners()
     for sequence, payload in enumerate(payloads, 1):
         commit = json.loads(payload)
         raw = decode_envelope(payload).events
         for idx, event in enumerate(commit["events"]):
             get = event.get
+            user, queue = owners.take(event)
             rows.append((
                 sequence, idx, commit["writer"], commit["at_ns"], get("type"), get("job"), get("attempt"), get("node"),
-                get("queue"), get("user"), get("cause"), bytes(raw[idx]).decode(),
+                queue, user, get("cause"), bytes(raw[idx]).decode(),
             ))  # fmt: skip
     return rows
 

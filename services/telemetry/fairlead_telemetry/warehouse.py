@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from fairlead_bus.log import Head
-from fairlead_telemetry import eventrows, schema
+from fairlead_telemetry import eventrows, migration, schema
 from fairlead_telemetry.cursor import NOWHERE, Cursor, read_cursor, write_cursor
 from fairlead_telemetry.database import FILE, SHARED, Database, Means
 from fairlead_telemetry.eventrows import CommitBytes
@@ -94,6 +94,7 @@ class Warehouse:
             is_new = not self._db.execute(
                 "SELECT 1 FROM information_schema.tables WHERE table_name = 'cursor'"
             ).fetchone()
+            migration.set_apart(self._db)
             for statement in schema.table_ddl():
                 self._db.execute(statement)
             self._folding, self._rollup = Folding(self._db), Rollup(self._db)
@@ -150,6 +151,7 @@ class Warehouse:
                 write_cursor(self._db, new)
                 if commits:
                     self._folding.advance(new.sequence)
+                    eventrows.correct_owners(self._db, old.sequence + 1, new.sequence)
         except BaseException:
             self._folding.sequence = old.sequence
             raise
@@ -169,13 +171,20 @@ class Warehouse:
 
     def _fold_rest(self) -> None:
         """Fold what is stored and not folded: all of it in a new version, or where a rebuild was cut short."""
+        older = migration.set_apart_as(self._db)
         while (reached := self._folding.sequence) < self.cursor.sequence:
             try:
                 with self._file.transaction():
-                    self._folding.advance(self._folding.next_step(self.cursor.sequence, self._means.stride))
+                    to = self._folding.next_step(self.cursor.sequence, self._means.stride, older or "events")
+                    if older:
+                        eventrows.insert_again(self._db, older, reached + 1, to)
+                    self._folding.advance(to)
+                    if older:
+                        eventrows.correct_owners(self._db, reached + 1, to)
             except BaseException:
                 self._folding.sequence = reached
                 raise
+        migration.forget(self._db)
 
     def roll_up(self, now_ns: int) -> None:
         """Add up the samples of minutes and hours that are over."""

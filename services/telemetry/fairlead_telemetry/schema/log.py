@@ -15,8 +15,8 @@ EVENTS = Relation(
         Column("job", "VARCHAR", "job or array element, where the event names one"),
         Column("attempt", "UINTEGER", "attempt, where the event names one"),
         Column("node", "VARCHAR", "node, where the event names one"),
-        Column("queue", "VARCHAR", "queue path, where the event names one"),
-        Column("user", "VARCHAR", "user, where the event names one"),
+        Column("queue", "VARCHAR", "queue path that the event names; else the one that its job was in"),
+        Column("user", "VARCHAR", "who did it; of an event that nobody asked for, the owner of its job"),
         Column("cause", "VARCHAR", "what led to it: cmd:<id>, <sequence>.<idx>, report:<node>:<n> or clock"),
         # Half the room that DuckDB's own choice takes, and a sixth of the time to store an event.
         Column("body", "JSON", "the whole event as it stands in the log", "zstd"),
