@@ -54,7 +54,7 @@ def openb() -> list[Arrival]:
         resources = {
             "nvidia.com/gpu": int(row["num_gpu"]),
             "cpu": f"{row['cpu_milli']}m",
-            "memory": f"{row['memory_mib']}Mi",
+            **({"memory": f"{row['memory_mib']}Mi"} if int(row["memory_mib"]) else {}),  # a pod may have asked for none
         }
         lasted = max(0.0, float(row["deletion_time"]) - float(row["creation_time"]))
         job: JobFile = {"name": row["name"], "command": ["sleep", f"{lasted / speed:.3f}"], "resources": resources}
