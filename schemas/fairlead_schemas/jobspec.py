@@ -85,6 +85,14 @@ class Retries(_Strict, frozen=True, kw_only=True):
     max: int = 0
 
 
+class OutputWords(_Strict, frozen=True, kw_only=True):
+    """Output that its node keeps. `keep`: how long after the end of a run (1m to 365d). `max`: how much of the end of
+    stdout, and of stderr (1Mi to 1Ti). The node's settings bound both: the smaller counts."""
+
+    keep: str | int = ""
+    max: str | int = ""
+
+
 class PartitionWords(_Strict, frozen=True, kw_only=True):
     """When its node falls silent: after how long its program is stopped there ("60s" unless the cluster says otherwise), and
     after how long it is started elsewhere ("120s"). Either may be "never"."""
@@ -208,6 +216,8 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     #: Job ids (that must have succeeded), or {job: 12, state: succeeded | failed | ended}.
     dependsOn: list[str | int | DependsOn] = []  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     labels: dict[str, str] = {}
+    #: How long, and how much of, its output stays on its nodes.
+    output: OutputWords = OutputWords()
     onPartition: PartitionWords = PartitionWords()  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     #: Never two of it: started elsewhere only with proof that it has ended. The same as replaceAfter: never.
     strict: bool = False

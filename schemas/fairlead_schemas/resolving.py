@@ -15,6 +15,7 @@ from fairlead_schemas.fielderrors import InvalidJob, printable
 from fairlead_schemas.ids import is_job_id, is_queue_path
 from fairlead_schemas.imagenames import BadImageName, Registries, parse_image
 from fairlead_schemas.jobspec import DependsOn, JobSpec
+from fairlead_schemas.outputwords import output_of
 from fairlead_schemas.partitions import NEVER_NS, STOP_AFTER_NS, OnPartition, least_replace_ns
 from fairlead_schemas.requesting import amount, request_of
 from fairlead_schemas.resources import Request
@@ -52,6 +53,7 @@ def resolve(
     deadline_ns = _moment("deadline", spec.deadline, reading)
     after = _after(spec.dependsOn, reading)
     on_partition = _on_partition(spec, reading)
+    output_of(spec.output, reading)  # the agent reads it from the job file
     _check_fields(spec, reading)
     if spec.image:
         _check_image(spec.image, registries, reading)

@@ -55,7 +55,10 @@ def test_who_asks_for_files_that_have_gone_is_told_what_is_kept(tmp_path: Path) 
     question = encode(OutputWanted(job="7", attempt=1, rank=0, stream="stdout", offset=0))
     keep = from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_OUTPUT_MIB": "512", "FAIRLEAD_OUTPUT_DAYS": "14"}).keep
     piece = msgspec.json.decode(printed(question, runtime, {}, keep), type=OutputPiece)
-    assert piece.gone == "this node keeps output of the newest 200 runs, 512 MiB in all, for 14 days"
+    assert (
+        piece.gone
+        == "this node keeps output of the newest 200 runs, 512 MiB in all, for 14 days, or less where a job's output.keep is lower"
+    )
     stdout, _ = runtime.output(RunKey("7", 1, 0))
     stdout.parent.mkdir(parents=True)
     stdout.touch()

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -106,6 +107,22 @@ def test_errors_become_exit_codes(gateway: GatewayStub, run: Run, status: int, c
     gateway.answers[("GET", "/v1/jobs/812")] = problem(status, "no such luck", hint="try again")
     ran = run("show", "812")
     assert (ran.code, ran.out, ran.err) == (code, "", "error: no such luck\nhint: try again\n")
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ({}, "as its node's settings have it"),
+        ({"output": {"keep": "7d"}}, "for 7d after its end, or less where its node's settings are lower"),
+    ],
+)
+def test_show_has_how_long_output_is_kept(gateway: GatewayStub, run: Run, output: dict[str, Any], line: str) -> None:
+    """From the job file; the node's own settings are the bound."""
+    gateway.on("GET", "/v1/jobs/812", job_document(nodes=[], spec={"command": ["true"], **output}))
+    ran = run("show", "812")
+    assert ran.code == 0
+    (found,) = (each for each in ran.out.splitlines() if each.startswith("output kept"))
+    assert found.removeprefix("output kept").strip(" :") == line
 
 
 def test_usage_errors_are_2(run: Run) -> None:

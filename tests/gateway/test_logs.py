@@ -118,6 +118,30 @@ async def test_what_the_bus_lost_comes_from_the_agent() -> None:
         assert asked == [48, 144]
 
 
+@pytest.mark.parametrize("held", [[], [OutputPiece(stream="stdout", offset=0, data=TEXT[:48])], [4, 5, 6]])
+async def test_a_file_whose_head_was_cut_gives_its_end(held: list[OutputPiece | int]) -> None:
+    """The bytes that are gone are counted, and everything that the file still has follows."""
+    async with World() as world:
+        job = await running(world)
+        cut = pieces(TEXT, 32)
+        sent = [cut[each] if isinstance(each, int) else each for each in held]
+
+        async def answer(message: Message) -> bytes:
+            wanted = msgspec.json.decode(message.payload, type=OutputWanted)
+            body = TEXT if wanted.stream == "stdout" else b""
+            start = max(wanted.offset, 100) if body else wanted.offset
+            data = body[start : start + wanted.bytes_max]
+            return encode(
+                OutputPiece(stream=wanted.stream, offset=start, data=data, last=start + len(data) >= len(body))
+            )
+
+        await world.hub.connect().serve(subjects.rpc_node("n1", "output"), answer)
+        await send(world, job, sent)
+        known = 48 if sent and sent[0].offset == 0 else 0
+        said = (await world.http.get(f"/v1/jobs/{job}/logs?stream=stdout")).content
+        assert said == TEXT[:known] + b"[fairlead: %d bytes of stdout are gone]\n" % (100 - known) + TEXT[100:]
+
+
 @pytest.mark.parametrize(
     ("held", "words"),
     [(b"", "no output of this attempt"), (b"begun\n", "nothing after byte 6 of stdout")],

@@ -521,7 +521,7 @@ PIECE = reports.OutputPiece(
     data=b"\x00\xffloss 0.1\n",
     at_ns=AT_NS,
     last=True,
-    gone="this node keeps output of the newest 200 runs",
+    gone="this node keeps output of the newest 200 runs, or less where a job's output.keep is lower",
 )
 WANTED = reports.OutputWanted(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)
 

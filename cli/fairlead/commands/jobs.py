@@ -16,9 +16,17 @@ from fairlead.errors import FairleadError
 from fairlead.picture import plot as picture
 from fairlead.render import Format
 from fairlead.terminal_text import TerminalFilter
-from fairlead_schemas import quantities
+from fairlead_schemas import outputwords, quantities
 from fairlead_schemas.api import Job, Node, Page
+from fairlead_schemas.collecting import Reading
 from fairlead_schemas.jobmetrics import JobMetrics
+from fairlead_schemas.jobspec import OutputWords
+
+
+class _SpecOutput(msgspec.Struct):
+    """The part of a job file about its output."""
+
+    output: OutputWords = OutputWords()
 
 
 def jobs(
@@ -124,7 +132,7 @@ def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
         ("exit", columns.ended_how(job).removeprefix("exit ")), ("message", job.message),
         ("elements", ", ".join(f"{count} {state}" for state, count in (job.array or {}).items() if count)),
         ("submitted", job.submitted_at), ("started", job.started_at or ""), ("ended", job.ended_at or ""),
-        ("run time", columns.elapsed(job) if job.started_at else ""), *_times(job), *_idle(job), ("as of sequence", str(job.sequence)),
+        ("run time", columns.elapsed(job) if job.started_at else ""), *_times(job), *_idle(job), ("output kept", _output_kept(job)), ("as of sequence", str(job.sequence)),
         ("spec", msgspec.json.format(bytes(job.spec), indent=0).decode()),
     ]  # fmt: skip
 
@@ -152,6 +160,12 @@ def _idle(job: Job) -> list[tuple[str, str]]:
     told = "" if job.idle is None else idle_words.standing(job.idle, idle_words.now())
     words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
+
+
+def _output_kept(job: Job) -> str:
+    """How much of its output its nodes keep, as its job file has it."""
+    words = msgspec.json.decode(job.spec, type=_SpecOutput).output
+    return outputwords.described(outputwords.output_of(words, Reading()))
 
 
 def _seconds(seconds: int) -> str:

@@ -12,10 +12,12 @@ import msgspec
 from fairlead_agent.guard.words import STOP_AFTER, stop_after_word
 from fairlead_agent.launching.words import Ranks, hostfile, ranks_of, variables, without_rivals, words_of
 from fairlead_agent.run import RunKey, key_of
+from fairlead_schemas.collecting import Reading
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.events import StartFault
-from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES, SecretWords, VolumeWords
+from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
 from fairlead_schemas.mountrules import Secret, Volume, faults, project_directory, secret_of, volume_of
+from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds, output_of
 
 #: What a job's environment takes over from the agent's; nothing else of it (it may hold credentials).
 INHERITED_ENV = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
@@ -35,6 +37,7 @@ class Program(msgspec.Struct, frozen=True):
     launcher: str = ""
     processesPerNode: int | None = None  # noqa: N815 -- the job file's spelling
     onFailure: str = "stop"  # noqa: N815 -- as above
+    output: OutputWords = OutputWords()
 
 
 class Place(NamedTuple):
@@ -74,6 +77,8 @@ class Launch(NamedTuple):
     #: What lies beside the run for its launcher (launching/box.py), on this node and as the run sees it; "" for nothing.
     box: str = ""
     box_inside: str = ""
+    #: How much of its output stays, besides the bounds of the node.
+    output: OutputBounds = NODE_BOUNDS
 
 
 class Unlaunchable(ValueError):
@@ -107,8 +112,11 @@ def plan(order: RunOrder, program: Program, place: Place) -> Launch:
             "nodeSelector: {fairlead/runtime: docker}",
             "job",
         )
+    reading = Reading()
+    output = output_of(program.output, reading)
     if wrong := [
-        f"{fault.field}: {fault.message}" for fault in faults(program.volumes, program.secrets, program.project)
+        f"{fault.field}: {fault.message}"
+        for fault in (*faults(program.volumes, program.secrets, program.project), *reading.errors)
     ]:
         raise Unlaunchable("; ".join(wrong), "job")
     hosts, key = order.hosts, key_of(order)
@@ -131,6 +139,7 @@ def plan(order: RunOrder, program: Program, place: Place) -> Launch:
         ranks=ranks,
         box=place.boxes.replace("{run}", key.name) if ranks.needs_box else "",
         box_inside=inside,
+        output=output,
     )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fairlead_agent.run import RunKey
+from fairlead_agent.runtimes.own_bounds import first_data
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import OutputPiece, encode
 
@@ -158,7 +159,7 @@ def read_piece(path: Path, stream: str, offset: int, bytes_max: int, ended: bool
     """A piece from the file itself, for those who ask for what the bus no longer has."""
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, offset))
+            offset = file.seek(first_data(file.fileno(), max(0, offset)))  # its head may have been cut
             data = file.read(max(0, min(bytes_max, 8 * PIECE_BYTES_MAX)))
             last = ended and file.tell() >= os.fstat(file.fileno()).st_size
     except FileNotFoundError:

@@ -252,7 +252,7 @@ class Output:
                 assembly.skip_to(assembly.hole[1] - TAIL_BYTES_MAX)
             while (hole := assembly.hole) is not None:
                 piece = await self._ask(lane, hole[0], hole[1] - hole[0])
-                if piece is not None and piece.data and piece.offset <= hole[0]:
+                if piece is not None and piece.data and piece.offset < hole[1]:  # the head of its file may be gone
                     yield self._dress(lane, assembly.add(piece))
                 else:
                     lost, rest = assembly.skip_hole()
@@ -275,6 +275,9 @@ class Output:
             before = assembly.offset
             if chunk := self._dress(lane, assembly.add(piece)):
                 yield chunk
+            if assembly.hole is not None:  # its file begins later: its head is not kept
+                lost, rest = assembly.skip_hole()
+                yield self._dress(lane, self._missing(lane, lost) + rest)
             if assembly.offset == before and not assembly.ended:
                 return
 

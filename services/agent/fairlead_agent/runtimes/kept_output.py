@@ -1,7 +1,9 @@
 """How much output of ended runs a node keeps: the bounds, and which runs are beyond them. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from fairlead_schemas.outputwords import OutputBounds
 
 KEEP_ENDED = 200
 
@@ -22,7 +24,12 @@ class Keep(NamedTuple):
             bounds.append(f"{self.bytes_max >> 20} MiB in all")
         if self.age_s:
             bounds.append(f"for {self.age_s / 86400:g} days")
-        return f"this node keeps output {', '.join(bounds)}"
+        return f"this node keeps output {', '.join(bounds)}, or less where a job's output.keep is lower"
+
+
+def expired(found: Sequence[tuple[str, int, float]], own: Mapping[str, OutputBounds], now: float) -> set[str]:
+    """Return the runs whose job file's own time is over. `found`: as in `too_much`, in any order."""
+    return {name for name, _, ended in found if name in own and 0 < own[name].age_s < now - ended}
 
 
 def too_much(found: Sequence[tuple[str, int, float]], keep: Keep, now: float) -> int:

@@ -1,6 +1,7 @@
 """Where a run's files lie: `<base>/<job>.<attempt>.<rank>/{stdout,stderr,hostfile}`; bounded.
 
-Owns the directories of ended runs: the newest `keep` stay for people, older ones are removed in batches.
+Owns the directories of ended runs: the newest `keep` stay for people, older ones are removed in batches. A job's own bounds
+(own_bounds.py, in `<base>-kept`) lower those of the node.
 """
 
 # ruff: noqa: PTH208 -- hundreds are removed per second: plain system calls on strings
@@ -11,10 +12,15 @@ import os
 import shutil
 import time
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import structlog
+
 from fairlead_agent.run import RunKey, parse_name
-from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep, too_much
+from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep, expired, too_much
+from fairlead_agent.runtimes.own_bounds import OwnBounds, cut_head
+from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds
 
 #: Sizes and ages are looked at this often.
 LOOK_S = 60.0
@@ -25,16 +31,20 @@ FILES = ["stderr", "stdout"]
 #: The rest is removed.
 SPARES_MAX = 4 * PRUNE_BATCH
 
+_log = structlog.get_logger()
+
 
 class RunDirectories:
     """The directories of all runs of a node."""
 
-    def __init__(self, base: Path, keep: int | Keep = KEEP_ENDED) -> None:
+    def __init__(self, base: Path, keep: int | Keep = KEEP_ENDED, clock: Callable[[], float] = time.time) -> None:
         self.base = base
+        self._clock = clock
+        self._own = OwnBounds(base.with_name(f"{base.name}-kept"))
         self._base = str(base)
         self._bounds = keep if isinstance(keep, Keep) else Keep(keep)
         self.keep = self._bounds.runs
-        self._looked_at = 0.0
+        self._looked_at = -LOOK_S
         self._ended: deque[str] = deque()
         #: Full paths, each still under its old run's name: after a restart they are old directories again.
         self._spares: deque[str] = deque()
@@ -48,26 +58,50 @@ class RunDirectories:
         """After a restart: every directory but those of `keys` belongs to an ended run, oldest first."""
         names = [p for p in self.base.iterdir() if (key := parse_name(p.name)) is not None and key not in keys]
         self._ended.extend(path.name for path in sorted(names, key=_modified))
+        self._own.load({*self._ended, *(key.name for key in keys)})
+
+    def bound(self, key: RunKey, bounds: OutputBounds) -> None:
+        """The run is about to start, and its job file has these bounds for its output."""
+        if bounds != NODE_BOUNDS:
+            self._own.put(key.name, bounds)
 
     def ended(self, key: RunKey) -> None:
         """The run has ended; its directory may go when it is no longer among the newest."""
         self._ended.append(key.name)
         if len(self._ended) >= self.keep + PRUNE_BATCH:
             old = [self._ended.popleft() for _ in range(len(self._ended) - self.keep)]
+            self._own.drop(old)
             asyncio.get_running_loop().run_in_executor(None, self._remove, old)
 
     async def look(self) -> None:
         """Remove what is too old or too much, where that is bounded; called again and again."""
-        if not (self._bounds.bytes_max or self._bounds.age_s) or time.monotonic() - self._looked_at < LOOK_S:
+        bounded = self._bounds.bytes_max or self._bounds.age_s
+        now = self._clock()
+        if not (bounded or self._own) or 0 <= now - self._looked_at < LOOK_S:
             return
-        self._looked_at = time.monotonic()
-        names = list(self._ended)
-        found = await asyncio.to_thread(lambda: [(name, *_size_and_end(f"{self._base}/{name}")) for name in names])
-        over = set(names[: too_much(found, self._bounds, time.time())])
-        old: list[str] = []
-        while self._ended and self._ended[0] in over:  # others may have gone meanwhile
-            old.append(self._ended.popleft())
+        self._looked_at = now
+        own = dict(self._own.items())
+        names = [name for name in self._ended if bounded or name in own]
+        found = await asyncio.to_thread(self._measure, names, own)
+        over = expired(found, own, now)
+        left = [each for each in found if each[0] not in over]
+        over.update(name for name, *_ in left[: too_much(left, self._bounds, now)])
+        old = [name for name in self._ended if name in over]  # others may have gone meanwhile
+        if not old:
+            return
+        self._ended = deque(name for name in self._ended if name not in over)
+        self._own.drop(old)
         await asyncio.to_thread(lambda: [shutil.rmtree(f"{self._base}/{name}", ignore_errors=True) for name in old])
+
+    def _measure(self, names: Sequence[str], own: Mapping[str, OutputBounds]) -> list[tuple[str, int, float]]:
+        """Cut files to their job's size, of runs that have not ended, too; then (name, bytes, end) of `names`."""
+        for name, bounds in own.items():
+            for file in FILES if bounds.bytes_max else ():
+                try:
+                    cut_head(f"{self._base}/{name}/{file}", bounds.bytes_max)
+                except OSError as error:
+                    _log.warning("output beyond its job's size could not be cut", run=name, error=str(error))
+        return [(name, *_size_and_end(f"{self._base}/{name}")) for name in names]
 
     def spare(self) -> str:
         """An old directory with two empty files that a new run may have by renaming it; "" when there is none.

@@ -156,6 +156,7 @@ class DockerRuntime:
         run.image = image.digest
         if not notes.said:
             make_directory(directory)
+        self.directories.bound(run.key, launch.output)
         try:
             await self.engine.call_slowly(lambda api: self._create(api, run, launch, image.id))
         except docker.errors.APIError as error:

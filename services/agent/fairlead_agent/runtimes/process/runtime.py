@@ -129,6 +129,7 @@ class ProcessRuntime:
         except (TypeError, ValueError) as error:
             self._watcher.start_failed(key, f"could not be started: {error}")
             return
+        self.directories.bound(key, launch.output)
         self._runs[name] = _Run(key, request)
 
     def terminate(self, key: RunKey) -> None:
