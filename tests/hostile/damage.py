@@ -28,6 +28,7 @@ PROBES = 6
 ENDED_S = 120.0
 FILES_A_TRY = 3
 LOG_DAMAGED, COMMANDS_LOST, AGENT_REFUSES = "log_damaged", "commands_lost", "agent_refuses"
+TELEMETRY_SILENT = "telemetry_silent"
 
 
 #: {file of an export or archive: its damage}; others are files of lines.
@@ -81,6 +82,13 @@ def move_journals(stack: Stack, prepared: Prepared) -> Stack:
     return stack
 
 
+def move_days(stack: Stack, prepared: Prepared) -> Stack:
+    """Move the list away, as telemetry's log names it."""
+    path = stack.data / "telemetry" / "days" / "manifest.json"
+    path.rename(path.with_name("manifest.json.away"))
+    return stack
+
+
 def nothing(stack: Stack, prepared: Prepared) -> None:
     """No person does anything."""
 
@@ -94,11 +102,12 @@ CASES = (
     Case("agents' journals: a bit flipped, the end gone, the file gone", files.journals, AGENT_REFUSES, move_journals),
     Case("LOG: a bit flipped, the index gone", files.block("LOG", _flip, index=False), LOG_DAMAGED, restore),
     Case("LOG: the block cut off, the index kept", files.block("LOG", _cut, index=True), LOG_DAMAGED, restore),
-    Case("telemetry's database and its list of days", files.warehouse, "", nothing),
+    Case("telemetry's database", files.warehouse, "", nothing),
     Case("CMD: the stream removed", files.remove_stream("CMD"), COMMANDS_LOST, accept_loss),
     Case("snapshots flipped, DESIRED removed", files.derived, "", nothing),
     Case("agents' lease, health and spawned, `stack.json`: garbage", files.notes_of_agents, "", nothing),
     Case("LOG: the block removed", files.remove_block("LOG"), LOG_DAMAGED, restore),
+    Case("telemetry's database and its list of the files of days: garbage", files.days, TELEMETRY_SILENT, move_days),
     Case("CMD: the block cut off, the index gone", files.block("CMD", _cut, index=False), COMMANDS_LOST, accept_loss),
     Case("LOG: the stream removed", files.remove_stream("LOG"), LOG_DAMAGED, restore),
     Case("LOG: `meta.inf` flipped", files.stream_file("LOG", "meta.inf"), "", nothing),

@@ -89,9 +89,14 @@ def notes_of_agents(data: Path, rng: random.Random) -> None:
 
 
 def warehouse(data: Path, rng: random.Random) -> None:
-    """Damage telemetry's database in one of four ways, and its list of days."""
+    """Damage telemetry's database in one of four ways."""
     path = data / "telemetry" / "warehouse.duckdb"
     rng.choice((_flip_many, cut, garble, _zero_head))(path, rng)
+
+
+def days(data: Path, rng: random.Random) -> None:
+    """Garble telemetry's database and its list of the files of days, so that the one cannot be made from the other."""
+    garble(data / "telemetry" / "warehouse.duckdb", rng)
     garble(data / "telemetry" / "days" / "manifest.json", rng)
 
 

@@ -64,6 +64,19 @@ class Telemetry:
             return EXIT_REFUSED
         if warehouse.damage:
             log.error("warehouse_made_anew", reason=warehouse.damage, files_missing=warehouse.files_missing)
+        try:
+            return await self._serve(warehouse)
+        except duckdb.Error as error:  # in what is read before the log is followed; behind that `_follow` catches it
+            if not damage.is_damage(error):
+                raise
+            self._mark(error)
+            log.critical("telemetry_refused", reason=f"{type(error).__name__}: {error}")
+            return EXIT_REFUSED
+        finally:
+            warehouse.close()
+
+    async def _serve(self, warehouse: Warehouse) -> int:
+        """Store, answer and decide from an open warehouse until stopped. Raises duckdb.Error where it cannot be read at the start."""
         activity, newest = ActivitySource(self._clock), Newest()
 
         def heard(batch: SampleColumns) -> None:
@@ -88,7 +101,6 @@ class Telemetry:
             await sql.close()
             await usage.close()
             await ingest.close()
-            warehouse.close()
             log.info("telemetry_stopped", sequence=ingest.cursor.sequence)
 
     async def stop(self) -> None:
@@ -114,9 +126,13 @@ class Telemetry:
     def _refused(self, errors: BaseExceptionGroup[Exception], ingest: Ingest) -> None:
         for error in errors.exceptions:
             if isinstance(error, duckdb.Error) and damage.is_damage(error):
-                damage.mark(self._directory, str(error).splitlines()[0])
+                self._mark(error)
         reasons = "; ".join(f"{type(error).__name__}: {error}" for error in errors.exceptions)
         log.critical("telemetry_refused", reason=reasons, sequence=ingest.cursor.sequence)
+
+    def _mark(self, error: duckdb.Error) -> None:
+        """Have the next start set the database aside."""
+        damage.mark(self._directory, str(error).splitlines()[0])
 
     async def _before_stop(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do something unless the service is asked to end meanwhile. Raises what the work raises."""

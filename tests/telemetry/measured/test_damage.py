@@ -187,6 +187,32 @@ async def test_the_service_makes_a_damaged_warehouse_again(tmp_path: Path, capsy
     again.close()
 
 
+async def test_damage_in_what_is_read_at_the_start_is_set_aside_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first read of a table may be the service's own, before it follows the log: it must not end in the same way for ever."""
+    hub, bus = await world(morning())
+
+    async def stored() -> bool:
+        return (await ask(bus, "sql", query="SELECT count(*) FROM events"))["rows"] == [[46]]
+
+    async with running(hub.connect(), tmp_path):
+        await eventually(stored)
+
+    def unreadable(*_: object) -> None:
+        raise duckdb.Error(
+            "Corrupt database file: computed checksum 7 does not match stored checksum 9 in block at 4096"
+        )
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Warehouse, "sample_heads", unreadable)
+        assert await asyncio.wait_for(Telemetry(hub.connect(), tmp_path, kept=EVER).run(), 60) == 1
+    async with running(hub.connect(), tmp_path):
+        await eventually(stored)
+        damaged = (await ask(bus, "warehouse"))["damage"]
+    assert "computed checksum 7" in damaged and "set aside as warehouse.duckdb.damaged-1" in damaged
+
+
 async def ended_or(task: asyncio.Task[int], holds: Callable[[], Awaitable[bool]]) -> bool:
     return task.done() or await holds()
 
