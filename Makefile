@@ -102,7 +102,7 @@ partitions: $(STAMP) ## cut nodes off, ROUNDS times, and show that no job ran tw
 	$(PYTHON) -m tests.system.partitions --rounds $(or $(ROUNDS),20) $(ARGS)
 
 hostile: $(STAMP) ## attack real stacks, ROUNDS times each way, and show what held; parts of it need root
-	$(PYTHON) -m tests.hostile --rounds $(or $(ROUNDS),2) $(ARGS)
+	$(PYTHON) -m tests.hostile --rounds $(or $(ROUNDS),1) $(ARGS)
 
 bench: $(STAMP) ## the table of docs/performance.md, measured here
 	$(PYTHON) -m bench
