@@ -184,9 +184,10 @@ class Idleness:
 
     def misjudged(self, job: str, attempt: int, since_ns: int, after_ns: int) -> str:
         """What is wrong with calling a run idle since then: a busy moment was shown within the time that it must have been
-        watched for, however far apart the clocks were that its samples were still taken by."""
+        watched for, however far apart the clocks were that its samples were still taken by. The moment itself does not count: a
+        terminal says when somebody typed last, and nobody has since."""
         until_ns = since_ns + after_ns - UNSEEN_NS
-        seen = [at_ns for at_ns in self.shown.get((job, attempt), ()) if since_ns <= at_ns < until_ns]
+        seen = [at_ns for at_ns in self.shown.get((job, attempt), ()) if since_ns < at_ns < until_ns]
         return f"{job}.{attempt} counts as idle since {since_ns}, and was busy at {seen[0]}" if seen else ""
 
 
