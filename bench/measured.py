@@ -17,7 +17,7 @@ import msgspec
 
 from bench.table import Row, percentile
 from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, Commit, commit_hash, decode_envelope, encode_commit
+from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.resources import Request
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.sql.carve import Scope, carve
@@ -95,7 +95,7 @@ def _commits(nodes: int, seconds: int) -> Iterator[CommitBytes]:
         body = list(_life(job, f"n{node}", f"u{n % USERS}"))
         at_ns = START_NS + n * 10**6
         payload = encode_commit(
-            Commit(v=1, writer="queue", n=n, basis=n - 1, at_ns=at_ns, cursors={}, prev=prev, events=body)
+            Commit(v=VERSION, writer="queue", n=n, basis=n - 1, at_ns=at_ns, cursors={}, prev=prev, events=body)
         )
         prev = commit_hash(payload)
         yield CommitBytes.of(n, decode_envelope(payload))

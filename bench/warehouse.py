@@ -23,7 +23,7 @@ from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
 from fairlead_schemas import events as ev
 from fairlead_schemas import subjects
-from fairlead_schemas.commit import GENESIS, Commit, commit_hash, decode_envelope, encode_commit
+from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.resources import Request
 from fairlead_telemetry.ingest import FLUSH_BYTES
 from fairlead_telemetry.samples import SampleIntake
@@ -64,7 +64,7 @@ def commits(per_commit: int) -> Iterator[bytes]:
     for n in itertools.count(1):
         body = list(itertools.islice(source, per_commit))
         commit = Commit(
-            v=1, writer="queue", n=n, basis=n - 1, at_ns=10**18 + n * 10**6, cursors={}, prev=prev, events=body
+            v=VERSION, writer="queue", n=n, basis=n - 1, at_ns=10**18 + n * 10**6, cursors={}, prev=prev, events=body
         )
         payload = encode_commit(commit)
         prev = commit_hash(payload)

@@ -18,7 +18,15 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired, RunOrder, encode_desired
-from fairlead_schemas.reports import Confirm, ExitSeen, InventorySeen, StartSeen, decode_beat, decode_reports, encode
+from fairlead_schemas.reports import (
+    ExitSeen,
+    InventorySeen,
+    ReportAck,
+    StartSeen,
+    decode_heartbeat,
+    decode_reports,
+    encode,
+)
 
 WAIT_S = 120.0
 
@@ -125,12 +133,12 @@ class LoneNode:
         self._confirm()
 
     def _on_beat(self, message: Message) -> None:
-        self._beat_at = decode_beat(message.payload).at
+        self._beat_at = decode_heartbeat(message.payload).at
         self.beats.append(time.perf_counter())
         self._confirm()
 
     def _confirm(self) -> None:
-        confirm = Confirm(node="n1", incarnation=self._incarnation, through=self._through, beat=self._beat_at)
+        confirm = ReportAck(node="n1", incarnation=self._incarnation, through=self._through, beat=self._beat_at)
         task = asyncio.ensure_future(self._bus.publish(subjects.confirm("n1"), encode(confirm)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

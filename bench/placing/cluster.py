@@ -108,12 +108,12 @@ class Cluster:
             events.append(ev.JobSucceeded(cause="c", job=job, attempt=1))
         self.fold("placer", events)
 
-    def recall(self) -> None:
+    def withdraw(self) -> None:
         """What found no place goes back, as a queue's window does; the placer says so."""
         events: list[ev.Event] = []
-        events += [ev.JobRecalled(cause="c", job=job, attempt=1, reason="order") for job in self.core.state.offers]
+        events += [ev.OfferWithdrawn(cause="c", job=job, attempt=1, reason="order") for job in self.core.state.offers]
         self.fold("queue", events)
-        while self.core.state.recalls:
+        while self.core.state.withdrawals:
             self.fold("placer", self.core.decide([], NOW_NS).events)
 
 

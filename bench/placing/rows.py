@@ -96,7 +96,7 @@ def measure(
                 placed, refused, took = placed + more, refused + no, took + each
             if not more and not no:
                 break
-        cluster.recall()
+        cluster.withdraw()
         if cluster.used > 0.95 * cluster.capacity or begun:
             cluster.end()
         begun = begun or (cluster.jobs >= warm and cluster.used >= 0.8 * cluster.capacity)

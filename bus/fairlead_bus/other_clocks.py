@@ -13,7 +13,7 @@ import msgspec
 from fairlead_bus.port import Bus, Message, Unavailable
 from fairlead_bus.settings import seconds
 from fairlead_schemas import subjects
-from fairlead_schemas.reports import decode_beat
+from fairlead_schemas.reports import decode_heartbeat
 
 #: FAIRLEAD_CLOCK_SKEW_S, unless set: how far a clock may be from another.
 SKEW_NS = 5_000_000_000
@@ -71,7 +71,7 @@ class OtherClocks:
 
         def take(message: Message) -> None:
             try:
-                beat = decode_beat(message.payload)
+                beat = decode_heartbeat(message.payload)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 return  # the placer counts them
             if beat.wall_ns and beat.node == subjects.node_of(message.subject):

@@ -13,7 +13,8 @@ import msgspec
 from fairlead_schemas.decoding import decode
 from fairlead_schemas.events import Event
 
-VERSION = 1
+#: Of the log's format. Version 2 gave events their names of today.
+VERSION = 2
 GENESIS = "0" * 64
 #: A writer keeps every commit within both bounds (a single larger event travels alone).
 COMMIT_EVENTS_MAX = 1000
@@ -81,7 +82,10 @@ def _checked(decoder: msgspec.json.Decoder[Any], payload: bytes) -> Any:
     except msgspec.MsgspecError as error:
         raise CommitUndecodable(f"commit does not decode: {error}") from error
     if commit.v != VERSION:
-        raise CommitUndecodable(f"commit has version {commit.v}, this reader knows {VERSION}")
+        raise CommitUndecodable(
+            f"the log has format {commit.v}, this version of Fairlead reads format {VERSION} alone: start with an empty data "
+            f"directory, or read this log with the version that wrote it"
+        )
     return commit
 
 

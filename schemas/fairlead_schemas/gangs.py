@@ -1,7 +1,7 @@
 """What agents whose nodes hold ranks of one run say to each other: request and answer, nothing stored.
 
 The subject names who speaks and who is spoken to (`subjects.gang`), and the server lets each node speak under its own name only.
-The placer's process passes it on with that name (`GangHeard`); whether the node holds the rank that it speaks for, the one
+The placer's process passes it on with that name (`GangReply`); whether the node holds the rank that it speaks for, the one
 spoken to sees from its own order. Start at `GangCall`.
 """
 
@@ -45,7 +45,7 @@ class DaemonEnded(GangCallBase, tag=True, frozen=True, kw_only=True):
 GangCall = RankReady | DaemonWanted | DaemonEnded
 
 
-class GangHeard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GangReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call as it is passed on: who spoke, as the server knows."""
 
     speaker: str
@@ -61,11 +61,11 @@ class GangAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _call = msgspec.json.Decoder(GangCall)
-_heard = msgspec.json.Decoder(GangHeard)
+_heard = msgspec.json.Decoder(GangReply)
 _answer = msgspec.json.Decoder(GangAnswer)
 
 
-def encode_gang(message: GangCall | GangHeard | GangAnswer) -> bytes:
+def encode_gang(message: GangCall | GangReply | GangAnswer) -> bytes:
     """Canonical bytes of any of them."""
     return _encoder.encode(message)
 

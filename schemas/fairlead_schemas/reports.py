@@ -2,7 +2,7 @@
 
 An agent numbers its reports 1, 2, 3 … within its incarnation (the id of its journal), sends many
 per message on `fairlead.report.<node>` and resends until the placer confirms on
-`fairlead.confirm.<node>` that it has committed them. Beats carry no facts, only presence.
+`fairlead.confirm.<node>` that it has committed them. Heartbeats carry no facts, only presence.
 """
 
 import msgspec
@@ -116,7 +116,7 @@ class ReportBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reports: list[Report]
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """I am alive. `desired` is the log sequence of the desired state that the node has taken up."""
 
     node: str
@@ -130,7 +130,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wall_ns: int = 0
 
 
-class Confirm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReportAck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The placer's answer to reports and beats: committed up to `through`; the node's lease is renewed."""
 
     node: str
@@ -151,7 +151,7 @@ class Confirm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class OutputPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A piece of a rank's output. `offset` (bytes, per stream) is the cursor, not the bus's sequence."""
 
-    #: The run, on the bus: several share a subject. An answer to OutputWanted leaves it out.
+    #: The run, on the bus: several share a subject. An answer to ReadOutput leaves it out.
     job: str = ""
     attempt: int = 0
     rank: int = 0
@@ -161,11 +161,11 @@ class OutputPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     at_ns: int = 0
     #: Nothing of this stream follows.
     last: bool = False
-    #: Of an answer to OutputWanted: why the node has none of it; "" where it has.
+    #: Of an answer to ReadOutput: why the node has none of it; "" where it has.
     gone: str = ""
 
 
-class OutputWanted(msgspec.Struct, frozen=True, kw_only=True):
+class ReadOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Asks an agent (request/reply) for output from its own file: what the bus no longer has."""
 
     job: str
@@ -178,11 +178,11 @@ class OutputWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _batch = msgspec.json.Decoder(ReportBatch)
-_beat = msgspec.json.Decoder(Beat)
-_confirm = msgspec.json.Decoder(Confirm)
+_beat = msgspec.json.Decoder(Heartbeat)
+_confirm = msgspec.json.Decoder(ReportAck)
 
 
-def encode(message: "ReportBatch | Beat | Confirm | OutputPiece | OutputWanted") -> bytes:
+def encode(message: "ReportBatch | Heartbeat | ReportAck | OutputPiece | ReadOutput") -> bytes:
     """Canonical bytes of anything on these subjects."""
     return _encoder.encode(message)
 
@@ -192,11 +192,11 @@ def decode_reports(payload: bytes) -> ReportBatch:
     return decode(_batch, payload)
 
 
-def decode_beat(payload: bytes) -> Beat:
+def decode_heartbeat(payload: bytes) -> Heartbeat:
     """One beat. Raises msgspec.MsgspecError."""
     return decode(_beat, payload)
 
 
-def decode_confirm(payload: bytes) -> Confirm:
+def decode_ack(payload: bytes) -> ReportAck:
     """One confirmation. Raises msgspec.MsgspecError."""
     return decode(_confirm, payload)

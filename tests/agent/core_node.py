@@ -6,7 +6,7 @@ from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.run import Found, RunKey
 from fairlead_agent.stopping import SECOND_NS
 from fairlead_schemas.desired import Desired, RunOrder
-from fairlead_schemas.reports import Confirm
+from fairlead_schemas.reports import ReportAck
 from fairlead_schemas.resources import Inventory
 
 FENCE = 60 * SECOND_NS
@@ -21,7 +21,7 @@ class Node:
         self.starts: list[RunKey] = []
         self.boot(boot_id, {})
         if lease:
-            self.do(self.core.confirmed(Confirm(node="n1", incarnation="inc", beat=1), 1, 0))
+            self.do(self.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=1), 1, 0))
 
     def boot(self, boot_id: str, found: dict[RunKey, Found], now: int = 0) -> Step:
         ledger = Ledger()

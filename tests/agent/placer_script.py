@@ -14,7 +14,7 @@ import msgspec
 from fairlead_bus.port import Bus, Message
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired, RunOrder, encode_desired
-from fairlead_schemas.reports import Confirm, InventorySeen, Report, decode_beat, decode_reports, encode
+from fairlead_schemas.reports import InventorySeen, Report, ReportAck, decode_heartbeat, decode_reports, encode
 
 
 def order(job: str, *command: str, attempt: int = 1, rank: int = 0, grace_s: float = 5, **more: Any) -> RunOrder:
@@ -71,7 +71,7 @@ class PlacerScript:
         return [report for report in found if job is None or getattr(report, "job", None) == job]
 
     def _on_beat(self, message: Message) -> None:
-        beat = decode_beat(message.payload)
+        beat = decode_heartbeat(message.payload)
         self.beats += 1
         self.beat_at[beat.node] = beat.at
         if not self.silent:
@@ -102,7 +102,7 @@ class PlacerScript:
 
     def _confirm(self, node: str, incarnation: str) -> None:
         through = self.through.get(node, 0) if incarnation else 0
-        confirm = Confirm(node=node, incarnation=incarnation, through=through, beat=self.beat_at.get(node, 0))
+        confirm = ReportAck(node=node, incarnation=incarnation, through=through, beat=self.beat_at.get(node, 0))
         task = asyncio.ensure_future(self.bus.publish(subjects.confirm(node), encode(confirm)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

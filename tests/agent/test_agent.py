@@ -14,7 +14,7 @@ from fairlead_agent.settings import from_environment
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
 from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, OutputWanted, StartSeen, encode
+from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, ReadOutput, StartSeen, encode
 from fairlead_schemas.sample_columns import decode_samples
 from tests.agent.placer_script import order
 from tests.agent.world import World
@@ -66,7 +66,7 @@ async def test_the_file_answers_for_what_the_bus_no_longer_has(world: World) -> 
     """A request reads from any offset; a path cannot be smuggled in."""
     await world.placer.desire("n1", order("7", "echo", "0123456789"))
     await world.ended("7")
-    wanted = OutputWanted(job="7", attempt=1, rank=0, stream="stdout", offset=4, bytes_max=3)
+    wanted = ReadOutput(job="7", attempt=1, rank=0, stream="stdout", offset=4, bytes_max=3)
     asker = world.hub.connect()
     answer = await asker.request(subjects.rpc_node("n1", "output"), encode(wanted), timeout_s=5)
     assert ((piece := msgspec.json.decode(answer, type=OutputPiece)).data, piece.offset) == (b"456", 4)

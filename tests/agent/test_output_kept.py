@@ -12,7 +12,7 @@ from fairlead_agent.runtimes.kept_output import Keep, too_much
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import from_environment
-from fairlead_schemas.reports import OutputPiece, OutputWanted, encode
+from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
 
 DAY = 86400.0
 
@@ -52,7 +52,7 @@ async def test_files_beyond_the_bounds_are_removed(tmp_path: Path) -> None:
 def test_who_asks_for_files_that_have_gone_is_told_what_is_kept(tmp_path: Path) -> None:
     """A run that has printed nothing is another matter: its files are there, and empty."""
     runtime = ProcessRuntime(tmp_path, "n1", "inc")
-    question = encode(OutputWanted(job="7", attempt=1, rank=0, stream="stdout", offset=0))
+    question = encode(ReadOutput(job="7", attempt=1, rank=0, stream="stdout", offset=0))
     keep = from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_OUTPUT_MIB": "512", "FAIRLEAD_OUTPUT_DAYS": "14"}).keep
     piece = msgspec.json.decode(printed(question, runtime, {}, keep), type=OutputPiece)
     assert (

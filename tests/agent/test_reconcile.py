@@ -10,7 +10,7 @@ from fairlead_agent.records import Ledger, Opened
 from fairlead_agent.run import Exit, Found, RunKey
 from fairlead_agent.stopping import KILL_AGAIN_NS, SECOND_NS, SHARE_GRACE_NS, START_NS
 from fairlead_schemas.desired import Desired, RunOrder
-from fairlead_schemas.reports import CleanSeen, Confirm, ExitSeen, InventorySeen, StartSeen
+from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, ReportAck, StartSeen
 from fairlead_schemas.resources import Inventory
 from tests.agent.core_node import FENCE, KEY, Node
 from tests.agent.placer_script import order
@@ -62,10 +62,10 @@ def test_strangers_and_the_past_change_nothing() -> None:
 
 
 def test_nothing_starts_without_the_placers_word() -> None:
-    """A desired state read before the first Confirm may be an old one: it is taken up when the lease is there."""
+    """A desired state read before the first ReportAck may be an old one: it is taken up when the lease is there."""
     node = Node(lease=False)
     assert node.desire(5, order("7", "true")).instructions == []
-    step = node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=1), 1, 0))
+    step = node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=1), 1, 0))
     assert [StartRun(order("7", "true"))] == step.instructions
 
 
@@ -114,7 +114,7 @@ def test_silence_fences_the_node() -> None:
     (report,) = node.core.exited(KEY, Exit(signal=9), True, 0).reports
     assert isinstance(report, ExitSeen) and report.outcome == "node_lost"
     assert node.desire(6, order("8", "true"), now=FENCE + 1).instructions == []
-    back = node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=FENCE + 1), FENCE + 2, 0)
+    back = node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=FENCE + 1), FENCE + 2, 0)
     assert [StartRun(order("8", "true"))] == back.instructions
 
 
@@ -192,13 +192,13 @@ def test_no_run_is_ever_started_twice(data: st.DataObject) -> None:
                     report.n
                     for report in node.boot(data.draw(st.sampled_from(["boot-1", "boot-2"])), found, now).reports
                 )
-                note(node.core.confirmed(Confirm(node="n1", incarnation="inc", through=sent), now, 0))
+                note(node.core.confirmed(ReportAck(node="n1", incarnation="inc", through=sent), now, 0))
             case "tick":
                 note(node.core.tick(now))
             case "confirm":
                 note(
                     node.core.confirmed(
-                        Confirm(node="n1", incarnation="inc", through=node.core.ledger.reported, beat=now), now, 0
+                        ReportAck(node="n1", incarnation="inc", through=node.core.ledger.reported, beat=now), now, 0
                     )
                 )
             case _:
@@ -214,7 +214,7 @@ def test_a_value_older_than_the_placer_names_starts_nothing() -> None:
     core.begin(boot_id="b1", inventory=Inventory(), found={}, now=0, at_ns=0)
     old = Desired(node="n1", incarnation="inc", sequence=9, runs=[RunOrder(job="1", attempt=1, rank=0, epoch=9)])
 
-    core.confirmed(Confirm(node="n1", incarnation="inc", beat=1, desired=12), 1, 0)
+    core.confirmed(ReportAck(node="n1", incarnation="inc", beat=1, desired=12), 1, 0)
     assert core.desired(old, 1, 0).instructions == []
 
     newer = Desired(node="n1", incarnation="inc", sequence=12, runs=old.runs)
@@ -225,7 +225,7 @@ def test_a_value_for_another_boot_changes_nothing() -> None:
     """What was placed before the placer knew of a reboot was ended by the report of it (simulator seed 6)."""
     core = Reconciler(_ledger(), fence_ns=10, now=0)
     core.begin(boot_id="b2", inventory=Inventory(), found={}, now=0, at_ns=0)
-    core.confirmed(Confirm(node="n1", incarnation="inc", beat=1), 1, 0)
+    core.confirmed(ReportAck(node="n1", incarnation="inc", beat=1), 1, 0)
     order = RunOrder(job="1", attempt=1, rank=0, epoch=9)
 
     stale = Desired(node="n1", incarnation="inc", sequence=9, boot_id="b1", runs=[order])
@@ -239,7 +239,7 @@ def test_an_answer_that_lay_in_a_buffer_renews_no_lease() -> None:
     node = Node()
     node.desire(5, order("7", "true"))
     late = FENCE + 5
-    node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=2), late, 0))
+    node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=2), late, 0))
     assert not node.core.has_lease(late)
     assert node.desire(6, order("7", "true"), order("8", "true"), now=late).instructions == []
     assert [TerminateRun(KEY)] == node.core.tick(late).instructions
@@ -248,9 +248,9 @@ def test_an_answer_that_lay_in_a_buffer_renews_no_lease() -> None:
 def test_the_lease_runs_from_the_beat_and_not_from_its_answer() -> None:
     """Half the fence on the way leaves half of it."""
     node = Node(lease=False)
-    node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=10), FENCE // 2, 0))
+    node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=10), FENCE // 2, 0))
     assert node.core.has_lease(FENCE + 9) and not node.core.has_lease(FENCE + 10)
-    node.do(node.core.confirmed(Confirm(node="n1", incarnation="inc"), FENCE + 10, 0))
+    node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc"), FENCE + 10, 0))
     assert not node.core.has_lease(FENCE + 10), "one that answers no beat renews nothing"
 
 
@@ -308,7 +308,7 @@ def test_a_run_that_does_not_begin_is_given_up() -> None:
     node = Node()
     node.desire(5, order("7", "true"), order("8", "sleep", "9"))
     node.core.started(RunKey("8", 1, 0), 0, 0)
-    node.core.confirmed(Confirm(node="n1", incarnation="inc", beat=START_NS - 1), START_NS - 1, 0)
+    node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=START_NS - 1), START_NS - 1, 0)
     assert node.core.tick(START_NS - 1).instructions == []
     assert node.core.wake_at() == START_NS
     assert node.core.tick(START_NS).instructions == [TerminateRun(KEY), KillRun(KEY)]

@@ -16,7 +16,7 @@ from fairlead_agent.reporting import Outbox
 from fairlead_agent.settings import Settings
 from fairlead_agent.stopping import SECOND_NS
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas.reports import CleanSeen, Confirm, ExitSeen, StartSeen
+from fairlead_schemas.reports import CleanSeen, ExitSeen, ReportAck, StartSeen
 from fairlead_schemas.resources import Inventory
 from tests.agent.placer_script import PlacerScript, order
 
@@ -43,7 +43,7 @@ class Past:
         self.core.begin(boot_id="b", inventory=Inventory(), found={}, now=0, at_ns=0)
 
     def told(self, now: int, through: int = 8, desired: int = 50, incarnation: str = "inc") -> Step:
-        confirm = Confirm(node="n1", incarnation=incarnation, through=through, beat=now, desired=desired)
+        confirm = ReportAck(node="n1", incarnation=incarnation, through=through, beat=now, desired=desired)
         return self.core.confirmed(confirm, now, 0)
 
 
@@ -58,9 +58,9 @@ def gives_up(step: Step) -> str:
 def test_an_agent_whose_node_was_removed_ends_and_says_how_to_join_again() -> None:
     """The word is for one journal: another agent of the node that hears it goes on."""
     past = Past()
-    other = Confirm(node="n1", removed="another")
+    other = ReportAck(node="n1", removed="another")
     assert gives_up(past.core.confirmed(other, BEAT_NS, 0)) == ""
-    told = gives_up(past.core.confirmed(Confirm(node="n1", removed="inc"), BEAT_NS, 0))
+    told = gives_up(past.core.confirmed(ReportAck(node="n1", removed="inc"), BEAT_NS, 0))
     assert "was removed from the cluster" in told and "move this agent's directory away" in told
 
 
@@ -95,7 +95,7 @@ def test_reports_wait_for_the_first_word_and_are_never_dropped_unconfirmed() -> 
     outbox = Outbox("n1", "inc", 6, held=True)
     outbox.add(report(7))
     assert outbox.due(1) == []
-    outbox.confirm(Confirm(node="n1", incarnation="inc", through=99), 2)
+    outbox.confirm(ReportAck(node="n1", incarnation="inc", through=99), 2)
     assert outbox.confirmed == 6
     assert len(outbox.due(3)) == 1
 

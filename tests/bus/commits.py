@@ -1,6 +1,6 @@
 """Small builders of commits."""
 
-from fairlead_schemas.commit import GENESIS, Commit, commit_hash, encode_commit
+from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
 from fairlead_schemas.events import CommandRejected
 
 
@@ -9,7 +9,7 @@ def commit(n: int, prev: bytes | None, *, writer: str = "queue", text: str = "",
     event = CommandRejected(cause="clock", command=f"c{n}", code="x", message=text)
     return encode_commit(
         Commit(
-            v=1, writer=writer, n=n, basis=0, at_ns=at_ns or n, cursors={}, events=[event],
+            v=VERSION, writer=writer, n=n, basis=0, at_ns=at_ns or n, cursors={}, events=[event],
             prev=GENESIS if prev is None else commit_hash(prev),
         )
     )  # fmt: skip

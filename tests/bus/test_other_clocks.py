@@ -11,7 +11,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.other_clocks import OtherClocks, disagreement, skew_from
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
-from fairlead_schemas.reports import Beat, encode
+from fairlead_schemas.reports import Heartbeat, encode
 
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS
@@ -48,7 +48,7 @@ async def beat(hub: MemoryHub, node: str, wall_ns: int) -> None:
     """Let a node beat for as long as the test runs."""
     bus = hub.connect()
     while True:
-        await bus.publish(subjects.beat(node), encode(Beat(node=node, incarnation="i1", wall_ns=wall_ns)))
+        await bus.publish(subjects.beat(node), encode(Heartbeat(node=node, incarnation="i1", wall_ns=wall_ns)))
         await asyncio.sleep(0.01)
 
 

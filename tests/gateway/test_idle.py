@@ -62,9 +62,9 @@ def asked(on_demand: bool = False, action: Any = "stop", attempt: int = 1) -> ev
     )  # fmt: skip
 
 
-def foreseen() -> ev.ReclaimForeseen:
+def foreseen() -> ev.ReclaimSimulated:
     """A dry run would have taken it back."""
-    return ev.ReclaimForeseen(
+    return ev.ReclaimSimulated(
         cause="clock",
         job="1",
         attempt=1,

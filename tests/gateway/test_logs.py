@@ -11,7 +11,7 @@ from fairlead_bus.port import Message
 from fairlead_gateway.logs import TAIL_BYTES_MAX, Assembly, Output, Source, wanted
 from fairlead_schemas import subjects
 from fairlead_schemas.events import Part
-from fairlead_schemas.reports import OutputPiece, OutputWanted, encode
+from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
 from tests.gateway.world import World, gpus
 
 TEXT = b"".join(b"line %d\n" % i for i in range(40))
@@ -80,7 +80,7 @@ async def serve_file(world: World, node: str, text: bytes) -> list[int]:
     asked: list[int] = []
 
     async def answer(message: Message) -> bytes:
-        wanted = msgspec.json.decode(message.payload, type=OutputWanted)
+        wanted = msgspec.json.decode(message.payload, type=ReadOutput)
         asked.append(wanted.offset)
         body = text if wanted.stream == "stdout" else b""
         data = body[wanted.offset : wanted.offset + wanted.bytes_max]
@@ -127,7 +127,7 @@ async def test_a_file_whose_head_was_cut_gives_its_end(held: list[OutputPiece | 
         sent = [cut[each] if isinstance(each, int) else each for each in held]
 
         async def answer(message: Message) -> bytes:
-            wanted = msgspec.json.decode(message.payload, type=OutputWanted)
+            wanted = msgspec.json.decode(message.payload, type=ReadOutput)
             body = TEXT if wanted.stream == "stdout" else b""
             start = max(wanted.offset, 100) if body else wanted.offset
             data = body[start : start + wanted.bytes_max]
@@ -152,7 +152,7 @@ async def test_files_that_a_node_has_removed_are_said_once(held: bytes, words: s
         job = await running(world)
 
         async def answer(message: Message) -> bytes:
-            wanted = msgspec.json.decode(message.payload, type=OutputWanted)
+            wanted = msgspec.json.decode(message.payload, type=ReadOutput)
             return encode(
                 OutputPiece(stream=wanted.stream, offset=wanted.offset, data=b"", last=True, gone="it keeps 2 runs")
             )

@@ -279,12 +279,12 @@ def test_what_a_job_asked_for_is_shown() -> None:
 def test_ageing_raises_the_priority() -> None:
     """By one each time, of those that are named; an element has its array's; another attempt begins without."""
     book = Logbook()
-    book.write(submitted("1"), submitted("2"), ev.JobsAged(cause="clock", jobs=("1",)))
-    book.write(ev.JobsAged(cause="clock", jobs=("1",)))
+    book.write(submitted("1"), submitted("2"), ev.PriorityAged(cause="clock", jobs=("1",)))
+    book.write(ev.PriorityAged(cause="clock", jobs=("1",)))
     assert (job(book, "1").priority, job(book, "2").priority) == (52, 50)
     book.write(joined(), offered(), placed(), started(), ended(code=1), requeued(reason="retry"))
     assert job(book, "1").priority == 50
-    book.write(submitted("3", array=(0, 1)), ev.JobsAged(cause="clock", jobs=("3",)), offered("3_0"))
+    book.write(submitted("3", array=(0, 1)), ev.PriorityAged(cause="clock", jobs=("3",)), offered("3_0"))
     assert job(book, "3_0").priority == 51
 
 

@@ -345,7 +345,7 @@ async def test_a_real_server_serves_streams_and_stops() -> None:
 async def test_a_damaged_log_stops_the_gateway() -> None:
     """One flipped byte: exit 70, no guess."""
     hub = MemoryHub()
-    await hub.connect().append(subjects.LOG, subjects.log("queue"), b'{"v":1,"torn', expected=0)
+    await hub.connect().append(subjects.LOG, subjects.log("queue"), b'{"v":2,"torn', expected=0)
     gateway = await build(hub.connect(), Settings(http=HttpSettings(port=free_port())))
     assert await asyncio.wait_for(gateway.run(), 60) == EXIT_DAMAGED
 

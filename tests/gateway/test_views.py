@@ -45,7 +45,7 @@ WAY: dict[str, list[ev.Event]] = {
 ONE: dict[str, ev.Event] = {
     type(event).__name__: event
     for event in (
-        ev.JobQueued(cause="clock", job="1"), offered(), ev.JobRecalled(cause="1.0", job="1", attempt=1, reason="quota"),
+        ev.JobQueued(cause="clock", job="1"), offered(), ev.OfferWithdrawn(cause="1.0", job="1", attempt=1, reason="quota"),
         ev.JobHeld(cause="cmd:h", job="1"), ev.JobReleased(cause="cmd:r", job="1"),
         ev.JobMoved(cause="cmd:m", job="1", queue="other"),
         ev.JobStopRequested(cause="cmd:s", job="1", attempt=1, reason="cancelled"),
@@ -258,7 +258,7 @@ def test_a_job_that_waits_again_has_no_ending() -> None:
 
 
 def test_attempts_are_listed_with_why_there_was_another() -> None:
-    """Of each its nodes, its times and how it ended, the newest ones; a recalled offer is no attempt."""
+    """Of each its nodes, its times and how it ended, the newest ones; a withdrawn offer is no attempt."""
     book = Logbook()
     book.write(joined("n1"), joined("n2"), submitted(), offered())
     book.write(placed(), started(), ended(code=143, outcome="stopped", gpu_fault="xid79"))

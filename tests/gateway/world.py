@@ -139,7 +139,7 @@ class World(Gatehouse):
         await until(lambda: rows[name].lost)
         for other in rows.keys() - {name}:
             await self.hub.connect().publish(
-                subjects.beat(other), rp.encode(rp.Beat(node=other, incarnation=f"i-{other}"))
+                subjects.beat(other), rp.encode(rp.Heartbeat(node=other, incarnation=f"i-{other}"))
             )
         await until(lambda: not any(row.lost for row in rows.values() if row.id != name))
 

@@ -298,7 +298,7 @@ def test_a_person_releases_a_quarantined_node_and_an_uncordon_does_not() -> None
     world.command(UncordonNode(id="u", node="n1"))
     assert not world.core.state.nodes["n1"].open
     [released] = world.command(UnquarantineNode(id="r", user="ops", node="n1"))
-    assert released == ev.NodeReleased(cause="cmd:r", node="n1", by="ops")
+    assert released == ev.NodeUnquarantined(cause="cmd:r", node="n1", by="ops")
     assert world.core.state.nodes["n1"].open
     assert names(run(world, "n1", "ann")) == ["RunEnded"]
     [rejected] = world.command(UnquarantineNode(id="s", node="n1"))

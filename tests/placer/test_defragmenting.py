@@ -198,7 +198,7 @@ def test_every_plan_holds(nodes: int, jobs: list[tuple[int, int]], wanted: tuple
         for job, [node] in placed(world.queue(submitted, offered)).items():
             world.start(node, job)
     for job in sorted(world.core.state.offers):
-        world.queue(ev.JobRecalled(cause="cmd:h", job=job, attempt=1, reason="hold"))
+        world.queue(ev.OfferWithdrawn(cause="cmd:h", job=job, attempt=1, reason="hold"))
     world.offer(request(wanted[0], nodes=wanted[1]))
     big = str(world.jobs)
     world.now += 50 * HOUR

@@ -166,7 +166,7 @@ class PlacerMachine(RuleBasedStateMachine):
             job = data.draw(st.sampled_from(sorted(state.offers)))
         kind = data.draw(st.sampled_from(["rank", "claim", "plea", "amounts"]))
         if kind == "rank":
-            known = job not in self.settled and job not in state.recalls
+            known = job not in self.settled and job not in state.withdrawals
             offered = ev.JobOffered(cause="clock", job=job, attempt=1, rank=data.draw(st.integers(1, 99)))
             return [offered] if known else []
         if kind == "claim":
@@ -183,7 +183,7 @@ class PlacerMachine(RuleBasedStateMachine):
         if not loose or not offers:
             return []
         job = data.draw(st.sampled_from(offers))
-        return [ev.JobRecalled(cause="cmd:r", job=job, attempt=1, reason="hold")]
+        return [ev.OfferWithdrawn(cause="cmd:r", job=job, attempt=1, reason="hold")]
 
     @precondition(lambda self: self.world.core.state.unanswered)
     @rule()
@@ -195,12 +195,12 @@ class PlacerMachine(RuleBasedStateMachine):
         assert self.world.core.state.unanswered == {}
 
     @precondition(lambda self: self.world.core.state.offers)
-    @rule(data=st.data(), recall=st.booleans())
-    def take_back(self, data: st.DataObject, recall: bool) -> None:
+    @rule(data=st.data(), withdrawal=st.booleans())
+    def take_back(self, data: st.DataObject, withdrawal: bool) -> None:
         job = data.draw(st.sampled_from(sorted(self.world.core.state.offers)))
         asked: ev.Event = ev.JobStopRequested(cause="cmd:s", job=job, attempt=1, reason="cancelled")
-        if recall:
-            asked = ev.JobRecalled(cause="cmd:r", job=job, attempt=1, reason="hold")
+        if withdrawal:
+            asked = ev.OfferWithdrawn(cause="cmd:r", job=job, attempt=1, reason="hold")
         events = self.world.queue(asked)
         assert [e.job for e in events if isinstance(e, ev.OfferReturned)] == [job]
         self.absorb(events)

@@ -177,11 +177,11 @@ def test_a_node_that_is_not_well_itself_gets_no_new_work_until_it_is() -> None:
     """Its runs go on; said again, it is no event; with the last of its ills the taint goes."""
     world = cluster(1)
     world.offer(request(1))
-    assert ill(world, "n1", "disk_full")[0] == ev.NodeAiled(
+    assert ill(world, "n1", "disk_full")[0] == ev.NodeUnhealthy(
         cause="report:n1:2", node="n1", code="disk_full", reason="seen", closes=True
     )
     assert ill(world, "n1", "disk_full") == []
-    assert names(ill(world, "n1", "engine_gone")) == ["NodeAiled"]
+    assert names(ill(world, "n1", "engine_gone")) == ["NodeUnhealthy"]
     assert world.stops("n1") == {"1.1": ""}
     [refused] = world.offer(request(1))
     assert isinstance(refused, ev.JobUnplaceable)
@@ -194,7 +194,7 @@ def test_a_node_that_is_not_well_itself_gets_no_new_work_until_it_is() -> None:
 def test_what_is_only_shown_closes_nothing() -> None:
     """A note is in the log for people, and the node takes work."""
     world = cluster(1)
-    assert names(ill(world, "n1", "clock_step")) == ["NodeAiled"]
+    assert names(ill(world, "n1", "clock_step")) == ["NodeUnhealthy"]
     assert "JobPlaced" in names(world.offer(request(1)))
     assert names(ill(world, "n1", "clock_step", over=True)) == ["NodeRecovered"]
 

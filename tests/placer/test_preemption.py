@@ -285,7 +285,7 @@ def test_when_the_job_goes_away_the_nodes_are_free_and_the_victims_still_yield()
 
 
 def test_a_job_that_has_its_place_needs_nobody() -> None:
-    """Placed in the very commit that would answer, placed before, or recalled: no answer, and nobody yields."""
+    """Placed in the very commit that would answer, placed before, or withdrawn: no answer, and nobody yields."""
     world = running((4,))
     world.offer(request(4))
     world.fold("queue", [plea("2", ("1", 1))])
@@ -294,8 +294,8 @@ def test_a_job_that_has_its_place_needs_nobody() -> None:
     assert names(world.step()) == ["JobPlaced"]
     assert world.queue(plea("2", ("1", 1))) == []
     world.offer(request(4))
-    recalled = world.queue(plea("3", ("2", 1)), ev.JobRecalled(cause="cmd:h", job="3", attempt=1, reason="hold"))
-    assert names(recalled) == ["OfferReturned"]
+    withdrawn = world.queue(plea("3", ("2", 1)), ev.OfferWithdrawn(cause="cmd:h", job="3", attempt=1, reason="hold"))
+    assert names(withdrawn) == ["OfferReturned"]
 
 
 def test_victims_of_another_pool_make_no_room() -> None:

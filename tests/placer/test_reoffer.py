@@ -79,8 +79,8 @@ def test_an_offer_that_came_back_may_be_made_again() -> None:
     world = cluster(1, 1)
     world.offer(request(1))
     world.offer(request(1))
-    recalled = world.queue(ev.JobRecalled(cause="cmd:h", job="2", attempt=1, reason="hold"))
-    assert names(recalled) == ["OfferReturned"]
+    withdrawn = world.queue(ev.OfferWithdrawn(cause="cmd:h", job="2", attempt=1, reason="hold"))
+    assert names(withdrawn) == ["OfferReturned"]
     world.queue(again("2", 5))
     assert placed(world.exit("n1", "1")) == {"2": ["n1"]}
 

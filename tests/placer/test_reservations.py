@@ -156,7 +156,7 @@ def test_one_claim_per_pool_at_a_time() -> None:
     events = world.queue(claim("4"), claim("5"), claim("6"))
     assert [(e.job, e.nodes) for e in events if isinstance(e, ev.ReservationMade)] == [("4", ("a",)), ("6", ("x",))]
     assert world.queue(claim("5")) == []
-    world.queue(ev.JobRecalled(cause="cmd:h", job="4", attempt=1, reason="hold"))
+    world.queue(ev.OfferWithdrawn(cause="cmd:h", job="4", attempt=1, reason="hold"))
     assert names(world.queue(claim("5"))) == ["ReservationMade"]
 
 
@@ -169,9 +169,9 @@ def test_asked_for_again_it_is_what_it_was() -> None:
 
 
 def test_a_job_that_gives_up_its_offer_gives_up_its_nodes() -> None:
-    """Held, recalled or cancelled: the nodes take any work again, in the same commit."""
+    """Held, withdrawn or cancelled: the nodes take any work again, in the same commit."""
     for gone in (
-        ev.JobRecalled(cause="cmd:h", job="3", attempt=1, reason="hold"),
+        ev.OfferWithdrawn(cause="cmd:h", job="3", attempt=1, reason="hold"),
         ev.JobStopRequested(cause="cmd:c", job="3", attempt=1, reason="cancelled"),
     ):
         world = filled(2)
@@ -188,7 +188,7 @@ def test_a_claim_whose_offer_comes_back_first_is_forgotten() -> None:
     """Both in one commit: nothing is kept."""
     world = filled(2)
     world.offer(request(4))
-    events = world.queue(claim("3"), ev.JobRecalled(cause="cmd:h", job="3", attempt=1, reason="hold"))
+    events = world.queue(claim("3"), ev.OfferWithdrawn(cause="cmd:h", job="3", attempt=1, reason="hold"))
     assert names(events) == ["OfferReturned"]
 
 
@@ -319,12 +319,12 @@ def test_a_placement_that_is_under_way_ends_what_is_asked_meanwhile() -> None:
 
 
 def test_a_reservation_that_is_under_way_ends_with_its_offer() -> None:
-    """The offer is recalled between the decision and its commit."""
+    """The offer is withdrawn between the decision and its commit."""
     world = filled(2)
     world.offer(request(4))
     world.fold("queue", [claim("3")])
     decision = world.decide()
-    world.fold("queue", [ev.JobRecalled(cause="cmd:h", job="3", attempt=1, reason="hold")])
+    world.fold("queue", [ev.OfferWithdrawn(cause="cmd:h", job="3", attempt=1, reason="hold")])
     world.fold("placer", decision.events)
     assert names(world.step()) == ["ReservationEnded", "OfferReturned"]
 

@@ -190,8 +190,8 @@ def test_a_recall_of_an_open_offer_returns_it_and_it_can_be_offered_again() -> N
     world = cluster(1)
     submitted, offered = world.submitted(request(9))
     world.queue(submitted, offered)
-    recalled = ev.JobRecalled(cause="cmd:9", job="1", attempt=1, reason="hold")
-    assert names(world.queue(recalled)) == ["OfferReturned"]
+    withdrawn = ev.OfferWithdrawn(cause="cmd:9", job="1", attempt=1, reason="hold")
+    assert names(world.queue(withdrawn)) == ["OfferReturned"]
     world.join("n2", 16)
     assert placed(world.queue(offered)) == {"1": ["n2"]}
 
@@ -224,7 +224,7 @@ def test_a_recall_that_crosses_the_placement_is_too_late() -> None:
     world = cluster(1)
     world.fold("queue", list(world.submitted(request(1))))
     decision = world.decide()
-    world.fold("queue", [ev.JobRecalled(cause="cmd:9", job="1", attempt=1, reason="hold")])
+    world.fold("queue", [ev.OfferWithdrawn(cause="cmd:9", job="1", attempt=1, reason="hold")])
     world.fold("placer", decision.events)
     assert world.stops("n1") == {"1.1": ""}
     assert world.step() == []

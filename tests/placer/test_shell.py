@@ -21,7 +21,7 @@ from fairlead_schemas import reports, subjects
 from fairlead_schemas.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
 from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
 from fairlead_schemas.desired import Desired, Drained, decode_desired
-from fairlead_schemas.reports import Beat, Confirm, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.reports import ExitSeen, Heartbeat, InventorySeen, Report, ReportAck, ReportBatch, StartSeen
 from tests.placer.world import SECOND, World, inventory, request
 
 
@@ -32,16 +32,14 @@ class Cluster:
         self.hub = MemoryHub()
         self.bus: MemoryBus = self.hub.connect()
         self.world = World()  # for its builders only
-        self.confirms: list[Confirm] = []
+        self.confirms: list[ReportAck] = []
         self.writes: list[Desired] = []
         self._prev, self._n, self._last = GENESIS, 0, 0
         self.sent: dict[str, int] = {}
         self.service: Service[PlacerCore]
 
     async def start(self) -> None:
-        await self.bus.subscribe(
-            subjects.confirm("*"), lambda m: self.confirms.append(reports.decode_confirm(m.payload))
-        )
+        await self.bus.subscribe(subjects.confirm("*"), lambda m: self.confirms.append(reports.decode_ack(m.payload)))
         await self.bus.on_put(subjects.DESIRED, "*", lambda _, value: self.writes.append(decode_desired(value)))
         await self.start_placer()
 
@@ -105,7 +103,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     await made.bus.close()
 
 
-def untimed(confirms: list[Confirm]) -> list[Confirm]:
+def untimed(confirms: list[ReportAck]) -> list[ReportAck]:
     """The same without the placer's clock."""
     return [msgspec.structs.replace(each, wall_ns=0) for each in confirms]
 
@@ -127,7 +125,7 @@ async def test_from_offer_to_order_to_end(cluster: Cluster) -> None:
     )  # fmt: skip
     await cluster.until(lambda: not cluster.desired("n1").runs)
     # Nothing may be started from a value older than the one that the end has changed.
-    assert untimed(cluster.confirms)[-1] == Confirm(
+    assert untimed(cluster.confirms)[-1] == ReportAck(
         node="n1", incarnation="i1", through=3, desired=cluster.desired("n1").sequence
     )
 
@@ -162,13 +160,13 @@ async def test_beats_are_answered(cluster: Cluster) -> None:
     await cluster.until(lambda: cluster.desired("n1").incarnation == "i2")
     written = cluster.desired("n1").sequence
     for node, incarnation, answer in (
-        ("n1", "i2", Confirm(node="n1", incarnation="i2", through=1, desired=written)),
-        ("n1", "i1", Confirm(node="n1", incarnation="i2", through=1, desired=written)),
-        ("n1", "i3", Confirm(node="n1")),
-        ("n9", "i1", Confirm(node="n9")),
+        ("n1", "i2", ReportAck(node="n1", incarnation="i2", through=1, desired=written)),
+        ("n1", "i1", ReportAck(node="n1", incarnation="i2", through=1, desired=written)),
+        ("n1", "i3", ReportAck(node="n1")),
+        ("n9", "i1", ReportAck(node="n9")),
     ):
         cluster.confirms.clear()
-        await cluster.bus.publish(subjects.beat(node), reports.encode(Beat(node=node, incarnation=incarnation)))
+        await cluster.bus.publish(subjects.beat(node), reports.encode(Heartbeat(node=node, incarnation=incarnation)))
         await cluster.until(lambda answer=answer: answer in untimed(cluster.confirms))
 
 
@@ -194,7 +192,7 @@ async def on_its_way(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Async
 
 async def beat(cluster: Cluster) -> None:
     """One of n1's, and time for whoever hears it."""
-    await cluster.bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1", at=7)))
+    await cluster.bus.publish(subjects.beat("n1"), reports.encode(Heartbeat(node="n1", incarnation="i1", at=7)))
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -267,17 +265,17 @@ async def test_a_removed_node_leaves_the_bus_and_its_agent_is_told() -> None:
     world.command(RemoveNode(id="r", node="n1"))
     await actor.act(world.core)
     assert sorted(hub.buckets[subjects.DESIRED]) == ["n2"]
-    answers: list[Confirm] = []
-    await bus.subscribe(subjects.confirm("n1"), lambda m: answers.append(reports.decode_confirm(m.payload)))
+    answers: list[ReportAck] = []
+    await bus.subscribe(subjects.confirm("n1"), lambda m: answers.append(reports.decode_ack(m.payload)))
 
-    async def beat(incarnation: str) -> Confirm:
-        actor.beat(Beat(node="n1", incarnation=incarnation, at=7))
+    async def beat(incarnation: str) -> ReportAck:
+        actor.beat(Heartbeat(node="n1", incarnation=incarnation, at=7))
         for _ in range(20):
             await asyncio.sleep(0)
         return answers[-1]
 
-    assert await beat("i1") == Confirm(node="n1", removed="i1")
-    assert await beat("i2") == Confirm(node="n1"), "who is not known introduces itself"
+    assert await beat("i1") == ReportAck(node="n1", removed="i1")
+    assert await beat("i2") == ReportAck(node="n1"), "who is not known introduces itself"
     world.join("n1", incarnation="i2")
     await actor.act(world.core)
     assert decode_desired(hub.buckets[subjects.DESIRED]["n1"].value).incarnation == "i2"
@@ -379,7 +377,7 @@ async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
     await bus.on_put(subjects.DESIRED, "n1", lambda _, value: writes.append(value))
     for seconds, desired, expected in ((0.5, 0, 0), (1.5, 1, 0), (1.5, 0, 1)):
         now[0] = 100.0 + seconds
-        actor.beat(Beat(node="n1", incarnation="i1", desired=desired))
+        actor.beat(Heartbeat(node="n1", incarnation="i1", desired=desired))
         for _ in range(5):
             await asyncio.sleep(0)
         assert len(writes) == expected
@@ -403,7 +401,7 @@ async def test_a_node_that_has_more_from_our_predecessor_gets_ours() -> None:
     await bus.on_put(subjects.DESIRED, "n1", lambda _, value: writes.append(value))
     now[0] += 1.5
     for desired, expected in ((taken + 99, 0), (taken, 1)):
-        actor.beat(Beat(node="n1", incarnation="i1", desired=desired))
+        actor.beat(Heartbeat(node="n1", incarnation="i1", desired=desired))
         for _ in range(5):
             await asyncio.sleep(0)
         assert len(writes) == expected
@@ -424,13 +422,13 @@ async def test_silence_becomes_an_input_once_and_a_beat_brings_the_node_back() -
     await actor.act(world.core)
     start, silent = 1000, []
     for second in range(start, start + 60, 5):
-        await bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1")))
-        await bus.publish(subjects.beat("n2"), reports.encode(Beat(node="n2", incarnation="older")))
+        await bus.publish(subjects.beat("n1"), reports.encode(Heartbeat(node="n1", incarnation="i1")))
+        await bus.publish(subjects.beat("n2"), reports.encode(Heartbeat(node="n2", incarnation="older")))
         await asyncio.sleep(0)
         silent += [(second - start, item.source, item.body[0]) for item in source.take(second * SECOND)]
     assert silent == [(40, "silent", "n2")]
     world.silent("n2")
-    await bus.publish(subjects.beat("n2"), reports.encode(Beat(node="n2", incarnation="i1")))
+    await bus.publish(subjects.beat("n2"), reports.encode(Heartbeat(node="n2", incarnation="i1")))
     await asyncio.sleep(0)
     assert [(item.source, item.body) for item in source.take((start + 60) * SECOND)] == [("heard", "n2")]
     await source.close()
@@ -448,10 +446,10 @@ async def test_no_lease_is_renewed_while_a_loss_is_on_its_way_into_the_log() -> 
     await source.open(bus, world.core, 0, lambda: None)
     await actor.act(world.core)
     answers: list[int] = []
-    await bus.subscribe(subjects.confirm("n1"), lambda m: answers.append(reports.decode_confirm(m.payload).beat))
+    await bus.subscribe(subjects.confirm("n1"), lambda m: answers.append(reports.decode_ack(m.payload).beat))
 
     async def beat(at: int) -> int:
-        await bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1", at=at)))
+        await bus.publish(subjects.beat("n1"), reports.encode(Heartbeat(node="n1", incarnation="i1", at=at)))
         for _ in range(20):
             await asyncio.sleep(0)
         return answers[-1]
@@ -507,7 +505,7 @@ async def test_a_node_that_stops_to_beat_is_given_nothing_until_it_beats_again()
     await actor.act(world.core)
     inputs: list[tuple[int, str, object]] = []
     for second in range(1000, 1040, 5):
-        await bus.publish(subjects.beat("n1"), reports.encode(Beat(node="n1", incarnation="i1")))
+        await bus.publish(subjects.beat("n1"), reports.encode(Heartbeat(node="n1", incarnation="i1")))
         await asyncio.sleep(0)
         inputs += [(second, item.source, item.body) for item in source.take(second * SECOND)]
     assert inputs == [(1015, "quiet", "n2")]
@@ -519,7 +517,7 @@ async def test_a_node_that_stops_to_beat_is_given_nothing_until_it_beats_again()
         if isinstance(event, ev.JobPlaced)
     ]
     assert [part.node for event in placed for part in event.parts] == ["n1"]
-    await bus.publish(subjects.beat("n2"), reports.encode(Beat(node="n2", incarnation="i1")))
+    await bus.publish(subjects.beat("n2"), reports.encode(Heartbeat(node="n2", incarnation="i1")))
     await asyncio.sleep(0)
     assert [(item.source, item.body) for item in source.take(1040 * SECOND)] == [("heard", "n2")]
     world.step(Input("heard", 0, "n2"))

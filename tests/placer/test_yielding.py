@@ -159,7 +159,7 @@ def test_those_asked_make_room_and_none_of_them_is_one_too_many(
     for gpus, count, cpu, memory in jobs:
         world.offer(request(gpus, nodes=count, cpu=cpu, memory_gib=memory))
     for job in sorted(world.core.state.offers):
-        world.queue(ev.JobRecalled(cause="cmd:h", job=job, attempt=1, reason="hold"))
+        world.queue(ev.OfferWithdrawn(cause="cmd:h", job=job, attempt=1, reason="hold"))
     world.offer(request(wanted[0], nodes=wanted[1], cpu=wanted[2]))
     job = str(world.jobs)
     named = data.draw(st.permutations(sorted(run.job for run in world.core.state.runs.values())))

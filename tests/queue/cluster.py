@@ -88,7 +88,7 @@ class Cluster:
             case ev.JobOffered() if event.job not in self.runs:
                 self.open[event.job] = (event.rank, event.attempt)
                 self.refused.discard(self.request(event.job))
-            case ev.JobRecalled() if event.job in self.open:
+            case ev.OfferWithdrawn() if event.job in self.open:
                 self.back.add(event.job)
             case ev.JobStopRequested() if event.job in self.open:
                 self.back.add(event.job)

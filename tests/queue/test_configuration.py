@@ -229,8 +229,8 @@ def test_a_quota_below_use_stops_nobody() -> None:
     world.run(*runs)
     offers = [world.submit(1, queue="q") for _ in range(4)]
     assert isinstance(world.quota("q", 2), ev.QueuesApplied)
-    recalled = world.pass_time()
-    assert [(type(e).__name__, e.job) for e in recalled] == [("JobRecalled", job) for job in reversed(offers)]
+    withdrawn = world.pass_time()
+    assert [(type(e).__name__, e.job) for e in withdrawn] == [("OfferWithdrawn", job) for job in reversed(offers)]
     world.give_back(*offers)
     assert kinds(world.pass_time(60)) == ["JobQueued"] * 4
     world.end(runs[0])

@@ -328,7 +328,7 @@ def test_a_stop_that_crosses_the_placement() -> None:
 
 
 def test_a_stop_that_crosses_a_returned_offer() -> None:
-    """The recalled offer was back already: nothing runs, so nothing has to end first."""
+    """The withdrawn offer was back already: nothing runs, so nothing has to end first."""
     world = World()
     job = world.submit()
     world.hold(job)
@@ -349,11 +349,11 @@ def test_cancelling_what_waits_ends_it_at_once(prepare: str) -> None:
 
 
 def test_holding_an_offer_recalls_it() -> None:
-    """Recalled, returned, held by the one who asked; released, it is offered again as the same attempt."""
+    """Withdrawn, returned, held by the one who asked; released, it is offered again as the same attempt."""
     world = World()
     job = world.submit()
-    recalled = world.hold(job)
-    assert (recalled.reason, recalled.by) == ("hold", "bob")
+    withdrawn = world.hold(job)
+    assert (withdrawn.reason, withdrawn.by) == ("hold", "bob")
     world.give_back(job)
     assert world.settle() == [ev.JobHeld(cause=f"{len(world.log) - 1}.0", job=job, by="bob")]
     assert world.settle() == []
@@ -373,11 +373,11 @@ def test_a_hold_that_comes_too_late_has_no_effect() -> None:
 
 
 def test_a_hold_that_crosses_a_placement() -> None:
-    """JobRecalled may stand in the log after JobPlaced; it moves nothing."""
+    """OfferWithdrawn may stand in the log after JobPlaced; it moves nothing."""
     world = World()
     job = world.submit(retries=1)
     world.place(job)
-    world.fold("queue", [ev.JobRecalled(cause="cmd:x", job=job, attempt=1, reason="hold", by="bob")])
+    world.fold("queue", [ev.OfferWithdrawn(cause="cmd:x", job=job, attempt=1, reason="hold", by="bob")])
     world.start(job)
     world.end(job, 1)
     assert kinds(world.settle()) == ["JobRequeued", "JobOffered"]

@@ -61,7 +61,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert (event.job, event.attempt) not in self.placed_attempts, "offered again after it was placed"
                 self.accepted.add(event.job)
                 self.open[event.job] = event.attempt
-            case ev.JobRecalled() | ev.JobStopRequested() if event.job in self.open:
+            case ev.OfferWithdrawn() | ev.JobStopRequested() if event.job in self.open:
                 self.asked_back[event.job] = event.attempt
             case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
                 assert event.job not in self.ended, "two ends"

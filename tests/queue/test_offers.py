@@ -1,4 +1,4 @@
-"""Whose turn it is: order, quota, the window, parked classes, recalls."""
+"""Whose turn it is: order, quota, the window, parked classes, withdrawals."""
 
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, BACK_NS, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_schemas import events as ev
@@ -11,9 +11,9 @@ def fill(world: World, count: int, gpus: int = 1, **more: object) -> list[str]:
     return [event.job for event in events if isinstance(event, ev.JobSubmitted)]
 
 
-def recalls(world: World) -> list[tuple[str, str]]:
-    """(job, reason) of every recall in the log, in order."""
-    return [(e.job, e.reason) for commit in world.log for e in commit.events if isinstance(e, ev.JobRecalled)]
+def withdrawals(world: World) -> list[tuple[str, str]]:
+    """(job, reason) of every withdrawal in the log, in order."""
+    return [(e.job, e.reason) for commit in world.log for e in commit.events if isinstance(e, ev.OfferWithdrawn)]
 
 
 def test_priority_goes_before_submit_order() -> None:
@@ -138,7 +138,7 @@ def test_who_comes_late_and_goes_first_takes_the_place_that_he_deserves() -> Non
     urgent = world.submit(8, priority=90)
     assert world.of(urgent) == "queued"
     world.pass_time()
-    assert recalls(world) == [(before[-1], "order")]
+    assert withdrawals(world) == [(before[-1], "order")]
     assert world.offered() == [urgent, *before]
     world.give_back(before[-1])
     assert world.pass_time() == []
@@ -155,14 +155,14 @@ def test_nothing_is_said_twice_about_an_order_that_stays() -> None:
 
 
 def test_refused_offers_give_their_quota_to_jobs_that_can_use_it() -> None:
-    """Recalled, returned, and offered again only after capacity has changed."""
+    """Withdrawn, returned, and offered again only after capacity has changed."""
     world = World()
     world.quota("small", 8)
     big = world.submit(8, queue="small")
     world.refuse(big)
     little = world.submit(1, queue="small")
     world.pass_time()
-    assert recalls(world) == [(big, "quota")]
+    assert withdrawals(world) == [(big, "quota")]
     assert world.settle() == []
     world.give_back(big)
     assert [event.job for event in world.settle()] == [little]
@@ -174,7 +174,7 @@ def test_refused_offers_give_their_quota_to_jobs_that_can_use_it() -> None:
 
 
 def test_a_recall_is_made_only_where_it_helps() -> None:
-    """Nothing is recalled for a job that is parked itself, or that no recall could bring within the quota."""
+    """Nothing is withdrawn for a job that is parked itself, or that no withdrawal could bring within the quota."""
     world = World()
     world.quota("small", 8)
     running = world.submit(4, queue="small")
@@ -195,7 +195,7 @@ def test_recalls_take_the_last_offers_and_no_more_than_needed() -> None:
     world.refuse(*jobs)
     world.submit(3, queue="small")
     world.pass_time()
-    assert recalls(world) == [(jobs[3], "quota"), (jobs[2], "quota")]
+    assert withdrawals(world) == [(jobs[3], "quota"), (jobs[2], "quota")]
     assert world.settle() == []
 
 
@@ -208,7 +208,7 @@ def test_lowering_a_quota_recalls_offers_but_stops_no_run() -> None:
     world.quota("small", 2)
     world.pass_time()
     # One is running, so one offer may stay.
-    assert recalls(world) == [(jobs[2], "quota"), (jobs[1], "quota")]
+    assert withdrawals(world) == [(jobs[2], "quota"), (jobs[1], "quota")]
 
 
 def test_the_first_job_is_not_passed_for_ever() -> None:
@@ -247,7 +247,7 @@ def test_deciding_twice_upon_the_same_state_is_free() -> None:
 
 
 def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
-    """Many classes, each refused: the next decision offers nothing and recalls nothing."""
+    """Many classes, each refused: the next decision offers nothing and withdraws nothing."""
     world = World(careful=False)
     for cpu in range(1, 101):
         world.ask(*(world.submission(request=request(1, cpu=cpu)) for _ in range(30)))
@@ -272,7 +272,7 @@ def test_what_is_asked_back_is_held_until_it_is_back() -> None:
     world.now += SECOND
     urgent = world.submit(2, queue="small")
     world.settle()
-    assert (recalls(world), world.of(urgent), world.charged("small")) == ([(second, "quota")], "queued", 3000)
+    assert (withdrawals(world), world.of(urgent), world.charged("small")) == ([(second, "quota")], "queued", 3000)
     assert world.pass_time() == []
     world.give_back(second)
     assert [(event.job, event.rank < world.state.jobs[first].rank) for event in world.settle()] == [(urgent, True)]
@@ -290,7 +290,7 @@ def test_an_offer_that_is_slow_to_come_back_costs_no_other_its_own() -> None:
     world.submit(8, priority=90)
     for _ in range(5):
         world.pass_time()
-    assert recalls(world) == [(before[-1], "order")]
+    assert withdrawals(world) == [(before[-1], "order")]
 
 
 def test_one_recalled_for_quota_comes_back_though_nothing_comes_free() -> None:
@@ -302,7 +302,7 @@ def test_one_recalled_for_quota_comes_back_though_nothing_comes_free() -> None:
     little = world.submit(1, queue="small")
     begun = world.state.jobs[big].since_ns
     world.pass_time(6)
-    assert recalls(world) == [(big, "quota")]
+    assert withdrawals(world) == [(big, "quota")]
     world.give_back(big)
     world.settle()
     world.cancel(little)

@@ -26,7 +26,7 @@ def test_asked_to_reclaim_a_queue_gives_back_offers_then_the_lowest_priority_the
     world.restart()
     asked = world.settle()
     assert [(type(e).__name__, e.job, e.reason) for e in asked] == [
-        ("JobRecalled", offer, "quota"), ("JobStopRequested", low, "reclaimed"), ("JobStopRequested", late, "reclaimed"),
+        ("OfferWithdrawn", offer, "quota"), ("JobStopRequested", low, "reclaimed"), ("JobStopRequested", late, "reclaimed"),
     ]  # fmt: skip
     world.restart()
     assert world.pass_time() == []

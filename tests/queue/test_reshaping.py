@@ -36,7 +36,7 @@ def test_users_limited_while_jobs_wait_and_run() -> None:
     waits = [world.submit(2, queue="q", user=user) for user in ("ada", "b/ob%2F", "b/ob%2F")]
     assert world.offered() == [waits[0]]
     world.configure("q", maximum={"gpu": 8_000}, users={"*": {"gpu": 4_000}})
-    assert [e.job for e in world.pass_time() if isinstance(e, ev.JobRecalled)] == [waits[0]]
+    assert [e.job for e in world.pass_time() if isinstance(e, ev.OfferWithdrawn)] == [waits[0]]
     world.give_back(waits[0])
     world.settle()
     world.pass_time(11)
@@ -180,7 +180,7 @@ def test_ageing_that_is_switched_on_and_off_under_jobs() -> None:
     job = world.submit(1, queue="q")
     world.now += 100 * SECOND
     world.pool(ageing=Ageing(every_ns=60 * SECOND, most=5))
-    assert kinds(world.settle()) == ["JobsAged"]
+    assert kinds(world.settle()) == ["PriorityAged"]
     world.pool()
     assert (world.pass_time(600), world.state.jobs[job].aged) == ([], 1)
 

@@ -38,7 +38,7 @@ def test_offers_that_are_in_order_stay_where_nobody_else_waits(sequencer: str) -
     here.run(here.submit(8, queue="a"))
     waiting = [here.submit(gpus, queue=queue) for queue, gpus in (("b", 4), ("a", 8), ("b", 8), ("a", 4))]
     here.refuse(waiting[0], waiting[1])
-    assert "JobRecalled" not in woken(here, 250)
+    assert "OfferWithdrawn" not in woken(here, 250)
     assert sorted(here.offered()) == sorted(waiting)
     assert woken(here, 30) == []
 

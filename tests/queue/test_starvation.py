@@ -160,7 +160,7 @@ def test_a_wish_for_a_place_that_crosses_the_return_of_the_offer_keeps_nothing()
     world.refuse(job)
     world.now += PATIENCE_S * SECOND
     events = world.decide()
-    world.fold("queue", [ev.JobRecalled(cause="clock", job=job, attempt=1, reason="order")])
+    world.fold("queue", [ev.OfferWithdrawn(cause="clock", job=job, attempt=1, reason="order")])
     world.give_back(job)
     world.fold("queue", events)
     assert [type(event) for event in events] == [ev.ReservationRequested]

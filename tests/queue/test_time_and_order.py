@@ -67,7 +67,7 @@ def test_ageing_raises_a_priority_step_by_step_and_no_further() -> None:
     young, top = world.submit(queue=path, priority=52), world.submit(queue=path, priority=PRIORITY_MAX)
     assert order(world, path) == [top, young, old]
     world.settle()
-    assert [e.jobs for e in world.said(ev.JobsAged)] == [(old,)]
+    assert [e.jobs for e in world.said(ev.PriorityAged)] == [(old,)]
     world.pass_time(25)
     assert order(world, path) == [top, old, young]
     world.restart()
@@ -93,7 +93,7 @@ def test_all_of_a_line_age_whoever_stands_first(sequencer: str) -> None:
     world.now += 50 * SECOND
     world.submit(queue=path, deadline_ns=world.now + 10**6 * SECOND)
     world.submit(queue=path)
-    assert [e.jobs for e in world.pass_time(10) if isinstance(e, ev.JobsAged)] == [(old,)]
+    assert [e.jobs for e in world.pass_time(10) if isinstance(e, ev.PriorityAged)] == [(old,)]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_fairshare_goes_by_what_was_used() -> None:
 
 
 def test_a_moved_job_stands_in_its_new_queue_as_it_would_have_from_the_beginning() -> None:
-    """In line, held, waiting for its time or recalled; and it counts there."""
+    """In line, held, waiting for its time or withdrawn; and it counts there."""
     world = World()
     world.tree(a={"maximum": {"gpu": 0}}, b={"maximum": {"gpu": 0}})
     first, moved, last = world.submit(queue="b"), world.submit(queue="a"), world.submit(queue="b")

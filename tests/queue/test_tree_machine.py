@@ -120,7 +120,7 @@ class TreeMachine(RuleBasedStateMachine):
                 if event.job not in self.runs:  # else its new rank came too late
                     assert self.open.setdefault(event.job, event.attempt) == event.attempt
                     self.accepted.add(event.job)
-            case ev.JobRecalled() | ev.JobStopRequested() if event.job in self.open:
+            case ev.OfferWithdrawn() | ev.JobStopRequested() if event.job in self.open:
                 self.back.add(event.job)
             case ev.PreemptionRequested():
                 self.pleas[event.job] = event

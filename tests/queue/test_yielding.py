@@ -214,7 +214,7 @@ def test_a_request_that_crosses_the_placement_or_the_return_of_the_offer_is_none
         events = world.decide()
         assert kinds(events) == ["PreemptionRequested"]
         if crosses == "give_back":
-            world.fold("queue", [ev.JobRecalled(cause="clock", job=job, attempt=1, reason="order")])
+            world.fold("queue", [ev.OfferWithdrawn(cause="clock", job=job, attempt=1, reason="order")])
             world.give_back(job)
         else:
             world.place(job)

@@ -160,7 +160,7 @@ EVENTS: list[events.EventBase] = [
     ),
     events.JobQueued(cause="clock", job="812"),
     events.JobMoved(cause="cmd:c2", job="812", queue="research/speech", by="ada"),
-    events.JobsAged(cause="clock", jobs=("811", "812")),
+    events.PriorityAged(cause="clock", jobs=("811", "812")),
     events.JobDeferred(
         cause="clock",
         job="812",
@@ -185,7 +185,7 @@ EVENTS: list[events.EventBase] = [
     ),
     events.BudgetReached(cause="clock", queue="research", percent=80, spent=80, budget=100, period_ns=AT_NS),
     events.JobOffered(cause="clock", job="812_3", attempt=1, rank=41),
-    events.JobRecalled(cause="cmd:c2", job="812", attempt=1, reason="hold", by="ada"),
+    events.OfferWithdrawn(cause="cmd:c2", job="812", attempt=1, reason="hold", by="ada"),
     events.JobHeld(cause="cmd:c2", job="812", by="ada"),
     events.JobReleased(cause="cmd:c3", job="812", by="ada"),
     events.JobStopRequested(
@@ -221,12 +221,12 @@ EVENTS: list[events.EventBase] = [
     events.NodeQuarantined(
         cause="clock", node="sim-1", setter="health", by="x", reason="3 different jobs failed fast", jobs=("811", "812")
     ),
-    events.NodeReleased(cause="cmd:c12", node="sim-1", by="ada"),
+    events.NodeUnquarantined(cause="cmd:c12", node="sim-1", by="ada"),
     events.GpuFaulted(
         cause="report:sim-1:7", node="sim-1", gpu="GPU-sim-1-0", code="xid79", reason="off the bus", stop=True
     ),
     events.GpuRestored(cause="cmd:c13", node="sim-1", gpu="GPU-sim-1-0", by="ada"),
-    events.NodeAiled(cause="report:sim-1:8", node="sim-1", code="disk_full", reason="3 % left", closes=True),
+    events.NodeUnhealthy(cause="report:sim-1:8", node="sim-1", code="disk_full", reason="3 % left", closes=True),
     events.NodeRecovered(cause="cmd:c13", node="sim-1", code="disk_full", by="ada"),
     events.MigLayoutPlanned(
         cause="812.4",
@@ -304,7 +304,7 @@ EVENTS: list[events.EventBase] = [
         since_ns=AT_NS - 900 * 10**9,
         evidence=EVIDENCE,
     ),
-    events.ReclaimForeseen(
+    events.ReclaimSimulated(
         cause="clock",
         job="812",
         attempt=1,
@@ -510,8 +510,10 @@ REPORTS: list[reports.ReportBase] = [
     reports.HealthSeen(n=6, gpu="", code="disk_full", over=True, evidence="41 % left", at_ns=AT_NS),
 ]
 
-BEAT = reports.Beat(node="sim-1", incarnation="i1", desired=812, reported=4, at=99, wall_ns=1_800_000_000_000_000_000)
-CONFIRM = reports.Confirm(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7, removed="i0")
+BEAT = reports.Heartbeat(
+    node="sim-1", incarnation="i1", desired=812, reported=4, at=99, wall_ns=1_800_000_000_000_000_000
+)
+CONFIRM = reports.ReportAck(node="sim-1", incarnation="i1", through=4, beat=99, wall_ns=AT_NS, desired=7, removed="i0")
 PIECE = reports.OutputPiece(
     job="812_3",
     attempt=2,
@@ -523,7 +525,7 @@ PIECE = reports.OutputPiece(
     last=True,
     gone="this node keeps output of the newest 200 runs, or less where a job's output.keep is lower",
 )
-WANTED = reports.OutputWanted(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)
+WANTED = reports.ReadOutput(job="812", attempt=1, rank=1, stream="stdout", offset=4096, bytes_max=1024)
 
 SAMPLES = samples.SampleBatch(
     node="sim-1",
@@ -643,7 +645,7 @@ GANG_CALLS = [
     gangs.DaemonEnded(job="812", attempt=1, epoch=811, rank=3, id=4711, code=1),
 ]
 
-GANG_HEARD = gangs.GangHeard(speaker="n6", call=msgspec.Raw(gangs.encode_gang(GANG_CALLS[0])))
+GANG_HEARD = gangs.GangReply(speaker="n6", call=msgspec.Raw(gangs.encode_gang(GANG_CALLS[0])))
 GANG_ANSWER = gangs.GangAnswer(go=True, refusal="it has ended")
 
 COMMIT = Commit(

@@ -16,7 +16,7 @@ from fairlead_schemas.commands import (
 )
 from fairlead_schemas.commit import CommitUndecodable, commit_hash, decode_commit, decode_envelope, encode_commit
 from fairlead_schemas.desired import decode_desired
-from fairlead_schemas.reports import decode_beat, decode_confirm, decode_reports
+from fairlead_schemas.reports import decode_ack, decode_heartbeat, decode_reports
 from fairlead_schemas.sample_columns import decode_samples
 from tests.schemas import examples
 
@@ -90,7 +90,7 @@ def changed(**fields: object) -> bytes:
         b"",
         b"{}",
         b"\xff",
-        changed(v=2),
+        changed(v=1),
         changed(v=None),
         changed(prev=None),
         changed(extra=1),
@@ -113,7 +113,7 @@ def test_an_envelope_passes_what_it_does_not_look_into() -> None:
     envelope = decode_envelope(changed(events=[{"type": "JobVanished"}]))
     assert (envelope.writer, envelope.n, len(envelope.events)) == ("placer", 1, 1)
     with pytest.raises(CommitUndecodable):
-        decode_envelope(changed(v=2))
+        decode_envelope(changed(v=1))
 
 
 def test_one_changed_bit_changes_the_hash() -> None:
@@ -141,7 +141,7 @@ def test_a_bad_report_is_refused_by_path(payload: bytes, path: str) -> None:
         decode_reports(payload)
 
 
-@pytest.mark.parametrize("decode", [decode_reports, decode_beat, decode_confirm, decode_desired, decode_samples])
+@pytest.mark.parametrize("decode", [decode_reports, decode_heartbeat, decode_ack, decode_desired, decode_samples])
 @pytest.mark.parametrize(
     "payload", [b"", b"\xff", b'{"node":"\xff"}', b"[" * 100_000, b'{"x":' * 100_000], ids=lambda p: repr(p[:20])
 )

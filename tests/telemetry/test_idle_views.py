@@ -30,8 +30,8 @@ def idle(job: str, *, mode: IdleMode = "dry_run", reclaim_at_ns: int = 0) -> ev.
     return ev.JobIdle(**of(job), action="stop", mode=mode, since_ns=START_NS, evidence=LOW, reclaim_at_ns=reclaim_at_ns)
 
 
-def foreseen(job: str) -> ev.ReclaimForeseen:
-    return ev.ReclaimForeseen(**of(job), action="stop", since_ns=START_NS, evidence=LOW)
+def foreseen(job: str) -> ev.ReclaimSimulated:
+    return ev.ReclaimSimulated(**of(job), action="stop", since_ns=START_NS, evidence=LOW)
 
 
 def story() -> Story:
@@ -97,7 +97,7 @@ def test_pieces_make_no_difference(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_rows_are_those_of_a_plain_fold(tmp_path: Path) -> None:
     """On logs of simulated clusters, until one was foreseen, one asked back and one active again."""
-    wanted = {"ReclaimForeseen", "ReclaimRequested", "JobActive"}
+    wanted = {"ReclaimSimulated", "ReclaimRequested", "JobActive"}
     for seed in (seed for seed in range(1, 61) if idleness.plan(seed, WORK_S) is not None):
         log = log_of(seed)
         warehouse = Warehouse(tmp_path / str(seed))
@@ -113,8 +113,8 @@ def test_rows_are_those_of_a_plain_fold(tmp_path: Path) -> None:
                         row = [event.job, event.attempt, event.rule, event.scope, commit.at_ns, None, None, None]
                         open_[event.job, event.attempt, event.rule] = row
                         rows.append(row)
-                    case ev.ReclaimForeseen() | ev.ReclaimRequested():
-                        place = 5 if isinstance(event, ev.ReclaimForeseen) else 6
+                    case ev.ReclaimSimulated() | ev.ReclaimRequested():
+                        place = 5 if isinstance(event, ev.ReclaimSimulated) else 6
                         open_[event.job, event.attempt, event.rule][place] = commit.at_ns
                     case ev.JobActive():
                         open_[event.job, event.attempt, event.rule][7] = event.reason

@@ -10,7 +10,16 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from fairlead_agent.instructions import CutGpu, GiveUp, Instruction, KillRun, NoticeRun, StartRun, Step, TerminateRun
+from fairlead_agent.instructions import (
+    GiveUp,
+    Instruction,
+    KillRun,
+    NoticeRun,
+    RepartitionGpu,
+    StartRun,
+    Step,
+    TerminateRun,
+)
 from fairlead_agent.reconcile import Reconciler
 from fairlead_agent.records import Ledger, Opened, Record
 from fairlead_agent.reporting import Outbox
@@ -23,7 +32,7 @@ from fairlead_replay.sim.machine import Machine, Truth
 from fairlead_replay.sim.workload import EPOCH_NS
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import LayoutOrder, decode_desired
-from fairlead_schemas.reports import Beat, decode_confirm, encode
+from fairlead_schemas.reports import Heartbeat, decode_ack, encode
 from fairlead_schemas.resources import Inventory
 
 BEAT_S = 2.0
@@ -124,7 +133,7 @@ class SimAgent:
 
     def _on_confirm(self, message: Message) -> None:
         if not self.dead and not self._sleeps(self._on_confirm, message):
-            confirm = decode_confirm(message.payload)
+            confirm = decode_ack(message.payload)
             self.outbox.confirm(confirm, self._now())
             self._do(self.core.confirmed(confirm, self._now(), 0))
             self.machine.lease = self.machine.boot_id, self.core.renewed
@@ -169,7 +178,7 @@ class SimAgent:
         if self.dead or self._sleeps(self._beat):
             return
         self.beats += 1
-        beat = Beat(
+        beat = Heartbeat(
             node=self.machine.name, incarnation=self.ledger.incarnation, desired=self.core.taken,
             reported=self.ledger.reported, at=self._now(), wall_ns=EPOCH_NS + self._now(),
         )  # fmt: skip
@@ -248,7 +257,7 @@ class SimAgent:
                 self.machine.terminate(key)
             case KillRun(key):
                 self.machine.kill(key)
-            case CutGpu(order, refusal):
+            case RepartitionGpu(order, refusal):
                 self.loop.call_later(CUT_S + self.faults.delay(), self._cut, order, refusal)
             case GiveUp(removed=True):
                 self.gave_up()

@@ -76,7 +76,7 @@ class IdleBooks:
                 return self._lives(event, commit) or self._active(event)
             case ev.JobExtended():
                 return self._lives(event, commit) or self._extended(event, commit.at_ns)
-            case ev.ReclaimForeseen() | ev.LeaseShrunk() | ev.ReclaimRequested():
+            case ev.ReclaimSimulated() | ev.LeaseShrunk() | ev.ReclaimRequested():
                 return self._lives(event, commit) or self._step(event, commit.at_ns)
             case _:
                 pass
@@ -126,15 +126,17 @@ class IdleBooks:
         self.extended[key] = event.until_ns, event.count
         return f"{key}: {event.count} extensions, at most {most} are allowed by anybody" if event.count > most else ""
 
-    def _step(self, event: ev.ReclaimForeseen | ev.LeaseShrunk | ev.ReclaimRequested, at_ns: int) -> str:
+    def _step(self, event: ev.ReclaimSimulated | ev.LeaseShrunk | ev.ReclaimRequested, at_ns: int) -> str:
         key, name = (event.job, event.attempt), type(event).__name__
         found = self.open.get((key, event.rule))
         if found is None or found.event.scope != event.scope:
             return f"{key} does not count as idle by {event.rule} of {event.scope}"
         policy, due_ns = found.policy, found.at_ns + found.policy.notice_ns
-        cut = policy.action == "shrink" and not isinstance(event, ev.ReclaimForeseen)
+        cut = policy.action == "shrink" and not isinstance(event, ev.ReclaimSimulated)
         wanted = (
-            ["ReclaimForeseen"] if policy.mode == "dry_run" else [*(["LeaseShrunk"] if cut else []), "ReclaimRequested"]
+            ["ReclaimSimulated"]
+            if policy.mode == "dry_run"
+            else [*(["LeaseShrunk"] if cut else []), "ReclaimRequested"]
         )
         if [*found.steps, name] != wanted[: len(found.steps) + 1]:
             return f"{key}: {name} after {found.steps}, expected {wanted}"

@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 from fairlead_bus.core import Input
 from fairlead_schemas import events as ev
 from fairlead_schemas.commands import TelemetryCommand
-from fairlead_schemas.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, GENESIS, Commit, decode_commit, encode_commit
+from fairlead_schemas.commit import (
+    COMMIT_BYTES_MAX,
+    COMMIT_EVENTS_MAX,
+    GENESIS,
+    VERSION,
+    Commit,
+    decode_commit,
+    encode_commit,
+)
 from fairlead_schemas.samples import SampleBatch
 from fairlead_telemetry.idle.asking import SOURCE
 from fairlead_telemetry.idle.core import IdleCore
@@ -38,7 +46,7 @@ class Cell:
         self._sequence += 1
         payload = encode_commit(
             Commit(
-                v=1, writer=writer, n=self._sequence, basis=self._sequence - 1, at_ns=self.now_ns, cursors={}, prev=GENESIS,
+                v=VERSION, writer=writer, n=self._sequence, basis=self._sequence - 1, at_ns=self.now_ns, cursors={}, prev=GENESIS,
                 events=list(events),
             )
         )  # fmt: skip

@@ -109,7 +109,7 @@ class Day:
                     self._wants.append(event.job)
             case ev.JobExtended():
                 self.rows[event.job].extended += 1
-            case ev.ReclaimForeseen():
+            case ev.ReclaimSimulated():
                 self.rows[event.job].foreseen += 1
             case ev.ReclaimRequested():
                 self._asked.append(event)

@@ -25,8 +25,8 @@ from fairlead_schemas.events.idle import (
     JobExtended,
     JobIdle,
     LeaseShrunk,
-    ReclaimForeseen,
     ReclaimRequested,
+    ReclaimSimulated,
     TelemetryCommandRejected,
 )
 from fairlead_schemas.events.nodes import (
@@ -41,7 +41,6 @@ from fairlead_schemas.events.nodes import (
     MigLayoutDropped,
     MigLayoutFailed,
     MigLayoutPlanned,
-    NodeAiled,
     NodeChanged,
     NodeCleared,
     NodeCordoned,
@@ -52,12 +51,13 @@ from fairlead_schemas.events.nodes import (
     NodeLost,
     NodeQuarantined,
     NodeRecovered,
-    NodeReleased,
     NodeRemoved,
     NodeReturned,
     NodeSuspected,
     NodeTainted,
     NodeUncordoned,
+    NodeUnhealthy,
+    NodeUnquarantined,
     NodeUntainted,
     RolloutAdvanced,
     RolloutEnded,
@@ -97,18 +97,18 @@ from fairlead_schemas.events.queue import (
     JobMoved,
     JobOffered,
     JobQueued,
-    JobRecalled,
     JobRejected,
     JobReleased,
     JobRequeued,
-    JobsAged,
     JobsRetired,
     JobStopRequested,
     JobSubmitted,
     JobSucceeded,
+    OfferWithdrawn,
     PoolConfigured,
     PoolRemoved,
     PreemptionRequested,
+    PriorityAged,
     QueueConfigured,
     QueueRemoved,
     QueuesApplied,
@@ -124,27 +124,27 @@ from fairlead_schemas.events.words import (
     JobKind,
     MigDropReason,
     MigMode,
-    RecallReason,
     RequeueReason,
     RolloutStep,
     RunOutcome,
     Setter,
     StartFault,
     StopReason,
+    WithdrawReason,
     YieldRule,
 )
 
 QueueEvent = (
     QueuesApplied | PoolConfigured | PoolRemoved | QueueConfigured | QueueRemoved | BudgetReached
-    | JobSubmitted | JobRejected | JobQueued | JobMoved | JobsAged | JobDeferred | DeadlineMissed | JobOffered
-    | JobRecalled | JobHeld | JobReleased | ReservationRequested | PreemptionRequested
+    | JobSubmitted | JobRejected | JobQueued | JobMoved | PriorityAged | JobDeferred | DeadlineMissed | JobOffered
+    | OfferWithdrawn | JobHeld | JobReleased | ReservationRequested | PreemptionRequested
     | JobStopRequested | JobRequeued | JobSucceeded | JobFailed | JobCancelled | JobsRetired | CommandRejected
     | CommandRepeated | QueueClockStepped
 )  # fmt: skip
 PlacerEvent = (
     NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeDeclaredDead | NodeRemoved | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
-    | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeReleased
-    | GpuFaulted | GpuRestored | NodeAiled | NodeRecovered | MigLayoutPlanned | MigLayoutChanged | MigLayoutFailed | MigLayoutDropped
+    | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeUnquarantined
+    | GpuFaulted | GpuRestored | NodeUnhealthy | NodeRecovered | MigLayoutPlanned | MigLayoutChanged | MigLayoutFailed | MigLayoutDropped
     | BreakerTripped | BreakerReset
     | MaintenanceScheduled | MaintenanceStarted | MaintenanceEnded
     | RolloutStarted | RolloutAdvanced | RolloutPaused | RolloutResumed | RolloutEnded
@@ -153,7 +153,7 @@ PlacerEvent = (
     | AllocationReleased | ReportRejected | NodeCommandRejected | PlacerClockStepped
 )  # fmt: skip
 TelemetryEvent = (
-    IdlePoliciesSet | JobIdle | JobActive | JobExtended | LeaseShrunk | ReclaimForeseen | ReclaimRequested
+    IdlePoliciesSet | JobIdle | JobActive | JobExtended | LeaseShrunk | ReclaimSimulated | ReclaimRequested
     | TelemetryCommandRejected | TelemetryClockStepped
 )  # fmt: skip
 Event = QueueEvent | PlacerEvent | TelemetryEvent

@@ -72,7 +72,7 @@ class ReclaimRequested(EventBase, tag=True, frozen=True, kw_only=True):
     evidence: tuple[IdleEvidence, ...]
 
 
-class ReclaimForeseen(EventBase, tag=True, frozen=True, kw_only=True):
+class ReclaimSimulated(EventBase, tag=True, frozen=True, kw_only=True):
     """A policy in dry run would ask for the run here; nothing follows."""
 
     job: str

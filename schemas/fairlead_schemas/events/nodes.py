@@ -132,7 +132,7 @@ class NodeQuarantined(EventBase, tag=True, frozen=True, kw_only=True):
     jobs: tuple[str, ...] = ()  # those that failed fast there
 
 
-class NodeReleased(EventBase, tag=True, frozen=True, kw_only=True):
+class NodeUnquarantined(EventBase, tag=True, frozen=True, kw_only=True):
     """Quarantine and suspicion are over, and what jobs failed there is forgotten."""
 
     node: str
@@ -157,7 +157,7 @@ class GpuRestored(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
-class NodeAiled(EventBase, tag=True, frozen=True, kw_only=True):
+class NodeUnhealthy(EventBase, tag=True, frozen=True, kw_only=True):
     """Its agent has found that something about the node itself is not well."""
 
     node: str

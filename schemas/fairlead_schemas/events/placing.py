@@ -123,7 +123,7 @@ class ReservationEnded(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class OfferReturned(EventBase, tag=True, frozen=True, kw_only=True):
-    """A recalled or stopped offer is closed without having been placed."""
+    """A withdrawn or stopped offer is closed without having been placed."""
 
     job: str
     attempt: int

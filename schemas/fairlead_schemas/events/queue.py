@@ -9,9 +9,9 @@ from fairlead_schemas.events.words import (
     DependencyState,
     FailReason,
     JobKind,
-    RecallReason,
     RequeueReason,
     StopReason,
+    WithdrawReason,
     YieldRule,
 )
 from fairlead_schemas.launchers import GangRule
@@ -138,7 +138,7 @@ class JobMoved(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
-class JobsAged(EventBase, tag=True, frozen=True, kw_only=True):
+class PriorityAged(EventBase, tag=True, frozen=True, kw_only=True):
     """These waiting jobs have waited so long that their priority rises by one."""
 
     jobs: tuple[str, ...]
@@ -223,12 +223,12 @@ class JobOffered(EventBase, tag=True, frozen=True, kw_only=True):
     rank: int
 
 
-class JobRecalled(EventBase, tag=True, frozen=True, kw_only=True):
+class OfferWithdrawn(EventBase, tag=True, frozen=True, kw_only=True):
     """The queue asks for an open offer back; the placer answers OfferReturned unless it has placed it."""
 
     job: str
     attempt: int
-    reason: RecallReason
+    reason: WithdrawReason
     #: Who asked for the hold; "" for quota.
     by: str = ""
 

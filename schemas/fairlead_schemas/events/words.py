@@ -28,7 +28,7 @@ StopReason = Literal[
     "idle",  # it lies idle by a policy, and its notice is over
     "reclaimed",  # its queue holds more than it may since a change that asked for it back; it waits again afterwards
 ]
-RecallReason = Literal[
+WithdrawReason = Literal[
     "hold",  # a person holds the job
     "quota",  # others could use what it is charged for, and the placer has refused it
     "order",  # others go before it now, and the placer has as many offers as it looks ahead over

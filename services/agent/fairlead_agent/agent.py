@@ -44,7 +44,7 @@ from fairlead_agent.upkeep import LeaseKept, Upkeep
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired
-from fairlead_schemas.reports import Confirm, HealthSeen
+from fairlead_schemas.reports import HealthSeen, ReportAck
 from fairlead_schemas.resources import Inventory
 
 _log = structlog.get_logger()
@@ -207,7 +207,7 @@ class Agent:
             self.hook.heed(desired.drained, idle=idle)
             self.tending.noticed("drained_hook", self.hook.failure)
 
-    def confirmed(self, confirm: Confirm, now: int) -> None:
+    def confirmed(self, confirm: ReportAck, now: int) -> None:
         """The placer has confirmed reports, and answered a beat."""
         self.tending.heard(confirm.wall_ns, confirm.beat)
         self.do(self.core.confirmed(confirm, now, time.time_ns()))

@@ -10,15 +10,15 @@ from fairlead_agent.run import RunKey
 from fairlead_agent.runtimes.kept_output import Keep
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.reports import OutputWanted, encode
+from fairlead_schemas.reports import ReadOutput, encode
 
-_REFUSAL = b'{"error":"expected an OutputWanted with a job id and stdout or stderr"}'
+_REFUSAL = b'{"error":"expected an ReadOutput with a job id and stdout or stderr"}'
 
 
 def printed(question: bytes, runtime: Runtime, runs: Mapping[RunKey, RunEntry], keep: Keep) -> bytes:
-    """The answer to an OutputWanted: an OutputPiece, or {"error"} where it is none."""
+    """The answer to an ReadOutput: an OutputPiece, or {"error"} where it is none."""
     try:
-        wanted = msgspec.json.decode(question, type=OutputWanted)
+        wanted = msgspec.json.decode(question, type=ReadOutput)
     except msgspec.MsgspecError:
         return _REFUSAL
     if not is_job_id(wanted.job) or wanted.stream not in ("stdout", "stderr"):

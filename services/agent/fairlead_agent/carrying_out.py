@@ -9,7 +9,16 @@ import structlog
 
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.health.tending import Tending
-from fairlead_agent.instructions import CutGpu, GiveUp, Instruction, KillRun, NoticeRun, StartRun, Step, TerminateRun
+from fairlead_agent.instructions import (
+    GiveUp,
+    Instruction,
+    KillRun,
+    NoticeRun,
+    RepartitionGpu,
+    StartRun,
+    Step,
+    TerminateRun,
+)
 from fairlead_agent.journal import Journal
 from fairlead_agent.lease_file import boottime_ns
 from fairlead_agent.placer_link import PlacerLink
@@ -90,7 +99,7 @@ class CarryingOut:
                 _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
                 if not self._starting.stop(key):
                     self._runtime.kill(key)
-            case CutGpu(order, refusal):
+            case RepartitionGpu(order, refusal):
                 self._tasks.spawn(self._cut(order, refusal))
             case GiveUp(reason):
                 self._hears.give_up(reason)

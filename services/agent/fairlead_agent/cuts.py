@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from fairlead_agent.drafting import Draft
-from fairlead_agent.instructions import CutGpu
+from fairlead_agent.instructions import RepartitionGpu
 from fairlead_agent.records import Cut, Ledger
 from fairlead_schemas.desired import LayoutOrder
 
@@ -13,7 +13,7 @@ def begin(draft: Draft, layouts: Iterable[LayoutOrder]) -> None:
     for order in layouts:
         if order.plan > draft.ledger.cut:
             draft.record(Cut(plan=order.plan))
-            draft.ask(CutGpu(order, _in_use(draft.ledger, order)))
+            draft.ask(RepartitionGpu(order, _in_use(draft.ledger, order)))
 
 
 def pending(ledger: Ledger) -> int:

@@ -44,14 +44,14 @@ class GiveUp(NamedTuple):
     removed: bool = False
 
 
-class CutGpu(NamedTuple):
+class RepartitionGpu(NamedTuple):
     """Cut it anew, and say what came of it (`Reconciler.was_cut`); not at all where `refusal` says why not."""
 
     order: LayoutOrder
     refusal: str
 
 
-Instruction = StartRun | NoticeRun | TerminateRun | KillRun | GiveUp | CutGpu
+Instruction = StartRun | NoticeRun | TerminateRun | KillRun | GiveUp | RepartitionGpu
 
 
 class Step(NamedTuple):

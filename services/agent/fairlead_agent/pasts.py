@@ -1,7 +1,7 @@
 """Whether the node's journal and the log belong to one past: either may be an old copy that somebody put back. Pure."""
 
 from fairlead_agent.records import Ledger
-from fairlead_schemas.reports import Confirm
+from fairlead_schemas.reports import ReportAck
 
 #: Reason to end an agent.
 REMOVED = (
@@ -25,7 +25,7 @@ class Pasts:
         self._doubts = 0
         self._doubted_at = now
 
-    def journal_went_back(self, confirm: Confirm) -> str:
+    def journal_went_back(self, confirm: ReportAck) -> str:
         """Why this journal is an old copy, "" when nothing says so. Asked once, and to be remembered: every further start numbers another
         inventory, and would soon have made up for what is missing."""
         made = self._ledger.reported if self._numbered_before is None else self._numbered_before
@@ -38,7 +38,7 @@ class Pasts:
             "under a new one"
         )
 
-    def log_went_back(self, confirm: Confirm, now: int) -> str:
+    def log_went_back(self, confirm: ReportAck, now: int) -> str:
         """Why the log must be an old copy, "" when nothing says so for long enough. A placer that has stood still and
         does not know yet that it is replaced speaks so, too, but not for long and not alone."""
         ledger = self._ledger

@@ -18,7 +18,7 @@ from fairlead_agent.tasks import set_or_after
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired, decode_desired
-from fairlead_schemas.reports import Beat, Confirm, decode_confirm, encode
+from fairlead_schemas.reports import Heartbeat, ReportAck, decode_ack, encode
 
 REPORT_POLL_S = 0.25
 
@@ -32,7 +32,7 @@ class Hears(Protocol):
         """The placer's list; the same one again and again."""
         ...
 
-    def confirmed(self, confirm: Confirm, now: int) -> None:
+    def confirmed(self, confirm: ReportAck, now: int) -> None:
         """The placer has taken our reports up to a number, and answers a beat."""
         ...
 
@@ -75,7 +75,7 @@ class PlacerLink:
         """Say that the node lives, and how far it has come."""
         ledger = self._core.ledger
         while True:
-            beat = Beat(
+            beat = Heartbeat(
                 node=ledger.node, incarnation=ledger.incarnation, desired=self._core.taken, reported=ledger.reported,
                 at=boottime_ns(), wall_ns=time.time_ns(),
             )  # fmt: skip
@@ -111,7 +111,7 @@ class PlacerLink:
 
     def _on_confirm(self, message: Message) -> None:
         try:
-            confirm = decode_confirm(message.payload)
+            confirm = decode_ack(message.payload)
         except msgspec.MsgspecError as error:
             _log.error("a confirmation cannot be read", reason=str(error))
             return

@@ -24,7 +24,7 @@ from fairlead_agent.way_in import WayIn
 from fairlead_agent.way_out import WayOut
 from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.events import StartFault
-from fairlead_schemas.reports import Confirm, HealthSeen, InventorySeen
+from fairlead_schemas.reports import HealthSeen, InventorySeen, ReportAck
 from fairlead_schemas.resources import Inventory
 
 
@@ -86,7 +86,7 @@ class Reconciler:
         self._reconcile(now, at_ns)
         return self._draft.take()
 
-    def confirmed(self, confirm: Confirm, now: int, at_ns: int) -> Step:
+    def confirmed(self, confirm: ReportAck, now: int, at_ns: int) -> Step:
         """The placer has committed our reports up to a number, and renewed our lease, from the moment of the beat
         that it answers: it may have lain in a buffer while this process stood still. One for another incarnation
         does neither: that placer does not know us. One that does not fit our past ends the agent."""

@@ -2,7 +2,7 @@
 
 Owns what was sent and when; must not know the journal (the agent hands over reports that are durable).
 Also used by hollow nodes. Reports travel by core messages, which may be lost, doubled or come late: the
-placer takes them in order of their numbers, and its Confirm says how far it has committed.
+placer takes them in order of their numbers, and its ReportAck says how far it has committed.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from itertools import islice
 
 import msgspec
 
-from fairlead_schemas.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, Confirm, InventorySeen, Report
+from fairlead_schemas.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, InventorySeen, Report, ReportAck
 
 RESEND_NS = 1_000_000_000
 #: So many unconfirmed reports are sent again at a time; the rest follows as these are confirmed.
@@ -68,7 +68,7 @@ class Outbox:
             self._inventory = report
         self._waiting.append(encode_report(report))
 
-    def confirm(self, confirm: Confirm, now: int) -> None:
+    def confirm(self, confirm: ReportAck, now: int) -> None:
         """The placer's word. One that does not know us gets everything again, an inventory first."""
         self._held = False
         if confirm.incarnation != self.incarnation:

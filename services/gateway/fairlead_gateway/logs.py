@@ -22,7 +22,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas import subjects
 from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.reports import OutputPiece, OutputWanted, encode
+from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
 
 STREAMS = ("stdout", "stderr")
 #: A hole is waited for this long before the agent is asked: pieces may come out of order.
@@ -295,7 +295,7 @@ class Output:
         """A piece from the file of the rank's node; None where it gives none. A silent node is asked once."""
         if self._is_silent(lane):
             return None
-        wanted = OutputWanted(
+        wanted = ReadOutput(
             job=self._source.job, attempt=self._source.attempt, rank=lane.rank, stream=lane.stream, offset=offset,
             bytes_max=min(size, 65536),
         )  # fmt: skip

@@ -16,7 +16,7 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.entities import Node
 from fairlead_placer.orders import OrderBook
 from fairlead_schemas import subjects
-from fairlead_schemas.reports import Beat, Confirm, encode
+from fairlead_schemas.reports import Heartbeat, ReportAck, encode
 
 #: A node that has not taken up its desired state for so long gets it again.
 REWRITE_S = 1.0
@@ -45,7 +45,7 @@ class Actor:
         self._behind: set[str] = set()
         #: Nodes whose changed desired state is not written yet.
         self._due: set[str] = set()
-        self._answers: dict[str, Confirm] = {}
+        self._answers: dict[str, ReportAck] = {}
         #: {node: `at` of the newest beat of its incarnation}
         self._beats: dict[str, int] = {}
         #: Nodes whose loss is being decided or is on its way into the log: their lease is over, no beat renews it.
@@ -128,7 +128,7 @@ class Actor:
 
     # -- between commits
 
-    def beat(self, beat: Beat) -> None:
+    def beat(self, beat: Heartbeat) -> None:
         """Answer a beat at once; where it shows an old desired state, write that again. So, too, where it shows a newer one
         than we have written: our predecessor's last. Else we would speak of an older one until the next change there, which
         the agent would take for a log that went backwards."""
@@ -155,14 +155,14 @@ class Actor:
         node = state.nodes.get(name) if state is not None else None
         removed = state.removed.get(name) if state is not None and node is None else None
         if removed is not None and incarnation in removed.incarnations:
-            self._answers[name] = Confirm(node=name, removed=incarnation)
+            self._answers[name] = ReportAck(node=name, removed=incarnation)
         elif node is None or (node.incarnation != incarnation and incarnation not in node.superseded):
-            self._answers[name] = Confirm(node=name)
+            self._answers[name] = ReportAck(node=name)
         else:
             self._answers[name] = self._confirm_of(node)
         self._wake.set()
 
-    def _confirm_of(self, node: Node) -> Confirm:
+    def _confirm_of(self, node: Node) -> ReportAck:
         """The node's numbers. A value that is older than the last one written, or than a change that is still to be
         written, may order a run that has been ended since (the node was lost meanwhile): it must start nothing."""
         assert self._core is not None
@@ -170,7 +170,7 @@ class Actor:
         due = node.lost or name in state.touched or name in self._due or name in self._behind
         desired = state.sequence if due else self._written.get(name, (0, 0.0))[0]
         beat = 0 if name in self.losing else self._beats.get(name, 0)
-        return Confirm(
+        return ReportAck(
             node=name, incarnation=node.incarnation, through=node.reported, beat=beat, wall_ns=self._wall(), desired=desired
         )  # fmt: skip
 

@@ -88,7 +88,7 @@ class PlacerCore:
             not inputs
             and not looks
             and state.pools.version == self._quiet_at
-            and not state.recalls
+            and not state.withdrawals
             and not fencing.is_due(state)
             and not self._due(now_ns)
         ):

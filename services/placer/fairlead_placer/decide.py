@@ -87,8 +87,8 @@ def _look_after_nodes(draft: Draft) -> bool:
 
 
 def _return_offers(draft: Draft) -> None:
-    for job in sorted(draft.state.recalls):
+    for job in sorted(draft.state.withdrawals):
         if draft.full:
             return
-        recall = draft.state.recalls[job]
-        draft.emit(ev.OfferReturned(cause=recall.cause, job=job, attempt=recall.attempt))
+        withdrawal = draft.state.withdrawals[job]
+        draft.emit(ev.OfferReturned(cause=withdrawal.cause, job=job, attempt=withdrawal.attempt))

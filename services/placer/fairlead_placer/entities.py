@@ -210,13 +210,13 @@ class Offer(NamedTuple):
     since_ns: int = 0
 
 
-class Recall(NamedTuple):
+class Withdrawal(NamedTuple):
     """An offer that the queue wants back."""
 
     job: str
     attempt: int
     cause: str
-    #: Reason of the stop ("" for a mere recall): if the offer was placed all the same, its run is stopped.
+    #: Reason of the stop ("" for a mere withdrawal): if the offer was placed all the same, its run is stopped.
     stop: str
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.entities import Job, Offer, Recall, run_key
+from fairlead_placer.entities import Job, Offer, Withdrawal, run_key
 from fairlead_placer.evolve_runs import stop
 from fairlead_placer.state import State
 from fairlead_schemas import events as ev
@@ -48,14 +48,14 @@ def _job_offered(state: State, seq: int, index: int, at_ns: int, event: ev.JobOf
         return
     if offer is not None:
         state.close_offer(event.job)
-    if state.recalls:
-        state.drop(state.recalls, event.job)
+    if state.withdrawals:
+        state.drop(state.withdrawals, event.job)
     if event.attempt == 1:
         state.arrive(request)
     state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request, at_ns))
 
 
-def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.JobRecalled) -> None:
+def _job_recalled(state: State, seq: int, index: int, at_ns: int, event: ev.OfferWithdrawn) -> None:
     _want_back(state, event.job, event.attempt, f"{seq}.{index}", "")
 
 
@@ -68,16 +68,18 @@ def _job_stop_requested(state: State, seq: int, index: int, at_ns: int, event: e
 
 
 def _want_back(state: State, job: str, attempt: int, cause: str, reason: str) -> None:
-    """Take the offer out of the running. A commit that places it may be under way: the recall outlives it."""
+    """Take the offer out of the running. A commit that places it may be under way: the withdrawal outlives it."""
     offer = state.offers.get(job)
-    recall = state.recalls.get(job)
+    withdrawal = state.withdrawals.get(job)
     if offer is not None and offer.attempt == attempt:
         state.close_offer(job)
         state.drop(state.claims, job)
         state.drop(state.pleas, job)
-    elif recall is None or recall.attempt != attempt:
+    elif withdrawal is None or withdrawal.attempt != attempt:
         return
-    state.put(state.recalls, job, Recall(job, attempt, cause, reason or (recall.stop if recall else "")))
+    state.put(
+        state.withdrawals, job, Withdrawal(job, attempt, cause, reason or (withdrawal.stop if withdrawal else ""))
+    )
 
 
 def _job_finished(
@@ -107,7 +109,7 @@ HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.JobSubmitted: _job_submitted,
     ev.JobMoved: _job_moved,
     ev.JobOffered: _job_offered,
-    ev.JobRecalled: _job_recalled,
+    ev.OfferWithdrawn: _job_recalled,
     ev.JobStopRequested: _job_stop_requested,
     ev.JobRequeued: _job_requeued,
     ev.JobSucceeded: _job_finished,

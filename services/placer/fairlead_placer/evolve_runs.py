@@ -27,10 +27,10 @@ def _job_placed(state: State, seq: int, index: int, at_ns: int, event: ev.JobPla
     )  # fmt: skip
     if state.requeued:
         run.restarted = state.drop(state.requeued, event.job) or ""
-    if state.recalls:
-        recall = state.drop(state.recalls, event.job)
-        if recall is not None:  # it was placed before the stop was seen: the run is stopped at once
-            run.stop = recall.stop
+    if state.withdrawals:
+        withdrawal = state.drop(state.withdrawals, event.job)
+        if withdrawal is not None:  # it was placed before the stop was seen: the run is stopped at once
+            run.stop = withdrawal.stop
     state.place(run, nodes)
     if state.claims or state.pleas or state.reservations:
         state.drop(state.claims, event.job)
@@ -49,7 +49,7 @@ def _job_unplaceable(state: State, seq: int, index: int, at_ns: int, event: ev.J
 
 
 def _offer_returned(state: State, seq: int, index: int, at_ns: int, event: ev.OfferReturned) -> None:
-    state.drop(state.recalls, event.job)
+    state.drop(state.withdrawals, event.job)
 
 
 def _rank_started(state: State, seq: int, index: int, at_ns: int, event: ev.RankStarted) -> None:

@@ -108,7 +108,7 @@ def _check_runs(state: State) -> None:
 def _check_offers(state: State) -> None:
     inside = {job for group in state.classes.values() for _, job in group.offers}
     _expect(inside == state.offers.keys(), f"offers and classes differ: {inside ^ state.offers.keys()}")
-    _expect(not state.offers.keys() & state.recalls.keys(), "a recalled offer is still open")
+    _expect(not state.offers.keys() & state.withdrawals.keys(), "a withdrawn offer is still open")
     for group in state.classes.values():
         _expect(bool(group.offers) and group.offers == sorted(group.offers), f"class out of order: {group.offers}")
 
@@ -116,7 +116,7 @@ def _check_offers(state: State) -> None:
 def _check_reservations(state: State) -> None:
     """Kept for an offer that is open, or on its way back; in nobody else's hands since, but those of guests."""
     for job, kept in state.reservations.items():
-        waiting = state.offers.get(job) or state.recalls.get(job)
+        waiting = state.offers.get(job) or state.withdrawals.get(job)
         found = None if waiting is None else waiting.attempt
         _expect(found == kept.attempt, f"nodes are kept for {job}.{kept.attempt}, whose offer is not open ({found})")
         for name in kept.nodes:

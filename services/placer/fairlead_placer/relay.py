@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead_bus.port import Bus, Message, Unavailable
 from fairlead_schemas import subjects
-from fairlead_schemas.gangs import GangAnswer, GangHeard, encode_gang
+from fairlead_schemas.gangs import GangAnswer, GangReply, encode_gang
 
 #: Longer than an agent holds an answer back, shorter than the other waits for it.
 ANSWER_S = 4.0
@@ -28,7 +28,7 @@ class Relay:
     async def _on_call(self, message: Message) -> bytes:
         speaker, node = subjects.parse_gang(message.subject)
         try:
-            heard = encode_gang(GangHeard(speaker=speaker, call=msgspec.Raw(message.payload)))
+            heard = encode_gang(GangReply(speaker=speaker, call=msgspec.Raw(message.payload)))
             return await self._bus.request(subjects.rpc_node(node, "gang"), heard, timeout_s=ANSWER_S)
         except Unavailable:
             return encode_gang(GangAnswer())  # it is asked again

@@ -37,8 +37,8 @@ def end(draft: Draft) -> None:
             return
         offer = state.offers.get(kept.job)
         if offer is None or offer.attempt != kept.attempt:
-            recall = state.recalls.get(kept.job)
-            cause = recall.cause if recall is not None else kept.cause
+            withdrawal = state.withdrawals.get(kept.job)
+            cause = withdrawal.cause if withdrawal is not None else kept.cause
             draft.emit(ev.ReservationEnded(cause=cause, job=kept.job, attempt=kept.attempt))
 
 

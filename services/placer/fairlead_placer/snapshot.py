@@ -15,12 +15,12 @@ from fairlead_placer.entities import (
     Offer,
     Outcome,
     Plea,
-    Recall,
     Removed,
     Reservation,
     Run,
     Verdict,
     Well,
+    Withdrawal,
 )
 from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.typical import Arrivals
@@ -133,7 +133,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     nodes: list[NodeShot]
     jobs: list[JobShot]
     offers: list[Offer]
-    recalls: list[Recall]
+    withdrawals: list[Withdrawal]
     unanswered: dict[str, int]
     classes: list[ClassShot]
     claims: list[Claim]
@@ -159,7 +159,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
 
 
 #: Raised where a field comes to mean something else.
-VERSION = 1
+VERSION = 2
 #: The name of the snapshot's shape.
 SCHEMA = schema_of(Shot, VERSION)
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -175,7 +175,7 @@ def dump(state: State) -> bytes:
             nodes=[_fields(NodeShot, state.nodes[name]) for name in sorted(state.nodes)],
             jobs=[_fields(JobShot, state.jobs[job], job=job) for job in sorted(state.jobs)],
             offers=[state.offers[job] for job in sorted(state.offers)],
-            recalls=[state.recalls[job] for job in sorted(state.recalls)],
+            withdrawals=[state.withdrawals[job] for job in sorted(state.withdrawals)],
             unanswered=state.unanswered,
             requeued=state.requeued,
             classes=_classes(state),
@@ -247,7 +247,7 @@ def load(data: bytes) -> State:
     for offer in shot.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
     state.unanswered, state.requeued = shot.unanswered, shot.requeued
-    state.recalls = {recall.job: recall for recall in shot.recalls}
+    state.withdrawals = {withdrawal.job: withdrawal for withdrawal in shot.withdrawals}
     for item in shot.classes:
         state.classes[item.request].outcome = item.outcome
     for item in shot.runs:

@@ -23,7 +23,13 @@ from fairlead_placer.nodes.fencing import next_after_ns
 from fairlead_placer.reports import Refused, fault_of
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import digest_of
-from fairlead_schemas.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, ReportBatch, decode_beat, decode_reports
+from fairlead_schemas.reports import (
+    REPORT_BYTES_MAX,
+    REPORTS_PER_MESSAGE_MAX,
+    ReportBatch,
+    decode_heartbeat,
+    decode_reports,
+)
 
 #: Reports in one decision, beyond which the next message waits for the next one.
 REPORTS_PER_TAKE_MAX = 400
@@ -228,7 +234,7 @@ class ReportSource:
 
     def _on_beat(self, message: Message) -> None:
         try:
-            beat = decode_beat(message.payload)
+            beat = decode_heartbeat(message.payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self.dropped += 1
             return

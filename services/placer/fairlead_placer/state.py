@@ -22,11 +22,11 @@ from fairlead_placer.entities import (
     Offer,
     OfferClass,
     Plea,
-    Recall,
     Removed,
     Reservation,
     Run,
     Well,
+    Withdrawal,
     pool_of,
     pool_of_node,
 )
@@ -56,7 +56,7 @@ class State(Journal):
         self.nodes: dict[str, Node] = {}
         self.jobs: dict[str, Job] = {}
         self.offers: dict[str, Offer] = {}
-        self.recalls: dict[str, Recall] = {}
+        self.withdrawals: dict[str, Withdrawal] = {}
         self.claims: dict[str, Claim] = {}
         self.pleas: dict[str, Plea] = {}
         self.reservations: dict[str, Reservation] = {}

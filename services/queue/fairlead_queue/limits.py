@@ -32,7 +32,7 @@ ASK_AFTER_NS = SECOND_NS
 ASK_AGAIN_NS = 5 * SECOND_NS
 #: What is done again and again for the same job or lane is done half as often each time, down to a 64th.
 DOUBLINGS_MAX = 6
-#: A job recalled for quota, that the placer has not refused in so many words, is offered again after so long at most.
+#: A job withdrawn for quota, that the placer has not refused in so many words, is offered again after so long at most.
 BACK_NS = 30 * SECOND_NS
 
 #: Finished jobs kept in folded state, and how many leave it at once.

@@ -63,7 +63,7 @@ class State(UndoLog):
         self.reclaims: dict[str, tuple[str, str]] = {}
         #: {job: itself} of runs that are asked back because they lie idle (derived).
         self.idle: dict[str, Job] = {}
-        #: Jobs recalled for quota that wait for their pool's capacity to change (derived).
+        #: Jobs withdrawn for quota that wait for their pool's capacity to change (derived).
         self.returned: dict[str, Job] = {}
         #: Who waits for whose end (derived).
         self.dependents = Dependents()
@@ -237,13 +237,13 @@ class State(UndoLog):
             self.silent_arrays[array.id] = array
 
     def wait_until(self, job: Job, at_ns: int) -> None:
-        """It (or its run) waits for a time; what was recalled for quota for that at most."""
+        """It (or its run) waits for a time; what was withdrawn for quota for that at most."""
         if job.state != "running" and job.wait != "returned":
             job.wait = "timer"
         self.due.set_timer(job, at_ns)
 
     def wait_for_capacity(self, job: Job) -> None:
-        """It was recalled for quota."""
+        """It was withdrawn for quota."""
         job.wait = "returned"
         self.returned[job.id] = job
 
@@ -337,7 +337,7 @@ class State(UndoLog):
     def close_offer(self, job: Job) -> None:
         """The placer has placed or returned the offer."""
         klass = job.lane.klass
-        job.open, job.rank, job.offered_ns, job.recall = False, 0, 0, ""
+        job.open, job.rank, job.offered_ns, job.withdrawal = False, 0, 0, ""
         del job.lane.offers[job.id]
         self.open -= 1
         del klass.pool.offers[job.id]
@@ -392,7 +392,7 @@ class State(UndoLog):
         klass.parked_at = -1
 
     def capacity_changed(self, pool: Pool) -> None:
-        """Nothing is parked there any more, and what was recalled may be offered again."""
+        """Nothing is parked there any more, and what was withdrawn may be offered again."""
         pool.capacity_count += 1
         if pool.parked_classes:
             self.parked_open -= pool.parked_open

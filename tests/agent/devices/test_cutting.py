@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fairlead_agent.devices.none import NoDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.instructions import CutGpu, StartRun
+from fairlead_agent.instructions import RepartitionGpu, StartRun
 from fairlead_agent.launch import Place, Program, plan
 from fairlead_agent.records import Cut, Ledger
 from fairlead_agent.run import Exit, RunKey
@@ -154,7 +154,7 @@ def test_an_order_is_journalled_carried_out_once_and_answered() -> None:
     """Said again, under a higher sequence, it is not begun again; nor after a restart."""
     node = Node()
     step = node.do(node.core.desired(desired(6, ORDER), 0, 0))
-    assert step.instructions == [CutGpu(ORDER, "")]
+    assert step.instructions == [RepartitionGpu(ORDER, "")]
     assert Cut(plan=5) in step.records
     assert node.do(node.core.desired(desired(7, ORDER), 0, 0)).instructions == []
     (report,) = node.do(node.core.was_cut(5, "no", Inventory(hostname="h"))).reports
@@ -162,7 +162,7 @@ def test_an_order_is_journalled_carried_out_once_and_answered() -> None:
     (first,) = node.boot("boot-1", {}).reports
     assert isinstance(first, InventorySeen) and first.plan == 0
     node.do(node.core.desired(desired(8, ORDER), 0, 0))
-    assert not [each for each in node.boot("boot-1", {}).instructions if isinstance(each, CutGpu)]
+    assert not [each for each in node.boot("boot-1", {}).instructions if isinstance(each, RepartitionGpu)]
 
 
 def test_a_cut_that_a_crash_interrupted_is_answered_by_the_next_inventory() -> None:
@@ -193,9 +193,11 @@ def test_nothing_is_cut_without_the_placers_word_or_under_a_run() -> None:
     node = Node()
     run = order("7", "true", gpus=("GPU-a",), instances=("MIG-1",))
     step = node.do(node.core.desired(desired(6, ORDER, runs=(run,)), 0, 0))
-    assert step.instructions == [StartRun(run), CutGpu(ORDER, "it is in use by 7.1.0")]
+    assert step.instructions == [StartRun(run), RepartitionGpu(ORDER, "it is in use by 7.1.0")]
     key = RunKey("7", 1, 0)
     node.do(node.core.started(key, 0, 0))
     node.do(node.core.exited(key, Exit(code=0), False, 0))
     later = LayoutOrder(gpu="GPU-a", plan=8, mode="off")
-    assert node.do(node.core.desired(desired(9, later), 0, 0)).instructions == [CutGpu(later, "it is in use by 7.1.0")]
+    assert node.do(node.core.desired(desired(9, later), 0, 0)).instructions == [
+        RepartitionGpu(later, "it is in use by 7.1.0")
+    ]

@@ -178,7 +178,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def take_back(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(sorted(self.world.core.state.offers)))
-        self.world.queue(ev.JobRecalled(cause="cmd:r", job=job, attempt=1, reason="hold"))
+        self.world.queue(ev.OfferWithdrawn(cause="cmd:r", job=job, attempt=1, reason="hold"))
 
     @precondition(lambda self: self.world.core.state.nodes)
     @rule(data=st.data(), gpu=st.integers(0, 3), code=st.sampled_from(["xid79", "xid79", ""]))

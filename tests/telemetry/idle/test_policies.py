@@ -137,12 +137,12 @@ def test_actions(action: str, follows: list[str]) -> None:
 
 
 def test_a_dry_run_says_what_it_would_do_and_does_nothing() -> None:
-    """ReclaimForeseen once when the notice would be over; nobody is given a time."""
+    """ReclaimSimulated once when the notice would be over; nobody is given a time."""
     scene = Scene(policy(mode="dry_run", action="requeue"))
     scene.run("1")
     idle, foreseen = scene.go(60)
     assert isinstance(idle, ev.JobIdle)
-    assert isinstance(foreseen, ev.ReclaimForeseen)
+    assert isinstance(foreseen, ev.ReclaimSimulated)
     assert (idle.mode, idle.reclaim_at_ns, foreseen.action) == ("dry_run", 0, "requeue")
     assert 5 * MINUTE <= scene.cell.said[-1][0] - scene.cell.said[-2][0] <= 5 * MINUTE + 10 * SECOND
     scene.now["1"] = {"gpu": 500}

@@ -22,7 +22,7 @@ from fairlead_agent.hollow.sampling import HollowSamples
 from fairlead_agent.hollow.shapes import Shape, check_names
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
-from fairlead_schemas.reports import Beat, decode_confirm, encode
+from fairlead_schemas.reports import Heartbeat, decode_ack, encode
 
 #: Reports of a tick travel together; idle latency is half of it on average.
 TICK_S = 0.002
@@ -163,7 +163,7 @@ class HollowFleet:
     def _on_confirm(self, message: Message) -> None:
         node = self.nodes.get(subjects.node_of(message.subject))
         if node is not None:
-            node.confirm(decode_confirm(message.payload), time.monotonic_ns())
+            node.confirm(decode_ack(message.payload), time.monotonic_ns())
             if node.outbox.sent < node.reported:
                 self._say(node)
 
@@ -219,7 +219,7 @@ class HollowFleet:
             for step in range(steps):
                 for name in names[step::steps]:
                     node = self.nodes[name]
-                    beat = Beat(
+                    beat = Heartbeat(
                         node=name, incarnation=node.incarnation, desired=node.desired, reported=node.reported,
                         at=time.monotonic_ns(), wall_ns=time.time_ns(),
                     )  # fmt: skip

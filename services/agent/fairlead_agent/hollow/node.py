@@ -13,7 +13,7 @@ from fairlead_agent.hollow.shapes import Shape, counted, inventory
 from fairlead_agent.reporting import Outbox
 from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.events import RunOutcome
-from fairlead_schemas.reports import Confirm, ExitSeen, InventorySeen, StartSeen
+from fairlead_schemas.reports import ExitSeen, InventorySeen, ReportAck, StartSeen
 
 BOOT_ID = "hollow"
 
@@ -154,7 +154,7 @@ class HollowNode:
         self._end(key, "exited", code, None, at_ns)
         return True
 
-    def confirm(self, confirm: Confirm, now: int) -> None:
+    def confirm(self, confirm: ReportAck, now: int) -> None:
         """The placer's word."""
         self.outbox.confirm(confirm, now)
 

@@ -28,7 +28,7 @@ class IdleView:
             ev.JobIdle: self._idle,
             ev.LeaseShrunk: self._lease_shrunk,
             ev.ReclaimRequested: self._reclaim_requested,
-            ev.ReclaimForeseen: self._foreseen,
+            ev.ReclaimSimulated: self._foreseen,
             ev.JobActive: self._active,
             ev.JobExtended: self._extended,
             ev.JobStopRequested: self._stop_requested,
@@ -123,7 +123,7 @@ class IdleView:
 
     # ------------------------------------------------------------------ what a dry run would have saved
 
-    def _foreseen(self, e: ev.ReclaimForeseen, _seq: int, at_ns: int) -> None:
+    def _foreseen(self, e: ev.ReclaimSimulated, _seq: int, at_ns: int) -> None:
         row = self._row(e.job, e.attempt)
         if row is None or any(each.rule == e.rule for each in row.foreseen):
             return

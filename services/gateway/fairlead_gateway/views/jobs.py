@@ -23,7 +23,7 @@ class JobsView:
             ev.JobSubmitted: self._submitted,
             ev.JobQueued: self._queued,
             ev.JobOffered: self._offered,
-            ev.JobRecalled: self._recalled,
+            ev.OfferWithdrawn: self._recalled,
             ev.JobHeld: self._held,
             ev.JobReleased: self._released,
             ev.JobStopRequested: self._stop_requested,
@@ -34,7 +34,7 @@ class JobsView:
             ev.JobsRetired: self._retired,
             ev.JobMoved: self._moved,
             ev.QueueRemoved: self._queue_removed,
-            ev.JobsAged: self._aged,
+            ev.PriorityAged: self._aged,
             ev.DeadlineMissed: self._deadline_missed,
         }
 
@@ -167,9 +167,9 @@ class JobsView:
             row.charged = True
             self._queues.charge(row.queue, row.user, row.request)
 
-    def _recalled(self, e: ev.JobRecalled, seq: int, _at_ns: int) -> None:
+    def _recalled(self, e: ev.OfferWithdrawn, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
-        self.move(row, "JobRecalled", seq)
+        self.move(row, "OfferWithdrawn", seq)
 
     def _held(self, e: ev.JobHeld, seq: int, _at_ns: int) -> None:
         row = self.rows[e.job]
@@ -232,7 +232,7 @@ class JobsView:
             old.unborn -= row.elements["waiting"]
             new.unborn += row.elements["waiting"]
 
-    def _aged(self, e: ev.JobsAged, _seq: int, _at_ns: int) -> None:
+    def _aged(self, e: ev.PriorityAged, _seq: int, _at_ns: int) -> None:
         for job in e.jobs:
             row = self.rows[job]
             row.priority, row.aged = row.priority + 1, row.aged + 1

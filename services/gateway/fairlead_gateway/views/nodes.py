@@ -36,10 +36,10 @@ class NodesView:
             ev.NodeSuspected: self._suspected,
             ev.NodeCleared: self._cleared,
             ev.NodeQuarantined: self._quarantined,
-            ev.NodeReleased: self._set_free,
+            ev.NodeUnquarantined: self._set_free,
             ev.GpuFaulted: self._faulted,
             ev.GpuRestored: self._restored,
-            ev.NodeAiled: self._ailed,
+            ev.NodeUnhealthy: self._ailed,
             ev.NodeRecovered: self._recovered,
             ev.JobPlaced: self._placed,
             ev.RankEnded: self._rank_ended,
@@ -132,7 +132,7 @@ class NodesView:
         row.quarantined, row.quarantine_reason, row.changed_seq = True, e.reason, seq
         row.blamed_by, row.rests_until_ns = e.jobs or row.blamed_by, 0
 
-    def _set_free(self, e: ev.NodeReleased, seq: int, _at_ns: int) -> None:
+    def _set_free(self, e: ev.NodeUnquarantined, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.quarantined = row.suspect = False
         row.rests_until_ns = 0
@@ -150,7 +150,7 @@ class NodesView:
         row.changed_seq = seq
         row.ailments = [each for each in row.ailments if each.gpu != e.gpu]
 
-    def _ailed(self, e: ev.NodeAiled, seq: int, at_ns: int) -> None:
+    def _ailed(self, e: ev.NodeUnhealthy, seq: int, at_ns: int) -> None:
         row = self.rows[e.node]
         row.ailments, row.changed_seq = [*row.ailments, Ailment("", e.code, e.reason, at_ns)], seq
 

@@ -124,5 +124,5 @@ def release(draft: Draft, asked: UnquarantineNode, cause: str) -> Refusal | None
     node: Node = draft.state.nodes[asked.node]
     if not node.quarantined and not node.suspect:
         return Refusal("not_quarantined", f'expected a node in quarantine or suspect, found "{node.name}" neither')
-    draft.emit(ev.NodeReleased(cause=cause, node=asked.node, by=asked.user))
+    draft.emit(ev.NodeUnquarantined(cause=cause, node=asked.node, by=asked.user))
     return None

@@ -57,7 +57,7 @@ def _gpu_restored(state: State, seq: int, index: int, at_ns: int, event: ev.GpuR
     _mark_gpus(state, node, {uuid: code for uuid, code in node.faulted.items() if uuid != event.gpu})
 
 
-def _node_ailed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeAiled) -> None:
+def _node_ailed(state: State, seq: int, index: int, at_ns: int, event: ev.NodeUnhealthy) -> None:
     node = state.nodes[event.node]
     state.change(node, ills=tuple(sorted({*node.ills, event.code})))
 
@@ -87,7 +87,7 @@ def _node_quarantined(state: State, seq: int, index: int, at_ns: int, event: ev.
         _acted(state, event.node, at_ns)
 
 
-def _node_released(state: State, seq: int, index: int, at_ns: int, event: ev.NodeReleased) -> None:
+def _node_released(state: State, seq: int, index: int, at_ns: int, event: ev.NodeUnquarantined) -> None:
     state.drop(state.failing, event.node)
     state.change(state.nodes[event.node], quarantined=False, suspect=False, resting=False, rest_ns=0)
 
@@ -117,12 +117,12 @@ HANDLERS: dict[type, Callable[[State, int, int, int, Any], None]] = {
     ev.NodeUntainted: _node_untainted,
     ev.GpuFaulted: _gpu_faulted,
     ev.GpuRestored: _gpu_restored,
-    ev.NodeAiled: _node_ailed,
+    ev.NodeUnhealthy: _node_ailed,
     ev.NodeRecovered: _node_recovered,
     ev.NodeSuspected: _node_suspected,
     ev.NodeCleared: _node_cleared,
     ev.NodeQuarantined: _node_quarantined,
-    ev.NodeReleased: _node_released,
+    ev.NodeUnquarantined: _node_released,
     ev.BreakerTripped: _breaker_tripped,
     ev.BreakerReset: _breaker_reset,
 }

@@ -50,7 +50,7 @@ def _of_node(draft: Draft, node: Node, report: HealthSeen, cause: str) -> Refusa
     if report.over and code in node.ills:
         draft.emit(ev.NodeRecovered(cause=cause, node=node.name, code=code))
     elif not report.over and code not in node.ills:
-        ailed = ev.NodeAiled(cause=cause, node=node.name, code=code, reason=reason, closes=OF_NODES[code].node)
+        ailed = ev.NodeUnhealthy(cause=cause, node=node.name, code=code, reason=reason, closes=OF_NODES[code].node)
         draft.emit(ailed, EVENT_BYTES + encoded_bytes(reason))
     return None
 

@@ -129,9 +129,9 @@ def _hold(plan: Plan, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:
         plan.states[job.id] = "held"
         return ev.JobHeld(cause=cause, job=job.id, by=command.user)
     if state == "offered" and not job.hold:
-        # The state does not change by a recall: remember that this job was spoken of.
+        # The state does not change by a withdrawal: remember that this job was spoken of.
         plan.states[job.id] = state
-        return ev.JobRecalled(cause=cause, job=job.id, attempt=job.attempt, reason="hold", by=command.user)
+        return ev.OfferWithdrawn(cause=cause, job=job.id, attempt=job.attempt, reason="hold", by=command.user)
     return _conflict(command.id, cause, _why_not_hold(job, state))
 
 

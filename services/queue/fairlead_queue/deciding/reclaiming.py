@@ -6,7 +6,7 @@ when the queue is within its limits.
 """
 
 from fairlead_queue.deciding.plan import Plan, encoded_bytes
-from fairlead_queue.deciding.review import recall
+from fairlead_queue.deciding.review import withdraw
 from fairlead_queue.deciding.yields import lost_gpu_s
 from fairlead_queue.fairness.tree import Amounts, Node
 from fairlead_queue.folding.wishes import Over, find, over_by
@@ -31,7 +31,7 @@ def _reclaim(plan: Plan, over: Over, cause: str, by: str) -> None:
     runs: list[Job] = []
     for lane in _lanes(over.node):
         for job in [*lane.offers.values(), *lane.running.values()]:
-            if job.end is not None or job.stop or job.recall or job.yields_to or job.id in plan.states:
+            if job.end is not None or job.stop or job.withdrawal or job.yields_to or job.id in plan.states:
                 left = [amount - need for amount, need in zip(left, _held(job), strict=True)]
             else:
                 (offers if job.open else runs).append(job)
@@ -42,7 +42,7 @@ def _reclaim(plan: Plan, over: Over, cause: str, by: str) -> None:
             plan.full = True
             return
         if job.open:
-            recall(plan, job, "quota")
+            withdraw(plan, job, "quota")
             continue
         event = JobStopRequested(cause=cause, job=job.id, attempt=job.attempt, reason="reclaimed", by=by)
         plan.emit(event, encoded_bytes(by))

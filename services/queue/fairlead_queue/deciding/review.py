@@ -4,8 +4,8 @@ A job that comes late but deserves to go first takes the place it deserves among
 behind it, or are asked back where the placer has as many as it looks ahead over. What the placer has refused gives its
 quota to those who could use it.
 
-Recall cannot go round in circles: a job recalled for quota is offered again only after capacity has changed, and one
-recalled for the order only where the order lets it.
+Withdrawal cannot go round in circles: a job withdrawn for quota is offered again only after capacity has changed, and one
+withdrawn for the order only where the order lets it.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.order import RANK_STEP
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.events import JobOffered, JobRecalled, RecallReason
+from fairlead_schemas.events import JobOffered, OfferWithdrawn, WithdrawReason
 
 
 def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
@@ -28,7 +28,7 @@ def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
     offers = [
         job
         for job in pool.offers.values()
-        if not (job.recall or job.stop or is_served(job)) and job.id not in plan.states
+        if not (job.withdrawal or job.stop or is_served(job)) and job.id not in plan.states
     ]
     return offers if offers and min(job.offered_ns for job in offers) + REVIEW_NS <= plan.now_ns else []
 
@@ -38,7 +38,7 @@ def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
 
 def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
     """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
-    leaving = [job for job in turns.pool.offers.values() if job.recall or job.stop]
+    leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
     turns.set_aside(leaving)
     turns.reopen(stuck)
     room = plan.room()
@@ -55,7 +55,7 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
             plan.full = True
             return
         closed = turns.gates.closed(job.lane)
-        recall(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
+        withdraw(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
     leaving += back
     if leaving:
         picks = _within_limits(turns, picks, leaving)
@@ -131,9 +131,9 @@ def _longest_rising(ranks: list[int]) -> set[int]:
     return found
 
 
-def recall(plan: Plan, job: Job, reason: RecallReason) -> None:
+def withdraw(plan: Plan, job: Job, reason: WithdrawReason) -> None:
     """Ask an open offer back."""
-    plan.emit(JobRecalled(cause=job.cause, job=job.id, attempt=job.attempt, reason=reason))
+    plan.emit(OfferWithdrawn(cause=job.cause, job=job.id, attempt=job.attempt, reason=reason))
     plan.states[job.id] = job.state
 
 
@@ -165,7 +165,7 @@ def _recall_under(
     later: list[int] = []
     for job in sorted(under, key=lambda job: job.rank, reverse=True):
         klass = job.lane.klass
-        if job.recall or job.stop:
+        if job.withdrawal or job.stop:
             over -= 0 if job.id in turns.aside else klass.need[at]
         elif klass is wanted.klass or job.id in plan.states or job.id in helped or is_served(job):
             continue
@@ -187,7 +187,7 @@ def _recall_under(
         if plan.room() <= 0:
             plan.full = True
             break
-        recall(plan, job, "quota")
+        withdraw(plan, job, "quota")
     return None
 
 

@@ -44,7 +44,9 @@ class Help:
     def offers(self) -> set[str]:
         """Help those who have their turn and no place; the jobs for which others are asked to yield now."""
         plan, pool = self._plan, self._turns.pool
-        waiting = [job for job in pool.offers.values() if not (job.recall or job.stop) and job.id not in plan.states]
+        waiting = [
+            job for job in pool.offers.values() if not (job.withdrawal or job.stop) and job.id not in plan.states
+        ]
         is_hopeless = self._helper.is_hopeless
         stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns or is_hopeless(job.lane)]
         left = STARVING_MAX

@@ -4,7 +4,7 @@ from fairlead_queue.budgets import UNIT
 from fairlead_queue.deciding.plan import Plan
 from fairlead_queue.limits import AGED_CHUNK
 from fairlead_queue.state import State
-from fairlead_schemas.events import BudgetReached, DeadlineMissed, JobQueued, JobsAged, JobStopRequested
+from fairlead_schemas.events import BudgetReached, DeadlineMissed, JobQueued, JobStopRequested, PriorityAged
 
 
 def act_on_time(plan: Plan) -> None:
@@ -102,4 +102,4 @@ def _age(plan: Plan) -> None:
     if plan.room() <= 0:
         plan.full = True
         return
-    plan.emit(JobsAged(cause="clock", jobs=tuple(due)), extra_bytes=sum(len(job) + 3 for job in due))
+    plan.emit(PriorityAged(cause="clock", jobs=tuple(due)), extra_bytes=sum(len(job) + 3 for job in due))

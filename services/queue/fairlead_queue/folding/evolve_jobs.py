@@ -58,7 +58,7 @@ def _moved(state: State, event: ev.JobMoved, id_: str, at_ns: int) -> None:
     shaping.move(state, job, event.queue)
 
 
-def _aged(state: State, event: ev.JobsAged, id_: str, at_ns: int) -> None:
+def _aged(state: State, event: ev.PriorityAged, id_: str, at_ns: int) -> None:
     for id_ in event.jobs:
         job = state.jobs[id_]
         job.aged += 1
@@ -133,12 +133,12 @@ def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
     state.open_offer(job, event.rank)
 
 
-def _recalled(state: State, event: ev.JobRecalled, id_: str, at_ns: int) -> None:
+def _recalled(state: State, event: ev.OfferWithdrawn, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     if event.reason == "hold":
         job.hold, job.hold_by = True, event.by
     if job.open:
-        job.recall = event.reason
+        job.withdrawal = event.reason
     elif event.reason == "hold" and job.state == "queued":
         # The offer came back while the hold was decided.
         state.unwait(job)
@@ -252,13 +252,13 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
     ev.JobSubmitted: _submitted,
     ev.JobQueued: _queued,
     ev.JobMoved: _moved,
-    ev.JobsAged: _aged,
+    ev.PriorityAged: _aged,
     ev.JobDeferred: _deferred,
     ev.DeadlineMissed: _deadline_missed,
     ev.ReservationRequested: _reservation_requested,
     ev.PreemptionRequested: _preemption_requested,
     ev.JobOffered: _offered,
-    ev.JobRecalled: _recalled,
+    ev.OfferWithdrawn: _recalled,
     ev.JobHeld: _held,
     ev.JobReleased: _released,
     ev.JobStopRequested: _stop_requested,

@@ -107,7 +107,7 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
     ev.NodeReturned: _capacity,
     ev.NodeUncordoned: _capacity,
     ev.NodeUntainted: _capacity,
-    ev.NodeReleased: _capacity,
+    ev.NodeUnquarantined: _capacity,
     ev.GpuRestored: _capacity,
     ev.NodeJoined: _node,
     ev.NodeRemoved: _node_removed,

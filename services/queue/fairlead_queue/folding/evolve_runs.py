@@ -71,7 +71,7 @@ def _returned(state: State, event: ev.OfferReturned, id_: str, at_ns: int) -> No
     job = _attempt(state, event)
     if job is None or not job.open:
         return
-    recall = job.recall
+    withdrawal = job.withdrawal
     state.close_offer(job)
     claims.give_up(job)
     state.settle_past(job.lane)
@@ -83,7 +83,7 @@ def _returned(state: State, event: ev.OfferReturned, id_: str, at_ns: int) -> No
         state.settled(job, End(id_, None))
         return
     state.uncharge(job)
-    if recall == "quota":
+    if withdrawal == "quota":
         state.wait_for_capacity(job)
         if not job.lane.klass.parked:
             state.wait_until(job, state.at_ns + BACK_NS)

@@ -121,7 +121,7 @@ def move(state: State, job: Job, path: str) -> None:
 
 
 def _limits_changed(state: State, pool: Pool) -> None:
-    """What was recalled for quota may be offered again, and refusals are looked at anew."""
+    """What was withdrawn for quota may be offered again, and refusals are looked at anew."""
     for job in [job for job in state.returned.values() if job.lane.klass.pool is pool]:
         state.unwait(job)
         state.wait_in_line(job)

@@ -101,6 +101,6 @@ def _row(job: Job, klass: int) -> JobRow:
         job.notice_ns, job.every_ns, job.saved_ns,
         job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
         dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
-        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.missing, list(job.nodes), job.recall,
+        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.missing, list(job.nodes), job.withdrawal,
         job.hold, job.hold_by, job.stop, job.stop_by, job.stop_saves, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.asks, list(job.idle), job.end, array,
     )  # fmt: skip

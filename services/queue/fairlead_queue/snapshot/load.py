@@ -98,7 +98,7 @@ def _restore(state: State, row: JobRow, lane: Lane) -> None:
         parent.live[job.id] = job
     if row.open is not None:
         state.open_offer(job, row.open[0])
-        job.offered_ns, job.recall = row.open[1], row.recall
+        job.offered_ns, job.withdrawal = row.open[1], row.withdrawal
     elif row.state in CHARGED_STATES and job.end is None and not isinstance(job, Array):
         lane.klass.pool.charge(lane, 1)
         if job.missing:

@@ -11,7 +11,7 @@ from fairlead_schemas.queues import PoolSettings, QueueSettings
 from fairlead_schemas.resources import Request
 
 #: Raised where a field comes to mean something else.
-VERSION = 6
+VERSION = 7
 
 
 class PoolRow(msgspec.Struct, frozen=True, array_like=True):
@@ -94,7 +94,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     price: int
     missing: int
     nodes: list[str]
-    recall: str
+    withdrawal: str
     hold: bool
     hold_by: str
     stop: str

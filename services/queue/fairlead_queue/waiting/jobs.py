@@ -6,7 +6,7 @@
     timer     until `timer_ns`: a start time, or the delay before another attempt
     array     an array of which as many elements live as may: until one ends
     jobs      until the jobs it depends on have ended
-    returned  was recalled for quota: until capacity changes
+    returned  was withdrawn for quota: until capacity changes
     owed      the queue owes it an event (`End`, a hold that was asked for, an array's end)
 """
 
@@ -47,10 +47,55 @@ class Job:
     """One single job or one element of an array, not finished yet."""
 
     __slots__ = (
-        "after", "aged", "ages_ns", "alarm_ns", "asked", "asked_ns", "asks", "attempt", "cause", "deadline_ns", "end", "every_ns", "failures", "hold", "hold_by", "id", "idle", "lane",
-        "losses", "missing", "nodes", "notice_ns", "offered_ns", "open", "order", "parent", "price", "rank", "recall", "retries", "saved_ns", "since_ns", "slice_ns",
-        "start_at_ns", "started_ns", "starts", "state", "stop", "stop_by", "stop_saves", "submitted_ns", "timer_ns", "total_ns", "used_ns", "user",
-        "wait", "yielders", "yields_by", "yields_to",
+        "after",
+        "aged",
+        "ages_ns",
+        "alarm_ns",
+        "asked",
+        "asked_ns",
+        "asks",
+        "attempt",
+        "cause",
+        "deadline_ns",
+        "end",
+        "every_ns",
+        "failures",
+        "hold",
+        "hold_by",
+        "id",
+        "idle",
+        "lane",
+        "losses",
+        "missing",
+        "nodes",
+        "notice_ns",
+        "offered_ns",
+        "open",
+        "order",
+        "parent",
+        "price",
+        "rank",
+        "retries",
+        "saved_ns",
+        "since_ns",
+        "slice_ns",
+        "start_at_ns",
+        "started_ns",
+        "starts",
+        "state",
+        "stop",
+        "stop_by",
+        "stop_saves",
+        "submitted_ns",
+        "timer_ns",
+        "total_ns",
+        "used_ns",
+        "user",
+        "wait",
+        "withdrawal",
+        "yielders",
+        "yields_by",
+        "yields_to",
     )  # fmt: skip
 
     def __init__(self, id: str, order: int, lane: "Lane", cause: str) -> None:
@@ -84,7 +129,7 @@ class Job:
         self.open = False
         self.rank = self.offered_ns = 0
         #: "" | "hold" | "quota" | "order": the open offer was asked back.
-        self.recall = ""
+        self.withdrawal = ""
         #: A person wants it held as soon as its offer is back.
         self.hold = False
         self.hold_by = ""

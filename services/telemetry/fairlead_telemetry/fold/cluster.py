@@ -9,7 +9,7 @@ WITH {FRESH}, life AS (
     count(*) FILTER (type = 'NodeLost')::INTEGER AS times_lost,
     arg_max(type, place) FILTER (type IN ('NodeJoined', 'NodeLost', 'NodeReturned', 'NodeRemoved')) AS presence,
     arg_max(type, place) FILTER (type IN ('NodeCordoned', 'NodeUncordoned', 'NodeDraining', 'NodeDrained', 'NodeRemoved')) AS wish,
-    arg_max(type, place) FILTER (type IN ('NodeQuarantined', 'NodeReleased', 'NodeRemoved')) AS quarantine,
+    arg_max(type, place) FILTER (type IN ('NodeQuarantined', 'NodeUnquarantined', 'NodeRemoved')) AS quarantine,
     arg_max(body, place) FILTER (type IN ('NodeJoined', 'NodeChanged')) AS told
   FROM fresh WHERE node IS NOT NULL AND type LIKE 'Node%' GROUP BY node)
 SELECT node, joined_at, times_lost, presence, wish, quarantine,
@@ -49,7 +49,7 @@ WITH {FRESH}, removed AS (
   FROM fresh WHERE type IN ('NodeTainted', 'NodeUntainted')
   UNION ALL
   SELECT node, 'suspect', '', place, type = 'NodeSuspected', coalesce(body->>'rests_until_ns', '0')
-  FROM fresh WHERE type IN ('NodeSuspected', 'NodeCleared', 'NodeReleased'))
+  FROM fresh WHERE type IN ('NodeSuspected', 'NodeCleared', 'NodeUnquarantined'))
 SELECT seen.node, kind, name, max(place), arg_max(holds, place), arg_max(code, place)
 FROM seen LEFT JOIN removed ON removed.node = seen.node WHERE coalesce(place > removed_place, true) GROUP BY ALL
 ON CONFLICT (node, kind, name) DO UPDATE SET place = excluded.place, holds = excluded.holds, code = excluded.code"""
@@ -71,7 +71,15 @@ SELECT path, coalesce(body->>'$.settings.maximum.gpu', body->>'gpu_quota_milli')
 ON CONFLICT (path) DO UPDATE SET gpu_milli = excluded.gpu_milli, there = excluded.there,
   configured_at = greatest(configured_at, excluded.configured_at)"""
 
-_MARKED = ("GpuFaulted", "GpuRestored", "NodeTainted", "NodeUntainted", "NodeSuspected", "NodeCleared", "NodeReleased")
+_MARKED = (
+    "GpuFaulted",
+    "GpuRestored",
+    "NodeTainted",
+    "NodeUntainted",
+    "NodeSuspected",
+    "NodeCleared",
+    "NodeUnquarantined",
+)
 STEPS = (
     Step(("Node",), _NODES),
     Step(("NodeRemoved",), _REMOVED),

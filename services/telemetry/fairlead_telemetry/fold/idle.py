@@ -24,7 +24,7 @@ UPDATE fold.idle AS i SET {columns} FROM (
 WHERE i.place = e.spell"""
 
 
-_FORESEEN = _go_on("ReclaimForeseen", "foreseen_ns = e.at_ns, reclaim_evidence = e.body->'evidence'")
+_FORESEEN = _go_on("ReclaimSimulated", "foreseen_ns = e.at_ns, reclaim_evidence = e.body->'evidence'")
 _SHRUNK = _go_on("LeaseShrunk", "shrunk_ns = e.at_ns, lease_ns = (e.body->>'until_ns')::BIGINT")
 _REQUESTED = _go_on(
     "ReclaimRequested",
@@ -41,7 +41,7 @@ FROM fresh WHERE type = 'JobExtended'"""
 
 STEPS = (
     Step(("JobIdle",), _SAID),
-    Step(("ReclaimForeseen",), _FORESEEN),
+    Step(("ReclaimSimulated",), _FORESEEN),
     Step(("LeaseShrunk",), _SHRUNK),
     Step(("ReclaimRequested",), _REQUESTED),
     Step(("JobActive",), _ACTIVE),

@@ -5,7 +5,7 @@ cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its 
 """
 
 #: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
-VERSION = 7
+VERSION = 8
 #: From this version on `user` and `queue` of every row of `events` are filled, those of events that name none included.
 OWNERS_SINCE = 7
 

@@ -100,13 +100,13 @@ def _extended(state: State, event: ev.JobExtended, at_ns: int) -> str | None:
     return run.job
 
 
-def _stepped(state: State, event: ev.ReclaimForeseen | ev.LeaseShrunk | ev.ReclaimRequested, at_ns: int) -> str | None:
+def _stepped(state: State, event: ev.ReclaimSimulated | ev.LeaseShrunk | ev.ReclaimRequested, at_ns: int) -> str | None:
     run = _run(state, event)
     idle = run.idle.get(event.rule) if run is not None else None
     if run is None or idle is None:
         return None
     match event:
-        case ev.ReclaimForeseen():
+        case ev.ReclaimSimulated():
             idle.step = "foreseen"
         case ev.LeaseShrunk():
             idle.step, idle.until_ns = "shrunk", event.until_ns
@@ -136,7 +136,7 @@ HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, int], str | None]] = {
     ev.JobIdle: _idle,
     ev.JobActive: _active,
     ev.JobExtended: _extended,
-    ev.ReclaimForeseen: _stepped,
+    ev.ReclaimSimulated: _stepped,
     ev.LeaseShrunk: _stepped,
     ev.ReclaimRequested: _stepped,
 }

@@ -1,6 +1,6 @@
 """What is to be said of one run now: at most one event for each rule. Reads the state, never changes it. Start at `judge`.
 
-nothing ── idle for `after` ──> JobIdle ── notice over ──> ReclaimForeseen (dry run)
+nothing ── idle for `after` ──> JobIdle ── notice over ──> ReclaimSimulated (dry run)
    ^                              │                   └──> LeaseShrunk ── its time over ──> ReclaimRequested
    │                              │                   └──> ReclaimRequested
    └── active, unseen, extended, another policy: JobActive ┘ (not once it was asked back for good; a cut lease is not
@@ -88,7 +88,7 @@ def due_ns(idle: Idle) -> int:
 def _act(run: Run, idle: Idle, evidence: tuple[IdleEvidence, ...], now_ns: int) -> ev.TelemetryEvent:
     policy = idle.policy
     if policy.mode == "dry_run":
-        return ev.ReclaimForeseen(
+        return ev.ReclaimSimulated(
             cause=CAUSE, job=run.job, attempt=run.attempt, scope=idle.scope, rule=policy.rule, action=policy.action,
             since_ns=idle.since_ns, evidence=evidence,
         )  # fmt: skip
