@@ -4,7 +4,7 @@ import msgspec
 
 from fairlead_schemas import events as ev
 from fairlead_schemas import subjects
-from fairlead_schemas.commit import GENESIS, Commit, commit_hash, encode_commit
+from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
 from fairlead_schemas.resources import Gpu, Inventory, Request
 
 START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
@@ -23,7 +23,7 @@ class Story:
         writer = WRITER_OF[type(events[0])]
         n, prev = self._heads.get(writer, (0, GENESIS))
         commit = Commit(
-            v=1, writer=writer, n=n + 1, basis=len(self.commits), at_ns=START_NS + int(seconds * SECOND_NS),
+            v=VERSION, writer=writer, n=n + 1, basis=len(self.commits), at_ns=START_NS + int(seconds * SECOND_NS),
             cursors={"CMD": n + 1}, prev=prev, events=list(events),
         )  # fmt: skip
         payload = encode_commit(commit)
