@@ -100,7 +100,9 @@ def _look_again(draft: Draft, offer: Offer, kept: Reservation) -> bool:
     state, now_ns = draft.state, draft.now_ns
     here = start_on(state, offer.request, offer.job, kept.nodes, now_ns)
     best = earliest(state, offer.request, offer.job, now_ns)
-    if best is not None and _is_sooner(best.start_ns, here.start_ns, now_ns):
+    # A start by limits is a promise; an estimate elsewhere may pass without a start, and the promise would be gone.
+    firm = here.basis == "limits" and best is not None and best.basis != "limits"
+    if best is not None and not firm and _is_sooner(best.start_ns, here.start_ns, now_ns):
         here = best
     moved = _is_sooner(here.start_ns, kept.start_ns, now_ns) or _is_sooner(kept.start_ns, here.start_ns, now_ns)
     if here.nodes != kept.nodes or moved or overdue(kept, now_ns):
