@@ -16,11 +16,17 @@ from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.pools import Pool
 
 
-def image_charges(log: UndoLog, lane: Lane) -> None:
-    """Note what is charged to a lane's leaf and to every queue above it."""
-    node, pool = lane.leaf.node, lane.klass.pool
-    images = [(each, each.usage.copy(), None if each.held is each.usage else each.held.copy()) for each in node.up()]
-    log.note(_restore_charges, pool, node, images)
+def image_charges(log: UndoLog, lane: Lane, imaged: set[Node]) -> None:
+    """Note what is charged to a lane's leaf and to every queue above it, up to the first one in `imaged`: those of this
+    decision that have an image. Added there."""
+    leaf = lane.leaf.node
+    images: list[tuple[Node, list[int], list[int] | None]] = []
+    node: Node | None = leaf
+    while node is not None and node not in imaged:
+        images.append((node, node.usage.copy(), None if node.held is node.usage else node.held.copy()))
+        node = node.parent
+    log.note(_restore_charges, lane.klass.pool, leaf, images)
+    imaged.update([image[0] for image in images])
 
 
 def _restore_charges(pool: Pool, leaf: Node, images: list[tuple[Node, list[int], list[int] | None]]) -> None:

@@ -43,6 +43,8 @@ class Turns:
         self._begun = False
         #: {lane: jobs charged more (or less) than in the state}
         self._charged: dict[Lane, int] = {}
+        #: Queues whose charges have a before-image.
+        self._imaged: set[Node] = set()
         #: Leaves that were met once with nothing left.
         self._seen: set[Node] = set()
         #: Lanes of which everything has been given a turn.
@@ -182,7 +184,7 @@ class Turns:
         charged = self._charged.get(lane)
         if charged is None:
             charged = 0
-            image_charges(self.state, lane)
+            image_charges(self.state, lane, self._imaged)
         self.pool.charge(lane, times)
         self._charged[lane] = charged + times
 
