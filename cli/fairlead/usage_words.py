@@ -7,7 +7,7 @@ from io import StringIO
 
 from fairlead import render
 from fairlead.render import Column
-from fairlead_schemas.usage import GPU_HOUR, UsageLine, UsageStatement
+from fairlead_schemas.usage import GPU_HOUR, UsageEstimate, UsageLine, UsageStatement
 
 #: Of the comma-separated values; amounts of GPU time are milli-GPU times nanoseconds.
 CSV_HEADS = (
@@ -17,20 +17,39 @@ CSV_HEADS = (
 
 def table(statement: UsageStatement) -> str:
     """Lines, then what they come to, then what a reader must know of it."""
-    heads = [statement.by.upper(), "MODEL", "RUNS", "GPU-HOURS", "PER HOUR", "AMOUNT"]
+    heads = [statement.by.upper(), "MODEL", "RUNS", "GPU-HOURS", "PER HOUR", "AMOUNT", "TO NOW (ESTIMATE)"]
     columns = [Column(head, str, right=at > 1) for at, head in enumerate(heads)]
-    if statement.by == "model":
-        del columns[1]
-    rows = [_row(line, len(columns)) for line in statement.lines]
+    estimated = {
+        (line.key, line.model, line.from_ns): line.gpu_hours
+        for line in (statement.estimate.lines if statement.estimate else ())
+    }
+    rows = [_row(line, estimated.pop((line.key, line.model, line.from_ns), None)) for line in statement.lines]
+    rows += [
+        [
+            key,
+            model,
+            "-",
+            "-",
+            "-",
+            "-",
+            f"{gpu_hours:.3f}",
+        ]  # placed by the newest commit: the log has no time of it yet
+        for (key, model, _), gpu_hours in estimated.items()
+    ]
+    dropped = [*([-1] if statement.estimate is None else []), *([1] if statement.by == "model" else [])]
+    for at in dropped:
+        del columns[at]
+        for row in rows:
+            del row[at]
     text = render.table(rows, columns) if rows else f"No GPU was held in {statement.month}.\n"
     return text + "".join(f"{line}\n" for line in ["", *_remarks(statement)])
 
 
-def _row(line: UsageLine, width: int) -> list[str]:
+def _row(line: UsageLine, estimated: float | None) -> list[str]:
     price = f"{line.per_gpu_hour} {line.currency}" if line.per_gpu_hour is not None else "-"
     amount = f"{line.amount} {line.currency}" if line.amount is not None else "-"
-    row = [line.key, line.model, str(line.runs), f"{line.gpu_hours:.3f}", price, amount]
-    return row if width == len(row) else [row[0], *row[2:]]
+    to_now = f"{estimated:.3f}" if estimated is not None else "-"
+    return [line.key, line.model, str(line.runs), f"{line.gpu_hours:.3f}", price, amount, to_now]
 
 
 def _remarks(statement: UsageStatement) -> Sequence[str]:
@@ -49,8 +68,16 @@ def _remarks(statement: UsageStatement) -> Sequence[str]:
         told.append("measured: there are no samples of it")
     if statement.unpriced:
         told.append(f"no price for: {', '.join(model or '(no model)' for model in statement.unpriced)}")
+    if statement.estimate is not None:
+        told.append(_estimate(statement.estimate))
     final = "final" if statement.is_final else f"as of {as_of:%Y-%m-%d %H:%M:%S} UTC; what runs is counted up to there"
     return [*told, f"{final} (log sequence {statement.sequence})"]
+
+
+def _estimate(estimate: UsageEstimate) -> str:
+    at = datetime.fromtimestamp(estimate.at_ns // 10**9, UTC)
+    totals = "".join(f", {amount} {currency}" for currency, amount in estimate.totals.items())
+    return f"estimate up to {at:%Y-%m-%d %H:%M:%S} UTC, if all that runs goes on: {estimate.gpu_hours:.3f} GPU-hours{totals}"
 
 
 def comma_separated(statement: UsageStatement) -> str:

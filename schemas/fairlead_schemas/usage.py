@@ -33,6 +33,27 @@ class UsageLine(msgspec.Struct, kw_only=True):
     used: int | None = None
 
 
+class UsageEstimateLine(msgspec.Struct, kw_only=True):
+    """An estimate for one line of a statement (same key, model and `from_ns`)."""
+
+    key: str
+    model: str
+    from_ns: int
+    gpu_hours: float
+    charged: int
+
+
+class UsageEstimate(msgspec.Struct, kw_only=True):
+    """GPU time up to now if everything that runs goes on: telemetry's clock, which the log does not confirm. An estimate is
+    never billed, audited, or counted by budgets; the exact figures stand beside it."""
+
+    at_ns: int  # Unix ns, never below the statement's `as_of_ns`
+    lines: list[UsageEstimateLine]
+    gpu_hours: float
+    charged: int
+    totals: dict[str, str]
+
+
 class UsageStatement(msgspec.Struct, kw_only=True):
     """The bill of a calendar month of UTC, as of a moment: what runs then counts up to it."""
 
@@ -47,6 +68,8 @@ class UsageStatement(msgspec.Struct, kw_only=True):
     held: int
     totals: dict[str, str]  # {currency: sum of the lines' amounts}
     unpriced: list[str]  # models that were used and have no price
+    #: Up to now; None once the month is over.
+    estimate: UsageEstimate | None = None
     #: Sums of the lines'.
     measured: int | None = None
     used: int | None = None

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead_replay.export import write_export
+from fairlead_schemas.usage import UsageEstimate, UsageEstimateLine
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub
 from tests.gateway.test_usage import STATEMENT
@@ -25,6 +26,31 @@ def test_a_statement_as_a_table(gateway: GatewayStub, run: Run) -> None:
         "as of 1970-01-01 00:00:00 UTC; what runs is counted up to there (log sequence 7)\n"
     )
     assert dict(gateway.requests[0].url.params) == {"statement": "2026-11", "by": "queue"}
+
+
+def test_an_estimate_up_to_now_is_marked_as_one(gateway: GatewayStub, run: Run) -> None:
+    """A column of its own; a job that the newest commit has placed is in it alone. The CSV, which is audited, has none."""
+    line = STATEMENT.lines[0]
+    lines = [
+        UsageEstimateLine(key="ada", model="a100", from_ns=line.from_ns, gpu_hours=1.75, charged=6300 * 10**12),
+        UsageEstimateLine(key="bob", model="a100", from_ns=0, gpu_hours=0.25, charged=900 * 10**12),
+    ]
+    estimate = UsageEstimate(
+        at_ns=60 * 10**9, lines=lines, gpu_hours=2.0, charged=7200 * 10**12, totals={"EUR": "4.98"}
+    )
+    statement = msgspec.structs.replace(STATEMENT, estimate=estimate)
+    gateway.on("GET", "/v1/usage", msgspec.to_builtins(statement))
+    assert run("usage", "--by", "queue").out == (
+        "QUEUE  MODEL  RUNS  GPU-HOURS  PER HOUR    AMOUNT  TO NOW (ESTIMATE)\n"
+        "ada    a100      2      1.500  2.49 EUR  3.74 EUR              1.750\n"
+        "bob    a100      -          -         -         -              0.250\n"
+        "\n"
+        "total of 2026-11: 1.500 GPU-hours, 3.74 EUR\n"
+        "estimate up to 1970-01-01 00:01:00 UTC, if all that runs goes on: 2.000 GPU-hours, 4.98 EUR\n"
+        "as of 1970-01-01 00:00:00 UTC; what runs is counted up to there (log sequence 7)\n"
+    )
+    gateway.on("GET", "/v1/usage", msgspec.to_builtins(statement))
+    assert "estimate" not in run("usage", "--csv").out
 
 
 def test_what_was_measured_stands_beside(gateway: GatewayStub, run: Run) -> None:

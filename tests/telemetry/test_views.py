@@ -80,6 +80,20 @@ def test_allocations(warehouse: Warehouse) -> None:
         3  1  1  n2  2  -         600.0""")
 
 
+def test_estimates_go_on_where_the_log_stands_still(warehouse: Warehouse) -> None:
+    """What is held, all of it and nothing else, counts up to now at each of its GPUs."""
+    held = "SELECT job, attempt, rank, node, gpu_seconds FROM allocations WHERE released_at IS NULL ORDER BY ALL"
+    assert warehouse.rows("SELECT job, attempt, rank, node, gpu_seconds FROM held_now ORDER BY ALL") == (
+        warehouse.rows(held)
+    )
+    query = """SELECT gpu_seconds, estimated_gpu_seconds, gpu_count, epoch_ns(now()) - (SELECT at_ns FROM cursor)
+      FROM held_now WHERE gpu_count > 0"""
+    rows = warehouse.rows(query)
+    assert rows
+    for exact, estimate, gpus, since_ns in rows:
+        assert estimate == pytest.approx(exact + gpus * since_ns / 1e9, rel=1e-9)
+
+
 def test_runs(warehouse: Warehouse) -> None:
     """One row per placement, with its end as the placer said it."""
     query = "SELECT job, attempt, array_to_string(nodes, ','), gpu_count, strftime(started_at, '%T'), strftime(ended_at, '%T'), outcome, exit_code, signal, gpu_seconds FROM runs ORDER BY 1, 2"

@@ -13,7 +13,13 @@ CATALOGUE = (
     "duckdb_tables()", "duckdb_columns()", "duckdb_views()", "duckdb_indexes()", "pragma_storage_info('events')",
     "pragma_table_info('events')", "duckdb_temporary_files()", "duckdb_optimizers()",
 )  # fmt: skip
-TABLES = (*visible.TABLES, *(view.name for view in schema.VIEWS), "warehouse.main.events", "warehouse.fold.jobs")
+#: Not `held_now`: its estimates move with the clock, so that two answers are never the same.
+TABLES = (
+    *visible.TABLES,
+    *(view.name for view in schema.VIEWS if view.name != "held_now"),
+    "warehouse.main.events",
+    "warehouse.fold.jobs",
+)
 COLUMNS = sorted({column.name for relation in (*schema.VIEWS, *schema.TABLES) for column in relation.columns})
 
 _table = st.sampled_from(TABLES)

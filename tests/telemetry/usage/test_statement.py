@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 
 from fairlead_bus.port import Stored
 from fairlead_schemas import events as ev
+from fairlead_schemas.usage import BYS, By
 from fairlead_telemetry.usage.prices import PriceTableError, read_prices
 from fairlead_telemetry.usage.statement import amount, month_at, month_named
 from fairlead_telemetry.usage.store import Usage, refold
@@ -49,6 +51,42 @@ def winter() -> Story:
 
 def log_of(story: Story) -> list[Stored]:
     return [Stored(sequence, subject, payload) for sequence, (subject, _, payload) in enumerate(story.commits, 1)]
+
+
+@pytest.mark.parametrize("by", BYS)
+def test_an_estimate_counts_what_runs_up_to_now_and_leaves_the_bill_alone(tmp_path: Path, by: By) -> None:
+    """Exactly the bill that the log would give if its clock stood at that moment; never less than the bill, however far the
+    machine's clock is behind; and none for a month that is over."""
+    warehouse = warehouse_of(tmp_path, log_of(winter()))
+    usage, prices = caught_up(warehouse), read_prices(PRICES)
+    february, january = month_named("2026-02"), month_named("2026-01")
+    assert february and january
+    bill = usage.statement(february, by, prices)
+    later_ns = usage.as_of_ns + 30 * 60 * 10**9
+    told = usage.statement(february, by, prices, later_ns)
+    assert told.estimate is not None
+    assert msgspec.structs.replace(told, estimate=None) == bill
+    # Job 4 holds one GPU and is the only one that runs.
+    assert told.estimate.charged == bill.charged + 30 * 60 * 10**12
+    assert (told.estimate.at_ns, told.estimate.gpu_hours) == (later_ns, 4.5)
+    assert sum(line.charged for line in told.estimate.lines) == told.estimate.charged
+
+    behind = usage.statement(february, by, prices, 1).estimate
+    assert behind is not None
+    assert (behind.at_ns, behind.charged, behind.totals) == (bill.as_of_ns, bill.charged, bill.totals)
+    assert usage.statement(january, by, prices, later_ns).estimate is None
+
+    at_later = winter()
+    at_later.at(31 * DAY + 5 * HOUR + 30 * 60, joined("n4"))
+    (tmp_path / "later").mkdir()
+    other = warehouse_of(tmp_path / "later", log_of(at_later))
+    confirmed = caught_up(other).statement(february, by, prices)
+    assert [(line.key, line.model, line.charged) for line in confirmed.lines if line.charged] == [
+        (line.key, line.model, line.charged) for line in told.estimate.lines if line.charged
+    ]
+    assert confirmed.totals == told.estimate.totals
+    other.close()
+    warehouse.close()
 
 
 def test_a_month_by_user(tmp_path: Path) -> None:

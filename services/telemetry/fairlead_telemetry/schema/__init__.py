@@ -7,7 +7,7 @@ view: append a `Relation` with a sentence per column to its family; the tests ch
 
 from fairlead_telemetry.schema.accounts import SAMPLE_FILES, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS
 from fairlead_telemetry.schema.cluster import GPUS, NODES, QUEUES
-from fairlead_telemetry.schema.held import ALLOCATIONS, PREEMPTIONS, REQUEUES, RUNS
+from fairlead_telemetry.schema.held import ALLOCATIONS, HELD_NOW, PREEMPTIONS, REQUEUES, RUNS
 from fairlead_telemetry.schema.idle import IDLE, IDLE_EXTENSIONS, IDLE_SAVINGS
 from fairlead_telemetry.schema.jobs import JOBS, MOVES
 from fairlead_telemetry.schema.log import CURSOR, EVENTS, PLACE
@@ -26,6 +26,7 @@ VIEWS = (
     MOVES,
     JOBS,
     ALLOCATIONS,
+    HELD_NOW,
     RUNS,
     NODES,
     GPUS,

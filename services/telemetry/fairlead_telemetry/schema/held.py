@@ -27,6 +27,27 @@ ALLOCATIONS = Relation(
       gpu_milli / 1000 * (coalesce(released_ns, (SELECT at_ns FROM cursor)) - placed_ns) / 1e9 AS gpu_seconds
     FROM part""",
 )
+HELD_NOW = Relation(
+    "held_now",
+    "Allocations that are held now, with an estimate of their GPU time up to now: the log may be older than that.",
+    (
+        Column("job", "VARCHAR", "job or array element"),
+        Column("attempt", "UINTEGER", "attempt"),
+        Column("rank", "INTEGER", "rank of this node within the run, from 0"),
+        Column("node", "VARCHAR", "node"),
+        Column("user", "VARCHAR", "who submitted"),
+        Column("queue", "VARCHAR", "path of the queue that it runs in"),
+        Column("gpu_count", "INTEGER", "how many GPUs"),
+        Column("gpu_seconds", "DOUBLE", "GPU-seconds held up to cursor.at_ns, as in allocations"),
+        Column("estimated_gpu_seconds", "DOUBLE", "estimate: up to now by this machine's clock, never less"),
+    ),
+    """
+    SELECT p.job, p.attempt, p.rank, p.node, r."user", r.queue, p.gpu_count,
+      p.gpu_milli / 1000 * ((SELECT at_ns FROM cursor) - p.placed_ns) / 1e9 AS gpu_seconds,
+      p.gpu_milli / 1000 * (greatest((SELECT at_ns FROM cursor), epoch_ns(now())) - p.placed_ns) / 1e9 AS estimated_gpu_seconds
+    FROM fold.open_parts p JOIN fold.open_runs r ON r.job = p.job AND r.attempt = p.attempt
+    WHERE p.released_ns IS NULL""",
+)
 RUNS = Relation(
     "runs",
     "One row per placement of an attempt: when it ran, where, how it ended, what it held.",

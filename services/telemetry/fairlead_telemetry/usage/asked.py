@@ -6,6 +6,7 @@ The price table is read anew for each answer, so that a new one needs no restart
 """
 
 import asyncio
+import time
 from pathlib import Path
 
 import msgspec
@@ -94,7 +95,7 @@ class UsageDesk:
         if month is None:
             told = f"month: expected a month such as 2026-11, found {asked.month[:40]!r}"
             raise UsageRefused("bad_request", told, "fairlead usage --statement 2026-11")
-        statement = await self._ingest.on_thread(self._usage.statement, month, asked.by, prices)
+        statement = await self._ingest.on_thread(self._usage.statement, month, asked.by, prices, time.time_ns())
         answer = msgspec.json.encode(statement)
         if len(answer) > ANSWER_BYTES_MAX:
             told = f"{len(statement.lines)} lines are too many for one answer"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fairlead_schemas.usage import GPU_HOUR, By, UsageLine, UsageStatement
+from fairlead_schemas.usage import GPU_HOUR, By, UsageEstimate, UsageEstimateLine, UsageLine, UsageStatement
 from fairlead_telemetry.usage.prices import MICRO, Price, Prices
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
@@ -92,19 +92,38 @@ def statement(
 ) -> UsageStatement:  # fmt: skip
     """The bill; lines by key, then by model, the oldest price first. `measures` None: nobody looked at samples."""
     lines = [_line(each, pieces[each.piece], measures) for each in sorted(sums)]
-    totals: dict[str, int] = {}
-    for line in lines:
-        if line.amount is not None:
-            totals[line.currency] = totals.get(line.currency, 0) + int(line.amount.replace(".", ""))
     charged = sum(line.charged for line in lines)
     return UsageStatement(
         month=month.name, by=by, sequence=sequence, as_of_ns=as_of_ns, is_final=as_of_ns >= month.end_ns, lines=lines,
         gpu_hours=hours(charged), charged=charged, held=sum(line.held for line in lines),
-        totals={currency: _hundredths(total) for currency, total in sorted(totals.items())},
+        totals=_totals(lines),
         unpriced=sorted({line.model for line in lines if line.amount is None and line.charged}),
         measured=None if measures is None else sum(line.measured or 0 for line in lines),
         used=None if measures is None else sum(line.used or 0 for line in lines),
     )  # fmt: skip
+
+
+def estimate(pieces: Sequence[Piece], sums: Iterable[Sum], at_ns: int) -> UsageEstimate:
+    """The same lines up to `at_ns`, from sums in which open stays count up to there."""
+    lines = [_line(each, pieces[each.piece], None) for each in sorted(sums)]
+    charged = sum(line.charged for line in lines)
+    return UsageEstimate(
+        at_ns=at_ns, gpu_hours=hours(charged), charged=charged, totals=_totals(lines),
+        lines=[
+            UsageEstimateLine(
+                key=line.key, model=line.model, from_ns=line.from_ns, gpu_hours=line.gpu_hours, charged=line.charged
+            )
+            for line in lines
+        ],
+    )  # fmt: skip
+
+
+def _totals(lines: Iterable[UsageLine]) -> dict[str, str]:
+    totals: dict[str, int] = {}
+    for line in lines:
+        if line.amount is not None:
+            totals[line.currency] = totals.get(line.currency, 0) + int(line.amount.replace(".", ""))
+    return {currency: _hundredths(total) for currency, total in sorted(totals.items())}
 
 
 def _line(each: Sum, piece: Piece, measures: Measures | None) -> UsageLine:

@@ -18,7 +18,7 @@ from fairlead_telemetry.usage import relations
 from fairlead_telemetry.usage.measuring import measured
 from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay
 from fairlead_telemetry.usage.prices import Prices
-from fairlead_telemetry.usage.statement import Month, Sum, cut, statement
+from fairlead_telemetry.usage.statement import Month, Sum, cut, estimate, statement
 from fairlead_telemetry.warehouse import Warehouse
 
 #: Events that one call takes up: nothing else is stored meanwhile.
@@ -118,8 +118,8 @@ class Usage:
         self._meter, self.sequence, self._unsaved = Meter(), 0, 0
         self._together(("DELETE FROM gpu_usage", []), ("DELETE FROM usage_meter", []))
 
-    def statement(self, month: Month, by: By, prices: Prices) -> UsageStatement:
-        """The bill of a month, as of `sequence`."""
+    def statement(self, month: Month, by: By, prices: Prices, now_ns: int = 0) -> UsageStatement:
+        """The bill of a month, as of `sequence`; before its end with an estimate up to `now_ns` (0: without)."""
         rows = self._warehouse.rows
         models = [model for (model,) in rows("SELECT DISTINCT model FROM gpu_usage WHERE begin_ns < ?", [month.end_ns])]
         pieces = cut(month, models, prices)
@@ -128,10 +128,16 @@ class Usage:
             [piece.begin_ns for piece in pieces],
             [piece.end_ns for piece in pieces],
         ]
-        found = rows(_SUMS.format(key=_KEYS[by]), [*bounds, self.as_of_ns])
-        sums = [Sum(*row) for row in found]
+        sums = self._sums(by, bounds, self.as_of_ns)
         measures = measured(self._warehouse, month, _KEYS[by], [*bounds, self.as_of_ns])
-        return statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
+        made = statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
+        if now_ns and not made.is_final:
+            at_ns = max(now_ns, self.as_of_ns)  # where this clock is behind the log's, nothing is taken away
+            made.estimate = estimate(pieces, self._sums(by, bounds, at_ns), at_ns)
+        return made
+
+    def _sums(self, by: By, bounds: list[Any], clock_ns: int) -> list[Sum]:
+        return [Sum(*row) for row in self._warehouse.rows(_SUMS.format(key=_KEYS[by]), [*bounds, clock_ns])]
 
     def _write(self, over: Sequence[tuple[int, Stay]], *, save: bool) -> None:
         """Append what is over, make the open rows anew."""
