@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from bench.vectors.fairshare import Case, named
+from bench.vectors.gpu_policies import best_effort, simple
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_placer.topology.published import best_effort, simple
 from fairlead_schemas.inside import GPUS_MAX, Description, Level, NumaNode
 
 NODES = Path(__file__).parents[2] / "tests" / "data" / "topology" / "node_topologies.json"

@@ -10,9 +10,9 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from bench.vectors import kai_division, kueue_share
 from fairlead_queue.fairness.ordering import Ranking
 from fairlead_queue.fairness.tree import Limits, Tree, bits
-from fairlead_queue.sequencers import kai, kueue
 from fairlead_queue.sequencers.drf import Drf
 
 type Whole = Annotated[int, msgspec.Meta(ge=0)]
@@ -196,7 +196,7 @@ def kueue_dominant_share(table: Kueue) -> Iterator[Case]:
             for resource, amount in quota.items():
                 lendable[resource] = lendable.get(resource, 0) + amount
         usage, pending = _by_flavor(case.usage), _by_flavor(case.pending)
-        got = kueue.dominant_share(nominal, usage, lendable, case.cq.weight, pending)._asdict()
+        got = kueue_share.dominant_share(nominal, usage, lendable, case.cq.weight, pending)._asdict()
         yield Case(case.name, case.expect, {key: got.get(key) for key in case.expect})
 
 
@@ -240,9 +240,9 @@ def kai_over_quota(table: Kai) -> Iterator[Case]:
             _claim(name, one): [_claim(queue, each) for queue, each in one.queues.items()]
             for name, one in case.departments.items()
         }
-        got = kai.divide_tree(case.total_gpu, departments)
+        got = kai_division.divide_tree(case.total_gpu, departments)
         yield Case(case.name, case.expect, {name: got.get(name) for name in case.expect})
 
 
-def _claim(name: str, one: KaiQueue) -> kai.Claim:
-    return kai.Claim(name, one.deserved, one.request, one.weight, one.priority)
+def _claim(name: str, one: KaiQueue) -> kai_division.Claim:
+    return kai_division.Claim(name, one.deserved, one.request, one.weight, one.priority)

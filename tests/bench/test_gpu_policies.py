@@ -6,8 +6,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.vectors.gpu_policies import best_effort, simple
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_placer.topology.published import best_effort, simple
 from fairlead_placer.topology.shapes import Shape, shape_of
 from fairlead_schemas.inside import Description
 from tests.placer.topology.nodes import any_description, shape

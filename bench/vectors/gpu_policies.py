@@ -1,4 +1,4 @@
-"""Other people's ways to choose GPUs, as they are published: to compare with, and where a site wants exactly these.
+"""Published policies that choose GPUs by count and links: for comparison with ours; the product does not use them.
 
 Source: policies "simple" and "best-effort" of NVIDIA/go-gpuallocator (Apache-2.0), by description and test tables.
 Both take the free GPUs and those that must be among the answer as masks, and answer with a mask, or None to refuse.
