@@ -89,7 +89,7 @@ class Telemetry:
             await ingest.on_thread(warehouse.copy_to, target)
 
         sql = Desk(self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s)
-        usage = UsageDesk(warehouse, ingest, self._prices)
+        usage = UsageDesk(warehouse, ingest, self._prices, self._clock)
         served = await Answers(warehouse, ingest, sql, usage, newest).serve(self._bus)
         usage.start()
         log.info("telemetry_started", sequence=ingest.cursor.sequence, events=ingest.cursor.events)

@@ -9,8 +9,9 @@ from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.usage.asked import price_file
 from fairlead_telemetry.usage.relations import GPU_USAGE
 from fairlead_telemetry.warehouse import Warehouse
+from tests.telemetry.story import START_NS
 from tests.telemetry.test_service import ask, reaches, running, world
-from tests.telemetry.usage.test_statement import PRICES, winter
+from tests.telemetry.usage.test_statement import DAY, HOUR, PRICES, winter
 
 
 async def test_a_statement_is_answered_and_refusals_name_what_was_expected(tmp_path: Path) -> None:
@@ -18,11 +19,12 @@ async def test_a_statement_is_answered_and_refusals_name_what_was_expected(tmp_p
     hub, bus = await world(winter())
     prices = tmp_path / "prices.csv"
     prices.write_text(PRICES)
-    service = Telemetry(hub.connect(), tmp_path, prices=prices)
+    service = Telemetry(hub.connect(), tmp_path, prices=prices, clock=lambda: START_NS + (31 * DAY + 6 * HOUR) * 10**9)
     async with running(hub.connect(), tmp_path, service):
         await reaches(bus, len(winter().commits))
         now = await ask(bus, "usage")
         assert (now["month"], now["by"], now["is_final"], now["gpu_hours"]) == ("2026-02", "user", False, 4.0)
+        assert now["estimate"]["gpu_hours"] == 5.0  # job 4 has held a GPU for an hour since the log's newest commit
         january = await ask(bus, "usage", month="2026-01", by="queue")
         assert [(line["key"], line["amount"]) for line in january["lines"]] == [
             ("research", "3.00"), ("research", "5.00"), ("vision", "4.50"), ("vision", "2.50"),

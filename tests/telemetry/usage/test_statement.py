@@ -89,6 +89,20 @@ def test_an_estimate_counts_what_runs_up_to_now_and_leaves_the_bill_alone(tmp_pa
     warehouse.close()
 
 
+def test_an_estimate_is_never_before_the_log(tmp_path: Path) -> None:
+    """The placer's clock ends the bill; a newer commit of the queue moves now, where the machine's clock is behind both."""
+    story = winter()
+    story.at(31 * DAY + 7 * HOUR, submitted("5", user="bob"))
+    warehouse = warehouse_of(tmp_path, log_of(story))
+    usage, month = caught_up(warehouse), month_named("2026-02")
+    assert month
+    told = usage.statement(month, "user", read_prices(PRICES), 1)
+    assert told.estimate is not None
+    assert told.estimate.at_ns == warehouse.cursor.at_ns == told.as_of_ns + 2 * HOUR * 10**9
+    assert told.estimate.charged == told.charged + 2 * HOUR * 10**12
+    warehouse.close()
+
+
 def test_a_month_by_user(tmp_path: Path) -> None:
     """A price changes in the month, a run crosses its end; each line has its part."""
     warehouse = warehouse_of(tmp_path, log_of(winter()))

@@ -2,11 +2,13 @@
 
     usage  {"month"?: "2026-11", "by"?: "user"}  -> fairlead_schemas.usage.UsageStatement (no month: the one that it is)
 
+Beside the bill of a month that is not over stands an estimate up to now, by this service's clock and never before the log's.
 The price table is read anew for each answer, so that a new one needs no restart.
 """
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -48,8 +50,10 @@ class UsageRefused(ValueError):
 class UsageDesk:
     """Follows the warehouse and answers, from `start` until `close`."""
 
-    def __init__(self, warehouse: Warehouse, ingest: Ingest, prices: Path | None) -> None:
-        self._ingest = ingest
+    def __init__(
+        self, warehouse: Warehouse, ingest: Ingest, prices: Path | None, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._ingest, self._clock = ingest, clock
         self._usage = Usage(warehouse)
         self._prices = prices
         self._turn = asyncio.Lock()
@@ -91,11 +95,12 @@ class UsageDesk:
         except TimeoutError:
             told = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.cursor.sequence}"
             raise UsageRefused("busy", told, "try again") from None
-        month = month_named(asked.month) if asked.month else month_at(self._usage.as_of_ns)
+        now_ns = self._usage.now_ns(self._clock())
+        month = month_named(asked.month) if asked.month else month_at(now_ns)
         if month is None:
             told = f"month: expected a month such as 2026-11, found {asked.month[:40]!r}"
             raise UsageRefused("bad_request", told, "fairlead usage --statement 2026-11")
-        statement = await self._ingest.on_thread(self._usage.statement, month, asked.by, prices, time.time_ns())
+        statement = await self._ingest.on_thread(self._usage.statement, month, asked.by, prices, now_ns)
         answer = msgspec.json.encode(statement)
         if len(answer) > ANSWER_BYTES_MAX:
             told = f"{len(statement.lines)} lines are too many for one answer"

@@ -132,9 +132,13 @@ class Usage:
         measures = measured(self._warehouse, month, _KEYS[by], [*bounds, self.as_of_ns])
         made = statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
         if now_ns and not made.is_final:
-            at_ns = max(now_ns, self.as_of_ns)  # where this clock is behind the log's, nothing is taken away
+            at_ns = self.now_ns(now_ns)
             made.estimate = estimate(pieces, self._sums(by, bounds, at_ns), at_ns)
         return made
+
+    def now_ns(self, clock_ns: int) -> int:
+        """Return now by a machine's clock, or the newest time in the log where that clock is behind it."""
+        return max(clock_ns, self.as_of_ns, self._warehouse.cursor.at_ns)
 
     def _sums(self, by: By, bounds: list[Any], clock_ns: int) -> list[Sum]:
         return [Sum(*row) for row in self._warehouse.rows(_SUMS.format(key=_KEYS[by]), [*bounds, clock_ns])]
