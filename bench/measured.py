@@ -20,7 +20,7 @@ from fairlead_schemas import events as ev
 from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.resources import Request
 from fairlead_telemetry.samples import SampleIntake
-from fairlead_telemetry.sql.carve import Scope, carve
+from fairlead_telemetry.sql.member_copy import Scope, carve
 from fairlead_telemetry.sql.process import Question
 from fairlead_telemetry.sql.worker import Desk
 from fairlead_telemetry.warehouse import CommitBytes, Warehouse

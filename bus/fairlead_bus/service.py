@@ -58,7 +58,7 @@ EXIT_OK, EXIT_STEPPED_DOWN = 0, 75
 log = structlog.get_logger()
 
 
-def carried(cursors: dict[str, int]) -> dict[str, int]:
+def repeated_cursors(cursors: dict[str, int]) -> dict[str, int]:
     """The cursors that every commit repeats: those of streams, so that the newest commit says where to resume.
 
     The numbers of nodes' reports stand in the core's own state; repeating them would put every node into every
@@ -67,7 +67,7 @@ def carried(cursors: dict[str, int]) -> dict[str, int]:
     return {name: position for name, position in cursors.items() if name == subjects.CMD}
 
 
-class Drawn(NamedTuple):
+class PreparedCommit(NamedTuple):
     """A commit that is ready to be appended."""
 
     commit: Commit
@@ -105,7 +105,7 @@ class Service[C: Core]:
         self.folded = 0
         self.commits = 0
         self.leading = False
-        self._snapshots = snapshots.Keeper(
+        self._snapshots = snapshots.SnapshotWriter(
             bus, writer, core_type.schema, self._take_snapshot, events_max=snapshot_events
         )
         self._heads: dict[str, Head] = {}
@@ -114,7 +114,7 @@ class Service[C: Core]:
         self._unfolded: deque[Stored] = deque()
         self._inputs: list[Input] = []
         #: Some of the inputs cannot be decided upon: they are taken one by one.
-        self._suspicious = False
+        self._isolating = False
         self._wake = asyncio.Event()
         self._stopping = False
         self._failure: Exception | None = None
@@ -232,7 +232,7 @@ class Service[C: Core]:
         for writer, head in found.heads.items():
             commit = await patiently(lambda head=head: built_upon(self.bus, head))
             if writer == self.writer:
-                self._cursors, self._committed_ns = carried(commit.cursors), commit.at_ns
+                self._cursors, self._committed_ns = repeated_cursors(commit.cursors), commit.at_ns
         try:
             self.core = self.core_type.restore(found.state)
         except Exception as error:  # noqa: BLE001 -- whatever another version's bytes make the decoder do
@@ -283,9 +283,9 @@ class Service[C: Core]:
             await self._record_steps(now_ns)
         for source in self.sources if not self._inputs else ():
             self._inputs.extend(source.take(now_ns))
-        drawn = self._decide(now_ns)
-        if drawn is not None:
-            await self._commit(drawn)
+        prepared = self._decide(now_ns)
+        if prepared is not None:
+            await self._commit(prepared)
         elif not changed:
             return
         if self.act is not None:
@@ -302,48 +302,48 @@ class Service[C: Core]:
                 step_s=round(step.step_ns / 1e9, 3), lag_s=round(step.lag_ns / 1e9, 3),
             )  # fmt: skip
         events: list[ev.Event] = [kind(cause="clock", step_ns=each.step_ns, lag_ns=each.lag_ns) for each in steps]
-        drawn = self._draw(Decision(events, {}), now_ns)
-        assert drawn is not None, "a step is an event"
-        await self._commit(drawn)
+        prepared = self._prepare(Decision(events, {}), now_ns)
+        assert prepared is not None, "a step is an event"
+        await self._commit(prepared)
 
-    def _decide(self, now_ns: int) -> Drawn | None:
+    def _decide(self, now_ns: int) -> PreparedCommit | None:
         """The next commit, if there is to be one; its inputs count as consumed."""
-        inputs = self._inputs[:1] if self._suspicious else self._inputs
+        inputs = self._inputs[:1] if self._isolating else self._inputs
         try:
-            drawn = self._draw(self.core.decide(inputs, now_ns), now_ns)
+            prepared = self._prepare(self.core.decide(inputs, now_ns), now_ns)
         except Exception as error:
             if not inputs:
                 raise
             log.critical("inputs cannot be decided upon", service=self.writer, inputs=len(inputs), exc_info=True)
-            self._draw(self.core.decide([], now_ns), now_ns)  # raises where it is not the inputs: then we end
+            self._prepare(self.core.decide([], now_ns), now_ns)  # raises where it is not the inputs: then we end
             if len(inputs) > 1:
-                self._suspicious = True
+                self._isolating = True
                 return self._decide(now_ns)
             pieces = self.core.split(inputs[0])
             if pieces:
                 self._inputs[:1] = pieces
-                self._suspicious = True
+                self._isolating = True
                 return self._decide(now_ns)
-            drawn = self._isolate(inputs[0], error, now_ns)
+            prepared = self._isolate(inputs[0], error, now_ns)
         self._inputs = self._inputs[len(inputs) :]
         if self._inputs:
             self._wake.set()
         else:
-            self._suspicious = False
-        return drawn
+            self._isolating = False
+        return prepared
 
-    def _isolate(self, item: Input, error: Exception, now_ns: int) -> Drawn | None:
+    def _isolate(self, item: Input, error: Exception, now_ns: int) -> PreparedCommit | None:
         """A commit that records a single input as rejected, or what of it is to blame."""
         if poison.is_commands(item):
             return poison.without_poison(
-                item, error, lambda inputs: self._draw(self.core.decide(inputs, now_ns), now_ns)
+                item, error, lambda inputs: self._prepare(self.core.decide(inputs, now_ns), now_ns)
             )
         try:  # once more: an exception that does not come again, as for want of memory, rejects nothing
-            return self._draw(self.core.decide([item], now_ns), now_ns)
+            return self._prepare(self.core.decide([item], now_ns), now_ns)
         except Exception as again:  # noqa: BLE001 -- whatever a core raises, it is recorded
-            return self._draw(poison.rejected(self.core, item, again, now_ns), now_ns)
+            return self._prepare(poison.rejected(self.core, item, again, now_ns), now_ns)
 
-    def _draw(self, decision: Decision, now_ns: int) -> Drawn | None:
+    def _prepare(self, decision: Decision, now_ns: int) -> PreparedCommit | None:
         """A decision as a commit behind our own last one; None when it says nothing. Raises what keeps it from
         being encoded, and TooLarge."""
         if not decision.events and not decision.cursors:
@@ -356,7 +356,7 @@ class Service[C: Core]:
         payload = encode_commit(commit)
         if len(payload) > streams.MESSAGE_BYTES_MAX:
             raise TooLarge(f"a commit of {len(payload)} bytes, at most {streams.MESSAGE_BYTES_MAX}")
-        return Drawn(commit, payload)
+        return PreparedCommit(commit, payload)
 
     async def _wait(self) -> None:
         """Until the log, an input or the core's own time gives a reason to decide."""
@@ -405,7 +405,7 @@ class Service[C: Core]:
         self._heads[folded.writer] = folded.head
         self._snapshots.count(len(folded.commit.events))
         if folded.writer == self.writer:
-            self._cursors, self._committed_ns = carried(folded.commit.cursors), folded.commit.at_ns
+            self._cursors, self._committed_ns = repeated_cursors(folded.commit.cursors), folded.commit.at_ns
 
     async def _fold_through(self, sequence: int) -> None:
         """Fold until the log has been read up to `sequence`."""
@@ -419,9 +419,9 @@ class Service[C: Core]:
                 raise self._failure
             await self._wake.wait()
 
-    async def _commit(self, drawn: Drawn) -> None:
-        payload = self._in_flight = drawn.payload
-        self.reader.expect(payload, drawn.commit)
+    async def _commit(self, prepared: PreparedCommit) -> None:
+        payload = self._in_flight = prepared.payload
+        self.reader.expect(payload, prepared.commit)
         sequence = await self._append(payload, self._heads.get(self.writer, NO_HEAD).sequence)
         self.commits += 1
         await self._fold_through(sequence)

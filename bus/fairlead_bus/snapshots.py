@@ -2,7 +2,7 @@
 
 A snapshot that does not verify, or belongs to another code's state, is ignored: state is disposable and the log has it
 all. One of another log, or of an end that the log does not have, means that the log was cut, lost or replaced (`check`).
-Two are kept, written in turn. `Keeper` says when.
+Two are kept, written in turn. `SnapshotWriter` says when.
 """
 
 import asyncio
@@ -134,7 +134,7 @@ def _verified(data: bytes, turn: int) -> Snapshot | None:
     return Snapshot(header.sequence, header.heads, state, turn, header.schema, header.log_id)
 
 
-class Keeper:
+class SnapshotWriter:
     """Stores a service's state when it is due, one at a time. `take` gives the state as it is at that moment."""
 
     def __init__(

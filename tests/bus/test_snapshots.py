@@ -8,7 +8,7 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, LogDamaged
-from fairlead_bus.snapshots import Keeper, Snapshot
+from fairlead_bus.snapshots import Snapshot, SnapshotWriter
 from fairlead_schemas import subjects
 from tests.bus.commits import commit
 
@@ -21,7 +21,7 @@ async def kept(bus: Bus) -> list[int]:
 async def live_once(bus: Bus, *sequences: int) -> list[Snapshot]:
     """One process's life: it takes up what there is, and saves at these sequences."""
     at = iter(sequences)
-    keeper = Keeper(bus, "queue", "1", lambda: Snapshot(next(at), {}, b"state"))
+    keeper = SnapshotWriter(bus, "queue", "1", lambda: Snapshot(next(at), {}, b"state"))
     found = await keeper.load()
     for _ in sequences:
         await keeper.save()
@@ -89,7 +89,7 @@ async def test_a_large_state_is_stored_less_often() -> None:
         taken.append(1)
         return Snapshot(len(taken), {}, b"s" * (20 * snapshots.BYTES_PER_EVENT))
 
-    keeper = Keeper(bus, "queue", "1", take, events_max=10)
+    keeper = SnapshotWriter(bus, "queue", "1", take, events_max=10)
     await keeper.load()
     for events, stored in [(9, 0), (1, 1), (19, 1), (1, 2), (19, 2), (1, 3)]:
         keeper.count(events)

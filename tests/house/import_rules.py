@@ -85,7 +85,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "idle",
         "jobdoc",
         "measured.spans",
-        "picturing",
+        "metric_steps",
         "samples",
         "schema",
         "sql.visible",

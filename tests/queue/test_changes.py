@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_queue.answering.dry_run import dry_run
-from fairlead_queue.answering.explain import explain
 from fairlead_queue.core import QueueCore
+from fairlead_queue.explain.dry_run import dry_run
+from fairlead_queue.explain.explain import explain
 from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas import events as ev
 from fairlead_schemas.ask import Change

@@ -1,7 +1,7 @@
 """Why a job waits, what would start it, and what would become of one that is not there yet."""
 
-from fairlead_queue.answering.dry_run import dry_run
-from fairlead_queue.answering.explain import explain
+from fairlead_queue.explain.dry_run import dry_run
+from fairlead_queue.explain.explain import explain
 from fairlead_schemas.ask import Explanation
 from fairlead_schemas.queues import Budget
 from tests.queue.world import SECOND, World, request

@@ -9,9 +9,9 @@ import pytest
 from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.views.fold import Views
 from fairlead_queue.core import QueueCore
-from fairlead_queue.deciding import offers
-from fairlead_queue.deciding.plan import Plan
-from fairlead_queue.deciding.turns import Turns
+from fairlead_queue.decide import offers
+from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.turns import Turns
 from fairlead_queue.service import build
 from fairlead_schemas import subjects
 from fairlead_schemas.commands import SubmitJob, encode_commands

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import msgspec
 
 from fairlead_bus.core import Input
-from fairlead_queue import evolve as evolving
+from fairlead_queue.apply import handlers as evolving
 from fairlead_queue.core import QueueCore
 from fairlead_queue.invariants import check
 from fairlead_queue.state import State

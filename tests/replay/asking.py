@@ -10,8 +10,8 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import NO_HEAD, Head, identity
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.snapshots import Snapshot
-from fairlead_queue.answering.explain import explain
 from fairlead_queue.core import QueueCore
+from fairlead_queue.explain.explain import explain
 from fairlead_replay.explainer.service import IDLE_S, Explainer
 from fairlead_schemas import subjects
 from fairlead_schemas.ask import Answer, Ask, AskDryRun, AskWhy, Explanation, decode_answer, encode

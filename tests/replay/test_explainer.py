@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from fairlead_bus.memory import MemoryBus, MemoryTail
-from fairlead_queue.answering.dry_run import dry_run
+from fairlead_queue.explain.dry_run import dry_run
 from fairlead_replay.explainer import folds
 from fairlead_schemas.ask import Explanation
 from fairlead_schemas.events import JobsRetired

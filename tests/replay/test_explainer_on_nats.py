@@ -11,8 +11,8 @@ from fairlead_bus.nats_bus import NatsBus, connect
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
-from fairlead_queue.answering.explain import explain
 from fairlead_queue.core import QueueCore
+from fairlead_queue.explain.explain import explain
 from fairlead_replay.audit import read_log
 from fairlead_replay.explainer.service import Explainer, build
 from fairlead_replay.fold import Cluster, commits_of, fold_to

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-import fairlead_telemetry.idle.decide
-import fairlead_telemetry.idle.judging
+import fairlead_telemetry.idle.decide.decision
+import fairlead_telemetry.idle.decide.policy_evaluation
 from fairlead_replay.sim import idleness
 from fairlead_replay.sim.faults import Disaster, Faults
 from fairlead_replay.sim.world import run_seed
 from fairlead_telemetry.idle.core import IdleCore
+from fairlead_telemetry.idle.idle_windows import Stretch
 from fairlead_telemetry.idle.state import Run
-from fairlead_telemetry.idle.stretches import Stretch
 
 #: Seeds within which every planted bug must be found.
 SEEDS = 60
@@ -31,13 +31,13 @@ def first_violation() -> str:
 
 def test_asking_before_the_notice_is_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody was promised that time."""
-    monkeypatch.setattr(fairlead_telemetry.idle.judging, "due_ns", lambda idle: idle.said_ns)
+    monkeypatch.setattr(fairlead_telemetry.idle.decide.policy_evaluation, "due_ns", lambda idle: idle.said_ns)
     assert "the notice is over at" in first_violation()
 
 
 def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever extended it was told that nothing acts."""
-    judge = fairlead_telemetry.idle.judging.judge
+    judge = fairlead_telemetry.idle.decide.policy_evaluation.judge
 
     def forgetful(run: Run, *more: object) -> object:
         kept, run.extended_ns = run.extended_ns, 0
@@ -46,14 +46,16 @@ def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) ->
         finally:
             run.extended_ns = kept
 
-    monkeypatch.setattr(fairlead_telemetry.idle.decide, "judge", forgetful)
+    monkeypatch.setattr(fairlead_telemetry.idle.decide.decision, "judge", forgetful)
     assert "extended" in first_violation()
 
 
 def test_setting_a_part_of_what_was_asked_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several scopes' policies are set together or not at all."""
-    carry_out = fairlead_telemetry.idle.decide.carry_out
-    monkeypatch.setattr(fairlead_telemetry.idle.decide, "carry_out", lambda plan, command: carry_out(plan, command)[:1])
+    carry_out = fairlead_telemetry.idle.decide.decision.carry_out
+    monkeypatch.setattr(
+        fairlead_telemetry.idle.decide.decision, "carry_out", lambda plan, command: carry_out(plan, command)[:1]
+    )
     assert "and was carried out for" in first_violation()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_queue.deciding.yields import Search
+from fairlead_queue.decide.preemption_candidates import Search
 from fairlead_replay.sim.restless import Restless
 from fairlead_replay.sim.world import Parts, run_seed
 

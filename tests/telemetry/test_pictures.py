@@ -10,8 +10,8 @@ from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
 from fairlead_schemas.jobmetrics import JobMetrics, JobMetricsRequest
 from fairlead_schemas.sample_columns import columns_of
 from fairlead_schemas.samples import GpuSample, SampleBatch
-from fairlead_telemetry.pictures import picture_of
-from fairlead_telemetry.picturing import CELLS_MAX, GPUS_MAX, NICE_S, STEPS, BadSpan, Cell, Steps, series, steps_of
+from fairlead_telemetry.job_metrics import picture_of
+from fairlead_telemetry.metric_steps import CELLS_MAX, GPUS_MAX, NICE_S, STEPS, BadSpan, Cell, Steps, series, steps_of
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store

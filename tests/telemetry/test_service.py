@@ -22,7 +22,7 @@ from fairlead_schemas.samples import GpuSample, SampleBatch
 from fairlead_telemetry import eventrows
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.sql.desk import Desk
+from fairlead_telemetry.sql.query_pool import Desk
 from fairlead_telemetry.warehouse import Kept, Warehouse
 from tests.telemetry.rows import actual, expected
 from tests.telemetry.story import START_NS, Story, busy, morning

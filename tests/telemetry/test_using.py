@@ -14,10 +14,10 @@ from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
 from fairlead_schemas.jobuse import JOBS_MAX, JobUse, JobUses
 from fairlead_schemas.sample_columns import columns_of
 from fairlead_schemas.samples import GpuSample, RunUse, SampleBatch
+from fairlead_telemetry.current_use import Using
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.newest import Held, Newest
-from fairlead_telemetry.using import Using
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS, Story, ended, joined, placed, started, submitted

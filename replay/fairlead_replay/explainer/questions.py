@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_queue.answering.explain import explain
+from fairlead_queue.explain.explain import explain
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas.ask import Answer, Explanation

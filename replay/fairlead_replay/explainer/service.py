@@ -18,8 +18,8 @@ from fairlead_bus import damage
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message, Unavailable
 from fairlead_bus.settings import number
 from fairlead_placer.core import PlacerCore
-from fairlead_queue.answering.dry_run import dry_run
 from fairlead_queue.core import QueueCore
+from fairlead_queue.explain.dry_run import dry_run
 from fairlead_replay.explainer.folds import Folds, Kind, NotYet
 from fairlead_replay.explainer.moves import defrag
 from fairlead_replay.explainer.pools import packing

@@ -19,9 +19,9 @@ from fairlead_schemas.commit import (
     encode_commit,
 )
 from fairlead_schemas.samples import SampleBatch
-from fairlead_telemetry.idle.asking import SOURCE
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.idle.limits import CHECK_NS
+from fairlead_telemetry.idle.questions import SOURCE
 from fairlead_telemetry.idle.watch import Watch
 
 #: A core that goes on and on about one state is wrong.

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fairlead_bus.core import Decision, Input
 from fairlead_placer.draft import Draft
 from fairlead_placer.state import State as PlacerState
-from fairlead_queue.deciding.plan import Plan
+from fairlead_queue.decide.plan import Plan
 from fairlead_queue.fairness.tree import Tree
 from fairlead_queue.state import State as QueueState
 from fairlead_schemas.commands import SubmitJob
-from fairlead_telemetry.idle.agenda import Agenda
+from fairlead_telemetry.idle.decide.schedule import Agenda
 
 if TYPE_CHECKING:
     from fairlead_replay.sim.world import World

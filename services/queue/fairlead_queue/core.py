@@ -5,9 +5,9 @@ from typing import ClassVar, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_queue import snapshot
-from fairlead_queue.decide import Decided, decide
-from fairlead_queue.deciding.timing import next_time
-from fairlead_queue.evolve import WRITER, evolve
+from fairlead_queue.apply.handlers import WRITER, evolve
+from fairlead_queue.decide.decision import Decided, decide
+from fairlead_queue.decide.timers import next_time
 from fairlead_queue.limits import REVIEW_NS
 from fairlead_queue.state import State
 from fairlead_schemas.commit import Commit

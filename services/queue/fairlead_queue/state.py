@@ -16,7 +16,7 @@ from fairlead_queue.waiting.dependents import Dependents
 from fairlead_queue.waiting.due import Due
 from fairlead_queue.waiting.idle import Idle
 from fairlead_queue.waiting.jobs import Array, End, Job
-from fairlead_queue.waiting.lanes import Klass, Lane, Leaf, Queue
+from fairlead_queue.waiting.lanes import Lane, Leaf, Queue, RequestClass
 from fairlead_queue.waiting.line import Line
 from fairlead_queue.waiting.nodes import Nodes
 from fairlead_queue.waiting.order import RANK_STEP, priority_of
@@ -34,7 +34,7 @@ class State(UndoLog):
         self.queues: dict[str, Queue] = {}
         #: {queue: what it has used of its budget}
         self.accounts: dict[str, Account] = {}
-        self.classes: dict[Request, Klass] = {}
+        self.classes: dict[Request, RequestClass] = {}
         #: Live jobs by id: single jobs, arrays, born elements.
         self.jobs: dict[str, Job] = {}
         #: {id: end state}, oldest first, until they are retired.
@@ -103,7 +103,7 @@ class State(UndoLog):
             klass = self.classes.get(request)
             if klass is None:
                 pool = self.pools[pool_of(request)]
-                klass = self.classes[request] = pool.classes[request] = Klass(request, pool)
+                klass = self.classes[request] = pool.classes[request] = RequestClass(request, pool)
             lane = leaf.lanes[klass.request] = Lane(leaf, klass)
         return lane
 
@@ -375,14 +375,14 @@ class State(UndoLog):
         if lane.running.pop(job.id, None) is not None and job.deadline_ns:
             self.due.set_alarm(job)
 
-    def park(self, klass: Klass) -> None:
+    def park(self, klass: RequestClass) -> None:
         """The class was refused."""
         if not klass.parked:
             klass.parked_at = klass.pool.capacity_count
             klass.pool.parked_classes += 1
             self._count_parked(klass.pool, klass.open)
 
-    def unpark(self, klass: Klass) -> None:
+    def unpark(self, klass: RequestClass) -> None:
         """One of the class was placed."""
         if klass.parked_at < 0:
             return

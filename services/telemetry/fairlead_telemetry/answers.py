@@ -5,9 +5,9 @@
     job       {"id"}             -> the job's document, from events alone
     tables    -                  -> {"text"}: every table, view and column
     warehouse -                  -> {"sequence", "events", "samples_lost", "samples_refused", "sample_delay_ms", "damage"}: how far it is
-    usage     {"month"?, "by"?}  -> a month's statement of GPU time (usage/asked.py)
-    metrics   JobMetricsRequest  -> a job's GPUs over time (pictures.py)
-    use       JobUseRequest      -> what running jobs' GPUs do now (using.py)
+    usage     {"month"?, "by"?}  -> a month's statement of GPU time (usage/queries.py)
+    metrics   JobMetricsRequest  -> a job's GPUs over time (job_metrics.py)
+    use       JobUseRequest      -> what running jobs' GPUs do now (current_use.py)
 
 `state` is answered by the service shell, as every writer's is (fairlead_bus/service.py).
 
@@ -22,14 +22,14 @@ import structlog
 from fairlead_bus.port import Bus, Message, Subscription
 from fairlead_schemas import subjects
 from fairlead_telemetry import schema
+from fairlead_telemetry.current_use import Using
 from fairlead_telemetry.ingest import Ingest
+from fairlead_telemetry.job_metrics import Pictures
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.newest import Newest
-from fairlead_telemetry.pictures import Pictures
-from fairlead_telemetry.sql.desk import Desk
+from fairlead_telemetry.sql.query_pool import Desk
 from fairlead_telemetry.usage import relations
-from fairlead_telemetry.usage.asked import UsageDesk
-from fairlead_telemetry.using import Using
+from fairlead_telemetry.usage.queries import UsageDesk
 from fairlead_telemetry.warehouse import Warehouse
 
 #: Under a bus message's 1 MiB.

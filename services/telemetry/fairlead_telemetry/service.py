@@ -28,8 +28,8 @@ from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
 from fairlead_telemetry.measured import damage
 from fairlead_telemetry.newest import Newest
-from fairlead_telemetry.sql.desk import DEADLINE_S, Desk
-from fairlead_telemetry.usage.asked import UsageDesk, price_file
+from fairlead_telemetry.sql.query_pool import DEADLINE_S, Desk
+from fairlead_telemetry.usage.queries import UsageDesk, price_file
 from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
 
 EXIT_REFUSED = 1

@@ -19,9 +19,9 @@ from fairlead_telemetry.database import FILE, SHARED, Database, Means
 from fairlead_telemetry.eventrows import CommitBytes
 from fairlead_telemetry.fold.folding import Folding
 from fairlead_telemetry.measured import accounts, damage
-from fairlead_telemetry.measured.keeping import Filing, Measured
 from fairlead_telemetry.measured.manifest import BadManifest, DayFile
-from fairlead_telemetry.measured.recovering import recover
+from fairlead_telemetry.measured.recovery import recover
+from fairlead_telemetry.measured.sample_store import Filing, Measured
 from fairlead_telemetry.measured.writing import write
 from fairlead_telemetry.rollup import GRACE_NS, MINUTE_NS, Rollup
 from fairlead_telemetry.samples import SampleHead, SampleIntake

@@ -1,6 +1,6 @@
 """The agenda of the idle core: the runs to look at, and an exception between any two of its steps."""
 
-from fairlead_telemetry.idle.agenda import Agenda
+from fairlead_telemetry.idle.decide.schedule import Agenda
 from tests.cores.injection import Injected, Injector
 
 JOBS = ("a", "b", "c")

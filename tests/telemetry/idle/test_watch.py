@@ -7,10 +7,10 @@ import pytest
 
 from fairlead_schemas.idle import IdleSignal
 from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
-from fairlead_telemetry.idle.asking import Question, Reading
+from fairlead_telemetry.idle.idle_windows import Counter, Stretch, over_parts
 from fairlead_telemetry.idle.limits import UNSEEN_NS
+from fairlead_telemetry.idle.questions import Question, Reading
 from fairlead_telemetry.idle.state import Part
-from fairlead_telemetry.idle.stretches import Counter, Stretch, over_parts
 from fairlead_telemetry.idle.watch import Watch
 
 SECOND = 10**9

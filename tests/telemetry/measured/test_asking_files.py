@@ -8,7 +8,7 @@ import pytest
 from fairlead_schemas.callers import ANONYMOUS_ADMIN
 from fairlead_telemetry.measured.manifest import FOLDER
 from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.sql.desk import Desk
+from fairlead_telemetry.sql.query_pool import Desk
 from fairlead_telemetry.warehouse import Kept, Warehouse
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, day, put
 from tests.telemetry.sql.asking import LONG_S, eventually

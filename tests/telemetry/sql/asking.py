@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
-from fairlead_telemetry.sql.desk import Desk
+from fairlead_telemetry.sql.query_pool import Desk
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import Story, morning

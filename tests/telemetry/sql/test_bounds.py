@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_schemas.callers import Caller
 from fairlead_schemas.sqlwords import ROWS_MAX
-from fairlead_telemetry.sql.desk import WAITING_MAX, WAITING_OF_ONE_MAX
+from fairlead_telemetry.sql.query_pool import WAITING_MAX, WAITING_OF_ONE_MAX
 from tests.telemetry.rows import store
 from tests.telemetry.sql.asking import ENDLESS, House, eventually
 from tests.telemetry.story import morning

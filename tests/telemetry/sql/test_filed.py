@@ -11,8 +11,8 @@ import pytest
 from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
 from fairlead_telemetry.measured.manifest import RAW
 from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.sql import filed
-from fairlead_telemetry.sql.carve import Scope, carve, scope_of
+from fairlead_telemetry.sql import parquet_partitions
+from fairlead_telemetry.sql.member_copy import Scope, carve, scope_of
 from fairlead_telemetry.sql.process import Question
 from fairlead_telemetry.sql.worker import Desk
 from fairlead_telemetry.warehouse import Warehouse
@@ -107,7 +107,7 @@ def test_what_was_copied_stays_until_there_are_other_files(kept: Kept) -> None:
 
 def test_the_newest_rows_fit_first_and_the_rest_is_named(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole minutes; sums of all of it are there. Who asks for another table is not told."""
-    monkeypatch.setattr(filed, "ROWS_MAX", 200)
+    monkeypatch.setattr(parquet_partitions, "ROWS_MAX", 200)
     found = kept.ask(ADA, "SELECT count(*), min(time)::VARCHAR FROM samples")
     assert found["rows"] == [[144 + 200, "2026-11-20 14:40:00"]]
     assert found["left_out"].startswith("samples before 2026-11-20 14:31 (UTC) that are in files: they are too many")
@@ -116,11 +116,11 @@ def test_the_newest_rows_fit_first_and_the_rest_is_named(kept: Kept, monkeypatch
 
 def test_not_more_than_so_much_is_looked_through(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole files, the newest first."""
-    monkeypatch.setattr(filed, "LOOKED_THROUGH_MAX", 144 * 3)
+    monkeypatch.setattr(parquet_partitions, "LOOKED_THROUGH_MAX", 144 * 3)
     found = kept.ask(ADA, "SELECT count(*), min(time)::VARCHAR FROM samples")
     assert found["rows"] == [[2 * 144, "2026-11-21 00:00:00"]]
     assert "samples before 2026-11-21 00:00 (UTC)" in found["left_out"]
-    monkeypatch.setattr(filed, "LOOKED_THROUGH_MAX", 1)
+    monkeypatch.setattr(parquet_partitions, "LOOKED_THROUGH_MAX", 1)
     assert kept.ask(ADA, "SELECT count(*) FROM samples")["rows"] == [[144]]
 
 
@@ -153,7 +153,7 @@ def test_who_had_no_run_then_looks_into_no_file(kept: Kept) -> None:
     kept.warehouse.copy_to(whole)
     with duckdb.connect(str(whole), read_only=True) as db:
         db.execute("CREATE TEMP TABLE mine AS SELECT 'nobody' AS job")
-        assert filed.wanted(db).sources == ()
+        assert parquet_partitions.wanted(db).sources == ()
         db.execute("CREATE OR REPLACE TEMP TABLE mine AS SELECT '7' AS job")
-        assert {source.runs for source in filed.wanted(db).sources} == {("7.1",)}
+        assert {source.runs for source in parquet_partitions.wanted(db).sources} == {("7.1",)}
     assert scope_of(ADA) == Scope("ada", ())

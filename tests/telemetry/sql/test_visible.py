@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fairlead_schemas import events as ev
 from fairlead_schemas.callers import Caller
 from fairlead_telemetry.sql import visible
-from fairlead_telemetry.sql.carve import carve, scope_of
+from fairlead_telemetry.sql.member_copy import carve, scope_of
 from fairlead_telemetry.sql.process import Question
 from fairlead_telemetry.sql.worker import Desk
 from fairlead_telemetry.usage.store import Usage

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_bus.settings import BadSetting
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.usage.asked import price_file
+from fairlead_telemetry.usage.queries import price_file
 from fairlead_telemetry.usage.relations import GPU_USAGE
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.story import START_NS

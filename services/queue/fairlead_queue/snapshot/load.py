@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fairlead_queue.folding import claims, shaping
-from fairlead_queue.folding.rebuilding import heir
+from fairlead_queue.apply import claims, queue_config
+from fairlead_queue.apply.pool_rebuild import heir
 from fairlead_queue.snapshot.rows import (
     VERSION,
     Document,
@@ -48,18 +48,18 @@ def load(data: bytes) -> State:
 
 def _load_queues(state: State, document: Document) -> None:
     for row in document.pools:
-        shaping.set_pool(state, row.name, row.settings)
+        queue_config.set_pool(state, row.name, row.settings)
         pool = state.pools[row.name]
         pool.capacity_count, pool.freed_ns, pool.claimant = row.capacity_count, row.freed_ns, row.claimant
     for row in sorted(document.queues, key=lambda row: (row.path.count("/"), row.path)):
-        shaping.set_queue(state, row.path, row.settings)
+        queue_config.set_queue(state, row.path, row.settings)
     for row in document.accounts:
         account = state.accounts[row.queue]
         account.begin_ns, account.end_ns, account.since_ns = row.begin_ns, row.end_ns, row.since_ns
         account.used, account.reached = int(row.used), row.reached
         state.due.await_mark(account, state.at_ns)
         if row.reached:
-            shaping.limit_again(state, row.queue)
+            queue_config.limit_again(state, row.queue)
 
 
 def _load_lane(state: State, row: LaneRow, request: Request) -> None:
@@ -81,7 +81,7 @@ def _derive(state: State, document: Document) -> None:
     for id_ in document.owed:
         state.owed[id_] = state.jobs[id_]
     for job in state.jobs.values():
-        shaping.count(state, job, job.price, 0)
+        queue_config.count(state, job, job.price, 0)
         if isinstance(job, Array) and job.state == "stopping":
             job.unstopped = sum(1 for element in job.live.values() if element.awaits_cancel)
             if job.unstopped:

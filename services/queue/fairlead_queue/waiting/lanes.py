@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fairlead_queue.waiting.pools import Pool
 
 
-class Klass:
+class RequestClass:
     """An equivalence class: all jobs with an equal request. It is placed, refused and parked together."""
 
     __slots__ = ("gain", "jobs", "loss", "mask", "need", "open", "parked_at", "pool", "request", "waiting")
@@ -62,7 +62,7 @@ class Lane:
 
     __slots__ = ("claim", "deferral", "front", "jobs", "klass", "leaf", "lines", "offers", "running")
 
-    def __init__(self, leaf: "Leaf", klass: Klass) -> None:
+    def __init__(self, leaf: "Leaf", klass: RequestClass) -> None:
         self.leaf = leaf
         self.klass = klass
         #: {priority: its line}; a line goes when it is empty.

@@ -12,7 +12,7 @@ from fairlead_queue.fairness.tree import Amounts, Need, Node, Tree, parts
 from fairlead_queue.sequencers.fifo import Missing
 from fairlead_queue.sequencers.named import sequencer_named
 from fairlead_queue.waiting.jobs import Job
-from fairlead_queue.waiting.lanes import Klass, Lane
+from fairlead_queue.waiting.lanes import Lane, RequestClass
 from fairlead_queue.waiting.order import order_of
 from fairlead_schemas.queues import DEFAULT_POOL, GPU_CLASS_PREFIX, MODEL_LABEL, RESOURCES, PoolSettings, gpu_class
 from fairlead_schemas.resources import Request
@@ -42,7 +42,7 @@ class Pool:
         self.name = name
         self.settings = settings
         #: Classes with live jobs.
-        self.classes: dict[Request, Klass] = {}
+        self.classes: dict[Request, RequestClass] = {}
         #: Rises with every event that gives capacity back.
         self.capacity_count = 0
         #: When a run ended last that nobody had asked to yield.

@@ -7,11 +7,11 @@ from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_schemas.commit import Commit
 from fairlead_schemas.idle import IdleRule
 from fairlead_telemetry.idle import snapshot
-from fairlead_telemetry.idle.agenda import Agenda
-from fairlead_telemetry.idle.asking import SOURCE, Question
-from fairlead_telemetry.idle.decide import answer, review
-from fairlead_telemetry.idle.evolve import WRITER, evolve
-from fairlead_telemetry.idle.judging import asked_signals
+from fairlead_telemetry.idle.apply.handlers import WRITER, evolve
+from fairlead_telemetry.idle.decide.decision import answer, review
+from fairlead_telemetry.idle.decide.policy_evaluation import asked_signals
+from fairlead_telemetry.idle.decide.schedule import Agenda
+from fairlead_telemetry.idle.questions import SOURCE, Question
 from fairlead_telemetry.idle.scopes import InForce, in_force
 from fairlead_telemetry.idle.state import Run, State
 

@@ -1,6 +1,6 @@
 """What the idle core remembers: policies by scope, who submitted what, and every run that has a place. Integers and words only.
 
-Only `evolve.py` changes it. A run is here from its placement to its end, so the state is as small as the cluster's present.
+Only `apply/handlers.py` changes it. A run is here from its placement to its end, so the state is as small as the cluster's present.
 """
 
 from typing import Literal, NamedTuple

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from fairlead_schemas.idle import IdleSignal
 from fairlead_schemas.samples import SampleBatch
-from fairlead_telemetry.idle.asking import Answer, Question, Reading
+from fairlead_telemetry.idle.idle_windows import over_parts
 from fairlead_telemetry.idle.limits import FUTURE_NS, LATE_NS
-from fairlead_telemetry.idle.reading import NodeReading, read
-from fairlead_telemetry.idle.stretches import over_parts
+from fairlead_telemetry.idle.questions import Answer, Question, Reading
+from fairlead_telemetry.idle.sample_readings import NodeReading, read
 from fairlead_telemetry.idle.watched import Watched
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fairlead_schemas.idle import IdleSignal
-from fairlead_telemetry.idle.asking import Reading
+from fairlead_telemetry.idle.idle_windows import Counter, Stretch
 from fairlead_telemetry.idle.limits import UNSEEN_NS
-from fairlead_telemetry.idle.reading import GpuReading, NodeReading, RunReading
+from fairlead_telemetry.idle.questions import Reading
+from fairlead_telemetry.idle.sample_readings import GpuReading, NodeReading, RunReading
 from fairlead_telemetry.idle.scopes import PRESENCE
-from fairlead_telemetry.idle.stretches import Counter, Stretch
 
 _OF_GPUS = frozenset(("gpu", "memory_traffic", "power", "gpu_links"))
 _KIB = 1024

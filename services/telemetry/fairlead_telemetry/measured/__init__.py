@@ -1,1 +1,1 @@
-"""What nodes measured: taken in as columns, kept in the warehouse for a day or so, then in Parquet files. Start at `keeping.py`."""
+"""What nodes measured: taken in as columns, kept in the warehouse for a day or so, then in Parquet files. Start at `sample_store.py`."""

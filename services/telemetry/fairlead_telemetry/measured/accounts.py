@@ -2,7 +2,7 @@
 
 import duckdb
 
-from fairlead_telemetry.measured.gathering import heads_arrays
+from fairlead_telemetry.measured.column_batches import heads_arrays
 from fairlead_telemetry.samples import SampleHead, SampleIntake
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import structlog
 
-from fairlead_telemetry.sql.carve import Scope, carve
+from fairlead_telemetry.sql.member_copy import Scope, carve
 
 #: A copy is made anew when it is older than this, the warehouse has moved on, and copying stays under a 20th of all time.
 FRESH_S = 1.0

@@ -1,4 +1,4 @@
-"""Which rows of which table a member sees: data, read by `carve.py`. Pure.
+"""Which rows of which table a member sees: data, read by `member_copy.py`. Pure.
 
 A member sees own jobs and those of own projects, in every table; of queues and of the cluster's room the totals. What is not named
 here is not seen: a new table is empty for members, and a new type of event is left out, until somebody says what of it is theirs.
@@ -82,7 +82,7 @@ _EVENTS = Rule(
 #: {schema.table: its rule}
 TABLES: dict[str, Rule] = {
     "main.events": _EVENTS,
-    # The newest rows; what has left for files is `filed.py`'s.
+    # The newest rows; what has left for files is `parquet_partitions.py`'s.
     "measured.samples": OF_RUNS,
     "measured.uses": OF_RUNS,
     "measured.resources": OF_RUNS,

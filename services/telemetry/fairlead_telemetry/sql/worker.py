@@ -23,10 +23,10 @@ import duckdb
 import msgspec
 
 from fairlead_schemas.sqlwords import SqlHead
-from fairlead_telemetry.measured.reach import open_copy
-from fairlead_telemetry.sql.filed import left_out
-from fairlead_telemetry.sql.forms import NoSuchForm, spell
+from fairlead_telemetry.measured.attach import open_copy
+from fairlead_telemetry.sql.formats import NoSuchForm, spell
 from fairlead_telemetry.sql.gate import Refused, check
+from fairlead_telemetry.sql.parquet_partitions import left_out
 from fairlead_telemetry.sql.process import Question, Stop
 
 ADDRESS_SPACE_BYTES = 4 * 2**30

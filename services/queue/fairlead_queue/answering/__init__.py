@@ -1,1 +1,0 @@
-"""Answers to questions: why, and what would become of a job. They change nothing."""

@@ -1,0 +1,270 @@
+"""What the queue's own decisions about jobs mean for the state."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_queue.apply import arrays, claims, queue_config
+from fairlead_queue.apply.dependencies import dependency_ended, pending, wait
+from fairlead_queue.apply.ordering_keys import renew_order
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Array, End, Job
+from fairlead_queue.waiting.lanes import Deferral
+from fairlead_queue.waiting.order import RANK_STEP, priority_of
+from fairlead_schemas import events as ev
+from fairlead_schemas.lifecycle import END_STATES, GOES_ON
+
+
+def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
+    number = int(event.job)
+    state.next_number = number + 1
+    lane = state.lane(event.queue, event.user, event.request)
+    order = lane.klass.pool.order(
+        event.priority, state.next_place, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
+    )
+    state.next_place += 1
+    if event.array is None:
+        job = Job(event.job, order, lane, id_)
+    else:
+        job = Array(event.job, order, lane, id_, event.array)
+        job.limit = event.array_limit
+    job.user = event.user
+    job.retries, job.total_ns, job.start_at_ns = event.retries, event.total_ns, event.start_at_ns
+    job.slice_ns, job.since_ns, job.submitted_ns = event.slice_ns, state.at_ns, at_ns
+    if event.checkpoint is not None:
+        job.notice_ns = event.checkpoint.notice_ns if event.checkpoint.is_told else 0
+        job.every_ns = event.checkpoint.every_ns
+    job.after = pending(state, event.after) if event.after else None
+    state.add(job)
+    if event.deadline_ns:
+        state.due.set_deadline(job, event.deadline_ns)
+    if event.key:
+        state.remember_key(event.key, event.job, event.digest)
+    job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
+    wait(state, job, id_, at_ns)
+
+
+def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    if job.wait != "returned":  # that has waited for its place all the time
+        job.since_ns = state.at_ns
+    state.unwait(job)
+    job.state, job.cause, job.end = "queued", id_, None
+    state.wait_in_line(job)
+
+
+def _moved(state: State, event: ev.JobMoved, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    claims.give_up(job)
+    queue_config.move(state, job, event.queue)
+
+
+def _aged(state: State, event: ev.PriorityAged, id_: str, at_ns: int) -> None:
+    for id_ in event.jobs:
+        job = state.jobs[id_]
+        job.aged += 1
+        _reorder(state, job, priority_of(job.order) + 1)
+
+
+def _reorder(state: State, job: Job, priority: int) -> None:
+    """Its priority or its deadline has changed; what waits in line finds its new place."""
+    in_line = job.wait == "line"
+    if in_line:
+        state.unwait(job)
+    renew_order(job, priority)
+    if in_line:
+        state.wait_in_line(job)
+
+
+def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    lane = job.lane
+    if isinstance(job, Array) and event.reason == "array_limit":
+        job.told = True
+        state.silent_arrays.pop(job.id, None)
+    elif lane.front:
+        times = lane.deferral.times + 1 if lane.deferral is not None else 0
+        lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns, times)
+        state.unexplained.pop(lane, None)
+
+
+def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    state.due.set_deadline(job, 0)
+    _reorder(state, job, priority_of(job.order))
+
+
+def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
+    """Of a job that has been placed or given back meanwhile (then it waits for another cause) it says nothing."""
+    job = state.jobs[event.job]
+    pool = job.lane.klass.pool
+    if event.cause != job.cause:
+        return
+    if job.wait == "line":
+        claims.put(state, pool.tree.nodes[event.queue], job)
+    elif job.open:
+        pool.claimant = job.id
+
+
+def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
+    """As above: who lacks a place only, and has no open offer any more, gets no answer."""
+    job = state.jobs[event.job]
+    if event.amounts and job.wait == "line":
+        claims.put(state, job.lane.klass.pool.tree.nodes[event.queue], job)
+    elif event.amounts or not job.open:
+        return
+    job.asked, job.asked_ns = "asked", state.at_ns
+
+
+def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
+    if event.rank >= state.next_rank:
+        state.next_rank = event.rank + RANK_STEP
+    job = state.jobs.get(event.job)
+    if job is not None and (job.open or job.state in ("placed", "running")):
+        if job.open:  # else it was placed before its new rank was seen
+            job.rank = event.rank
+        return
+    if job is None:
+        job = arrays.born(state, event.job)
+    else:
+        state.unwait(job)
+        claims.drop(job)
+    job.state = "offered"
+    state.settle_past(job.lane)
+    state.open_offer(job, event.rank)
+
+
+def _recalled(state: State, event: ev.OfferWithdrawn, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    if event.reason == "hold":
+        job.hold, job.hold_by = True, event.by
+    if job.open:
+        job.withdrawal = event.reason
+    elif event.reason == "hold" and job.state == "queued":
+        # The offer came back while the hold was decided.
+        state.unwait(job)
+        job.end = End(id_, None)
+        state.owe(job)
+    elif event.reason == "hold":
+        job.hold, job.hold_by = False, ""  # too late: it was placed
+
+
+def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    state.unwait(job)
+    claims.give_up(job)
+    job.state, job.hold, job.hold_by, job.end = "held", False, "", None
+
+
+def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    job.state, job.cause, job.since_ns = "queued", id_, state.at_ns
+    wait(state, job, id_, at_ns)
+
+
+def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    awaited = job.awaits_cancel
+    job.stop, job.stop_by, job.stop_saves = event.reason, event.by, event.save
+    was, job.state = job.state, "stopping"
+    if isinstance(job, Array):
+        arrays.stop(state, job, id_)
+        return
+    if job.parent is not None and job.parent.state == "stopping" and awaited and not job.awaits_cancel:
+        arrays.stopped_one(state, job.parent)
+    if was == "queued":
+        # The offer came back while the stop was decided: nothing is left to stop.
+        state.unwait(job)
+        job.end = End(id_, None)
+        state.owe(job)
+    elif job.end is None:
+        state.due.drop_timer(job)
+
+
+#: Reasons of another attempt that use up one of the user's retries.
+PAID_BY_RETRIES = ("retry", "oom", "gpu_memory")
+
+
+def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
+    job = state.jobs[event.job]
+    state.unwait(job)
+    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
+    job.stop, job.stop_by, job.stop_saves = "", "", False
+    lay_idle = event.reason == "idle" and bool(job.idle)
+    state.lies_idle(job, ())
+    if event.reason not in GOES_ON:
+        job.used_ns = 0
+    if job.deadline_ns:
+        state.due.set_alarm(job)
+    if event.reason in PAID_BY_RETRIES:
+        job.failures += 1
+    elif event.reason == "start_failed":
+        job.starts += 1
+    elif event.reason not in GOES_ON:
+        job.losses += 1
+    if job.aged:
+        job.aged, aged = 0, job.aged
+        renew_order(job, priority_of(job.order) - aged)
+    if lay_idle or (event.reason == "preempted" and job.yields_by == "over_slice"):
+        _go_behind(state, job)
+    job.yields_by = ""
+    if event.not_before_ns > at_ns:
+        state.wait_until(job, event.not_before_ns)
+    else:
+        state.wait_in_line(job)
+
+
+def _go_behind(state: State, job: Job) -> None:
+    """It has had its slice, or did not use what it had: others who deserve the same come before it now, where no line goes by places alone."""
+    if not job.lane.klass.pool.sequencer.by_order:
+        renew_order(job, priority_of(job.order), place=state.next_place)
+        state.next_place += 1
+
+
+def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
+    assert end_state in END_STATES
+
+    def handler(state: State, event: Any, id_: str, at_ns: int) -> None:
+        _finish(state, event.job, end_state, id_, getattr(event, "by", ""))
+        if state.dependents:
+            dependency_ended(state, event.job, end_state, id_, at_ns)
+
+    return handler
+
+
+def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
+    job = state.jobs[id_]
+    state.unwait(job)
+    claims.give_up(job)
+    if job.deadline_ns:
+        state.due.set_deadline(job, 0)
+    state.remove(job)
+    state.finished[job.id] = end_state
+    if job.parent is not None:
+        arrays.element_ended(state, job, job.parent, end_state, event_id, by)
+
+
+def _retired(state: State, event: ev.JobsRetired, id_: str, at_ns: int) -> None:
+    for job in event.jobs:
+        del state.finished[job]
+
+
+HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
+    ev.JobSubmitted: _submitted,
+    ev.JobQueued: _queued,
+    ev.JobMoved: _moved,
+    ev.PriorityAged: _aged,
+    ev.JobDeferred: _deferred,
+    ev.DeadlineMissed: _deadline_missed,
+    ev.ReservationRequested: _reservation_requested,
+    ev.PreemptionRequested: _preemption_requested,
+    ev.JobOffered: _offered,
+    ev.OfferWithdrawn: _recalled,
+    ev.JobHeld: _held,
+    ev.JobReleased: _released,
+    ev.JobStopRequested: _stop_requested,
+    ev.JobRequeued: _requeued,
+    ev.JobSucceeded: _ended("succeeded"),
+    ev.JobFailed: _ended("failed"),
+    ev.JobCancelled: _ended("cancelled"),
+    ev.JobsRetired: _retired,
+}

@@ -1,0 +1,202 @@
+"""Whether a submit may enter. A refusal names the field, what was expected and what was found."""
+
+from collections.abc import Collection
+
+from fairlead_queue.budgets import refusing
+from fairlead_queue.decide.gpu_units import pool_of_queue, unnamed_model, unshared
+from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.refusals import Refusal
+from fairlead_queue.fairness.users import is_users
+from fairlead_queue.waiting.nodes import Shape
+from fairlead_schemas import partitions
+from fairlead_schemas.checkpoints import fault_of
+from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, PRIORITY_MAX, RETRIES_MAX
+from fairlead_schemas.quantities import format_duration, format_memory, format_milli
+from fairlead_schemas.requestrules import faults
+from fairlead_schemas.resources import Request
+
+#: Queues named in a refusal.
+NAMED_QUEUES_MAX = 20
+#: Characters of their names: four hundred such refusals must fit a commit.
+NAMED_CHARS_MAX = 160
+TIME_MAX_NS = 1 << 62
+
+
+def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """Why this submit cannot enter, or None."""
+    return _invalid(command) or _late(plan, command) or _unwelcome(plan, command) or _unknown_dependency(plan, command)
+
+
+def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """What is the same for all such jobs of one decision; who sends one mostly sends many."""
+    kind = (command.queue, command.user, command.project, command.request)
+    if kind in plan.welcome:
+        return None
+    refused = (
+        _impossible(command.request)
+        or unknown_queue(plan, command.queue)
+        or _not_allowed(plan, command)
+        or unnamed_model(plan, command.queue, command.request)
+        or unshared(plan, command)
+        or _too_large(plan, command)
+        or spent(plan, command.queue)
+    )
+    if refused is None:
+        plan.welcome.add(kind)
+    return refused
+
+
+def _invalid(command: SubmitJob) -> Refusal | None:
+    """Numbers out of range: the gateway refuses them too, but commands come from elsewhere as well."""
+    if not 0 <= command.priority <= PRIORITY_MAX:
+        return Refusal("invalid", f"expected 0 to {PRIORITY_MAX}, found {command.priority}", "priority")
+    if not 0 <= command.retries <= RETRIES_MAX:
+        return Refusal("invalid", f"expected 0 to {RETRIES_MAX}, found {command.retries}", "retries.max")
+    if command.array_limit < 0:
+        return Refusal("invalid", f"expected 0 or more, found {command.array_limit}", "array")
+    if not 0 <= command.grace_ns <= TIME_MAX_NS:
+        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.grace_ns}", "time.grace")
+    if not 0 <= command.total_ns <= TIME_MAX_NS or not 0 <= command.start_at_ns <= TIME_MAX_NS:
+        return Refusal(
+            "invalid", f"expected 0 to {TIME_MAX_NS} ns", "time.total" if command.start_at_ns == 0 else "startAt"
+        )
+    if not 0 <= command.slice_ns <= TIME_MAX_NS:
+        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.slice_ns}", "time.slice")
+    if fault := partitions.fault_of(command.on_partition):
+        return Refusal("invalid", fault.message, fault.field)
+    if command.checkpoint is not None and (wrong := fault_of(command.checkpoint, command.total_ns)) is not None:
+        return Refusal("invalid", wrong[1], f"checkpoint.{wrong[0]}")
+    if len(command.after) > DEPENDENCIES_MAX:
+        return Refusal("invalid", f"expected at most {DEPENDENCIES_MAX} jobs, found {len(command.after)}", "dependsOn")
+    if command.array is not None:
+        first, last = command.array
+        if first < 0 or not 0 <= last - first < ARRAY_ELEMENTS_MAX:
+            return Refusal(
+                "invalid",
+                f"expected at most {ARRAY_ELEMENTS_MAX} elements in rising order, found {first}-{last}",
+                "array",
+            )
+    return None
+
+
+def _impossible(request: Request) -> Refusal | None:
+    """A request that could be placed nowhere, whatever the cluster."""
+    found = faults(request)
+    return Refusal("invalid", found[0].message, found[0].field) if found else None
+
+
+def _late(plan: Plan, command: SubmitJob) -> Refusal | None:
+    if not command.deadline_ns:
+        return None
+    if not 0 <= command.deadline_ns <= TIME_MAX_NS:
+        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns", "deadline")
+    earliest = max(plan.now_ns, command.start_at_ns) + command.total_ns
+    if earliest > command.deadline_ns:
+        short = format_duration(earliest - command.deadline_ns)
+        return Refusal(
+            "deadline", f"cannot be met: {short} too little time until then; move it or shorten time.total", "deadline"
+        )
+    return None
+
+
+def unknown_queue(plan: Plan, path: str) -> Refusal | None:
+    """Why no job can enter this queue by its name: it is not there, or others are below it."""
+    if plan.settings_of(path) is not None:
+        below = [] if plan.outlook is None and not _is_inner(plan, path) else _below(plan, path)
+        if not below:
+            return None
+        return Refusal(
+            "not_a_leaf", f"queue {path[:80]} has queues below it; expected one of: {_named(below)}", "queue"
+        )
+    known = sorted(path for path in plan.queues() if not _below(plan, path))
+    return Refusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}', "queue")
+
+
+def _is_inner(plan: Plan, path: str) -> bool:
+    return any(not is_users(child) for child in plan.state.queues[path].node.children.values())
+
+
+def _below(plan: Plan, path: str) -> list[str]:
+    return sorted(other for other in plan.queues() if other.startswith(f"{path}/"))
+
+
+def _named(known: list[str]) -> str:
+    named = known[:NAMED_QUEUES_MAX]
+    while len(", ".join(named)) > NAMED_CHARS_MAX:
+        named.pop()
+    return ", ".join(named) + (f" and {len(known) - len(named)} more" if len(known) > len(named) else "")
+
+
+def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """A pool may be for some users and projects only."""
+    name = pool_of_queue(plan, command.queue)
+    settings = plan.pool_settings(name)
+    if not settings.users and not settings.projects:
+        return None
+    if command.user in settings.users or command.project in settings.projects:
+        return None
+    who = f"user {command.user[:40] or '(nobody)'}" + (
+        f" and project {command.project[:40]}" if command.project else ""
+    )
+    return Refusal(
+        "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
+    )
+
+
+def spent(plan: Plan, path: str) -> Refusal | None:
+    """A budget above the queue (or its own) that is spent and refuses."""
+    account = refusing(plan.state.accounts, path)
+    if account is None:
+        return None
+    return Refusal(
+        "budget", f"the budget of queue {account.path[:80]} is spent for this {account.budget.period}", "queue"
+    )
+
+
+def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:
+    state = plan.state
+    named: set[str] = set()
+    for at, each in enumerate(command.after):
+        if each.job in named:
+            return Refusal("invalid", f"job {each.job[:40]} is named twice; keep one of them", f"dependsOn[{at}]")
+        named.add(each.job)
+        if each.job in state.jobs or each.job in state.finished or each.job in plan.accepted:
+            continue
+        message = f'no job "{each.job[:40]}" is known here; it may have ended long ago'
+        return Refusal("unknown_job", message, f"dependsOn[{at}]")
+    return None
+
+
+def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
+    """Per node more than any known node of the pool has. Without any node known, everything is accepted."""
+    shapes = plan.state.nodes.count(pool_of_queue(plan, command.queue))
+    for at, kind in enumerate(command.request.kinds if shapes else ()):
+        if not any(_holds(shape, kind) for shape in shapes):
+            message, field = _largest_words(shapes, kind)
+            return Refusal("larger_than_any_node", message, f"groups[{at - 1}].{field}" if at else field)
+    return None
+
+
+def _holds(shape: Shape, kind: Request) -> bool:
+    """Whether an empty node of this shape has what one unit asks for."""
+    return (
+        kind.gpu_milli <= shape.gpu_milli and kind.cpu_milli <= shape.cpu_milli and kind.memory_mib <= shape.memory_mib
+    )
+
+
+def _largest_words(shapes: Collection[Shape], request: Request) -> tuple[str, str]:
+    """(message, field) for a request that no node can hold."""
+    gpu = max(shape.gpu_milli for shape in shapes)
+    cpu, memory = max(shape.cpu_milli for shape in shapes), max(shape.memory_mib for shape in shapes)
+    if request.gpu_milli > gpu:
+        found = format_milli(request.gpu_milli)
+        return f"asks for {found} GPUs per node; the largest node has {format_milli(gpu)}", "resources.nvidia.com/gpu"
+    if request.cpu_milli > cpu:
+        found = format_milli(request.cpu_milli)
+        return f"asks for {found} CPUs per node; the largest node has {format_milli(cpu)}", "resources.cpu"
+    if request.memory_mib > memory:
+        found = format_memory(request.memory_mib)
+        return f"asks for {found} of memory per node; the largest node has {format_memory(memory)}", "resources.memory"
+    asked = f"{format_milli(request.gpu_milli)} GPUs, {format_milli(request.cpu_milli)} CPUs and {format_memory(request.memory_mib)}"
+    return f"asks for {asked} per node; no single node has all of it", "resources"

@@ -1,0 +1,256 @@
+"""What people ask for, decided one by one. Every command leads to exactly one event that names it.
+
+Cancel asks for an end and is refused where one has come or is on its way; hold and release move
+jobs that wait. An array's command speaks of all its elements; an element that has not come into
+being cannot be named yet.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fairlead_queue.decide import configuration, validation
+from fairlead_queue.decide.admission import refusal, unknown_queue
+from fairlead_queue.decide.gpu_units import shared, unnamed_model
+from fairlead_queue.decide.outcomes import lies_idle_for_good
+from fairlead_queue.decide.plan import Fresh, Plan
+from fairlead_queue.fairness.guarantees import pool_name
+from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
+from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_schemas import commands as cmd
+from fairlead_schemas import events as ev
+from fairlead_schemas.ids import array_of
+from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.queues import DEFAULT_POOL, PoolEntry
+from fairlead_schemas.resources import Request
+
+#: Characters of a digest that stand for an id where a command has none.
+DIGEST_CHARS = 16
+
+
+def carry_out(plan: Plan, command: Any) -> None:
+    """Decide one command (or `Undecodable`)."""
+    plan.answer(HANDLERS[type(command)](plan, command, f"cmd:{command.id}"))
+
+
+def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
+    if command.key:
+        known = plan.keys.get(command.key) or plan.state.keys.get(command.key)
+        if known is not None:
+            return _repeated(command, cause, *known)
+    refused = refusal(plan, command)
+    if refused is not None:
+        return ev.JobRejected(
+            cause=cause, command=command.id, code=refused.code, message=refused.message, field=refused.field,
+            user=command.user,
+        )  # fmt: skip
+    number = plan.next_number
+    plan.next_number = number + 1
+    job = str(number)
+    if command.key:
+        plan.keys[command.key] = (job, command.digest)
+    plan.entered.add(command.queue)
+    plan.accepted.add(job)
+    request = in_pool(plan, command)
+    if command.array is None and command.start_at_ns <= plan.commit_ns and not command.after:
+        order = order_in(plan, command, plan.next_place)
+        plan.fresh.append(Fresh(order, job, command.queue, command.user, request, cause))
+    plan.next_place += 1
+    return ev.JobSubmitted(
+        cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,
+        spec=command.spec, project=command.project, kind=command.kind, priority=command.priority, array=command.array,
+        retries=command.retries, total_ns=command.total_ns, grace_ns=command.grace_ns, start_at_ns=command.start_at_ns,
+        deadline_ns=command.deadline_ns, slice_ns=command.slice_ns, after=command.after,
+        array_limit=command.array_limit, on_partition=command.on_partition, checkpoint=command.checkpoint, key=command.key, digest=command.digest, gang=command.gang,
+    )  # fmt: skip
+
+
+def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
+    """The request, for the pool that the queue is in and charged as that says."""
+    queue = plan.state.queues.get(command.queue)
+    pool = queue.pool.name if queue is not None and plan.outlook is None else pool_name(plan.queues(), command.queue)
+    wanted = "" if pool == DEFAULT_POOL else pool
+    request = shared(command.request, plan.pool_settings(pool).sharing)
+    return request if request.pool == wanted else msgspec.structs.replace(request, pool=wanted)
+
+
+def order_in(plan: Plan, command: cmd.SubmitJob, place: int) -> int:
+    """Where the job will stand in its line."""
+    queue = plan.state.queues.get(command.queue)
+    pool = queue.pool if queue is not None else plan.state.pools[DEFAULT_POOL]
+    return pool.order(
+        command.priority,
+        place,
+        deadline_ns=command.deadline_ns,
+        submitted_ns=plan.commit_ns,
+        total_ns=command.total_ns,
+    )
+
+
+def _repeated(command: cmd.SubmitJob, cause: str, job: str, digest: str) -> ev.QueueEvent:
+    if digest == command.digest:
+        return ev.CommandRepeated(cause=cause, command=command.id, job=job)
+    message = f"this idempotency key was used for job {job} with another content; use a new key for a new job"
+    return ev.JobRejected(
+        cause=cause, command=command.id, code="idempotency_conflict", message=message, user=command.user
+    )
+
+
+def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
+    job, state = _find(plan, command.job)
+    if job is None:
+        return _unknown(plan, command.id, command.job, state, cause)
+    if state == "stopping" and (job.id in plan.states or not _yields_to_cancel(job)):
+        return _conflict(command.id, cause, f"job {job.id} is already being stopped")
+    if state in END_STATES:
+        return _conflict(command.id, cause, f"job {job.id} has already ended: {state}")
+    if state in ("offered", "placed", "running", "stopping") or (isinstance(job, Array) and job.live):
+        plan.states[job.id] = "stopping"
+        return ev.JobStopRequested(
+            cause=cause, job=job.id, attempt=job.attempt, reason="cancelled", by=command.user, save=command.save
+        )
+    plan.states[job.id] = "cancelled"
+    return ev.JobCancelled(cause=cause, job=job.id, by=command.user, attempt=job.attempt)
+
+
+def _yields_to_cancel(job: Job) -> bool:
+    """Return True if a job that is being stopped would wait for another attempt, or for its time limit."""
+    return job.stop in ("reclaimed", "time_limit") or (job.stop == "idle" and not lies_idle_for_good(job))
+
+
+def _hold(plan: Plan, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:
+    job, state = _find(plan, command.job)
+    if job is None:
+        return _unknown(plan, command.id, command.job, state, cause)
+    if isinstance(job, Array) and not job.unborn:
+        return _conflict(command.id, cause, f"all elements of array {job.id} have been offered; hold single elements")
+    if state in ("scheduled", "queued"):
+        plan.states[job.id] = "held"
+        return ev.JobHeld(cause=cause, job=job.id, by=command.user)
+    if state == "offered" and not job.hold:
+        # The state does not change by a withdrawal: remember that this job was spoken of.
+        plan.states[job.id] = state
+        return ev.OfferWithdrawn(cause=cause, job=job.id, attempt=job.attempt, reason="hold", by=command.user)
+    return _conflict(command.id, cause, _why_not_hold(job, state))
+
+
+def _why_not_hold(job: Job, state: str) -> str:
+    if job.hold or state == "held":
+        return f"job {job.id} is already held"
+    if state in END_STATES:
+        return f"job {job.id} has already ended: {state}"
+    return f"job {job.id} is {state}; only a job that waits can be held"
+
+
+def _release(plan: Plan, command: cmd.ReleaseJob, cause: str) -> ev.QueueEvent:
+    job, state = _find(plan, command.job)
+    if job is None:
+        return _unknown(plan, command.id, command.job, state, cause)
+    if state == "held":
+        plan.states[job.id] = "queued"
+        return ev.JobReleased(cause=cause, job=job.id, by=command.user)
+    if job.hold:
+        return _conflict(command.id, cause, f"job {job.id} is about to be held; release it then")
+    return _conflict(command.id, cause, f"job {job.id} is {state}, not held")
+
+
+def _move(plan: Plan, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
+    job, state = _find(plan, command.job)
+    if job is None:
+        return _unknown(plan, command.id, command.job, state, cause)
+    if state not in ("scheduled", "queued", "held") or job.wait == "owed":
+        return _conflict(command.id, cause, f"job {job.id} is {state}; only a job that waits can be moved")
+    if job.parent is not None or (isinstance(job, Array) and job.live):
+        return _conflict(command.id, cause, f"job {job.id} belongs to an array that has begun; it stays in its queue")
+    refused = unknown_queue(plan, command.queue)
+    if refused is not None:
+        return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
+    pool = pool_name(plan.queues(), command.queue)
+    if pool != job.lane.klass.pool.name:
+        message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it anew"
+        return _conflict(command.id, cause, message)
+    refused = unnamed_model(plan, command.queue, job.lane.klass.request)
+    if refused is not None:
+        return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
+    plan.states[job.id] = state
+    plan.entered.add(command.queue)
+    return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
+
+
+def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
+    state = plan.state
+    before = plan.outlook or configuration.now(state)
+    after = configuration.outlook(before, command)
+    message, code = validation.refusal(state, command, before, after)
+    message, code = message or _in_use(plan, after), code or "invalid"
+    changed = configuration.changes(before, after) if not message else []
+    if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
+        message = "too many changes at once; send it again"
+    if message:
+        return ev.CommandRejected(cause=cause, command=command.id, code=code, message=message)
+    for event in configuration.events(changed, after, cause, command.user):
+        plan.emit(event, len(msgspec.json.encode(event)))
+    plan.entered.update(after.removed.values())
+    plan.outlook = after
+    plan.reshaped = True
+    plan.welcome.clear()
+    # Those above a named queue that had to be made are configured, and nobody named them.
+    names = {each.pool if isinstance(each, PoolEntry) else each.path for each in changed}
+    unchanged = sum(each.pool not in names for each in command.pools) + sum(
+        each.path not in names for each in command.queues
+    )
+    return ev.QueuesApplied(
+        cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
+        unchanged=unchanged, by=command.user, reclaim=command.reclaim,
+    )  # fmt: skip
+
+
+def _in_use(plan: Plan, after: configuration.Outlook) -> str:
+    """A queue that jobs enter by this very decision and that is none for jobs afterwards."""
+    for path in sorted(plan.entered.difference({""})):
+        if path not in after.queues or any(other.startswith(f"{path}/") for other in after.queues):
+            return f"queues.{path}: jobs are entering it at this moment; send it again"
+    return ""
+
+
+def _undecodable(plan: Plan, command: cmd.Undecodable, cause: str) -> ev.QueueEvent:
+    return ev.CommandRejected(
+        cause=cause if command.id else f"cmd:{command.digest[:DIGEST_CHARS]}", command=command.id, code="undecodable",
+        message=command.message[:UNDECODABLE_CHARS_MAX], digest=command.digest,
+    )  # fmt: skip
+
+
+def _find(plan: Plan, id_: str) -> tuple[Job | None, str]:
+    """The live job and its state as this decision leaves it; or None and the finished one's state ("")."""
+    job = plan.state.jobs.get(id_)
+    if job is None:
+        return None, plan.state.finished.get(id_, "")
+    return job, plan.states.get(id_, job.state)
+
+
+def _unknown(plan: Plan, command: str, id_: str, end_state: str, cause: str) -> ev.QueueEvent:
+    """No live job has this id: it has ended, is still to be born, or was never there."""
+    if end_state:
+        return _conflict(command, cause, f"job {id_} has already ended: {end_state}")
+    array = plan.state.jobs.get(array_of(id_) or "")
+    if isinstance(array, Array) and array.is_unborn(id_):
+        message = f"element {id_} has not been offered yet; cancel, hold or release array {array.id} instead"
+        return ev.CommandRejected(cause=cause, command=command, code="not_yet_offered", message=message)
+    message = f'no job "{id_[:40]}" is known here; it may have ended long ago'
+    return ev.CommandRejected(cause=cause, command=command, code="not_found", message=message)
+
+
+def _conflict(command: str, cause: str, message: str) -> ev.QueueEvent:
+    return ev.CommandRejected(cause=cause, command=command, code="conflict", message=message)
+
+
+HANDLERS: dict[type[Any], Callable[[Plan, Any, str], ev.QueueEvent]] = {
+    cmd.SubmitJob: _submit,
+    cmd.CancelJob: _cancel,
+    cmd.HoldJob: _hold,
+    cmd.ReleaseJob: _release,
+    cmd.MoveJob: _move,
+    cmd.ApplyQueues: _apply,
+    cmd.Undecodable: _undecodable,
+}

@@ -1,0 +1,117 @@
+"""What the queue decides next, in one fixed order. Reads the state, never changes it.
+
+What is owed comes first (it frees quota and names), then commands, then time, then the tidying,
+and offers take what room is left; so a full commit delays offers, never answers.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead_bus.core import Input
+from fairlead_queue.decide import configuration
+from fairlead_queue.decide.commands import carry_out
+from fairlead_queue.decide.idle_reclaims import stop_idle
+from fairlead_queue.decide.offers import make_offers
+from fairlead_queue.decide.outcomes import settle
+from fairlead_queue.decide.plan import Plan, encoded_bytes
+from fairlead_queue.decide.reclaims import reclaim
+from fairlead_queue.decide.timers import act_on_time
+from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Array
+from fairlead_schemas.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
+from fairlead_schemas.queues import QueueSettings
+
+DEFAULT_QUEUE = "default"
+
+
+class Decided(NamedTuple):
+    """What one decision comes to."""
+
+    events: list[QueueEvent]
+    #: This commit's room kept something back for the next decision.
+    full: bool
+    #: Whether the whole order was looked at, and when time alone could change what came of it (None: never).
+    reviewed: bool
+    review_at: int | None
+
+
+def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
+    """What to commit now."""
+    plan = Plan(state, now_ns, sum(len(each.body) for each in inputs))
+    if not state.queues:
+        _configure_default(plan)
+    if state.owed:
+        settle(plan)
+    for each in inputs:
+        for command in each.body:
+            carry_out(plan, command)
+    act_on_time(plan)
+    if state.idle:
+        stop_idle(plan)
+    if state.reclaims and plan.outlook is None:
+        reclaim(plan)
+    if state.stopping:
+        for array in sorted(state.stopping.values(), key=lambda array: array.order):
+            _stop_elements(plan, array)
+    if len(state.finished) > FINISHED_JOBS_MAX:
+        _retire(plan)
+    reviewed = is_review_due(state, now_ns)
+    review_at = make_offers(plan, reviewing=reviewed)
+    return Decided(plan.events, plan.full, reviewed, review_at)
+
+
+def is_review_due(state: State, now_ns: int) -> bool:
+    """Whether nobody has committed since the last whole REVIEW_NS, by the queue's own clock; its own commits alone count
+    where others' clocks are ahead. Anyhow when it has said nothing for long: in a busy log others often commit first."""
+    last_ns = state.at_ns if state.at_ns <= now_ns else state.decided_ns
+    return now_ns // REVIEW_NS > last_ns // REVIEW_NS or now_ns >= state.decided_ns + REVIEW_LATEST_NS
+
+
+def _configure_default(plan: Plan) -> None:
+    settings = QueueSettings()
+    plan.emit(QueueConfigured(cause="clock", path=DEFAULT_QUEUE))
+    before = configuration.now(plan.state)
+    plan.outlook = before._replace(queues={DEFAULT_QUEUE: settings})
+    plan.reshaped = True
+
+
+def _stop_elements(plan: Plan, array: Array) -> None:
+    """Carry an array's stop to its live elements, as far as there is room."""
+    by_bytes = encoded_bytes(array.stop_by)
+    for element in array.live.values():
+        state = plan.states.get(element.id, element.state)
+        limited = state == "stopping" and element.id not in plan.states and element.awaits_cancel
+        if not limited and state not in ("scheduled", "queued", "held", "offered", "placed", "running"):
+            continue
+        if plan.room() <= 0:
+            plan.full = True
+            return
+        if state in ("queued", "held"):
+            plan.emit(
+                JobCancelled(cause=array.cause, job=element.id, by=array.stop_by, attempt=element.attempt), by_bytes
+            )
+            plan.states[element.id] = "cancelled"
+        else:
+            plan.emit(
+                JobStopRequested(
+                    cause=array.cause,
+                    job=element.id,
+                    attempt=element.attempt,
+                    reason="cancelled",
+                    by=array.stop_by,
+                    save=array.stop_saves,
+                ),
+                by_bytes,
+            )
+            plan.states[element.id] = "stopping"
+
+
+def _retire(plan: Plan) -> None:
+    """The oldest finished jobs leave, a chunk at a time."""
+    if plan.room() <= 0:
+        plan.full = True
+        return
+    oldest = iter(plan.state.finished)
+    jobs = tuple(next(oldest) for _ in range(RETIRE_CHUNK))
+    plan.emit(JobsRetired(cause="clock", jobs=jobs), extra_bytes=sum(len(job) + 3 for job in jobs))

@@ -1,0 +1,110 @@
+"""What stands between a lane whose turn it is and an offer, asked in this order:
+
+    turn     the placer has as many offers as it looks ahead over
+    budget   a budget above the queue is spent
+    limits   of the queue, of its user and of those above it; what is kept for others
+
+A closed gate closes a lane for the rest of the decision, not the line: others go on past it.
+"""
+
+from typing import NamedTuple
+
+from fairlead_queue.budgets import refusing
+from fairlead_queue.fairness.tree import Amounts, Node, Refusal
+from fairlead_queue.fairness.users import queue_of
+from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
+from fairlead_queue.state import State
+from fairlead_queue.waiting.lanes import Lane, RequestClass
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import DeferReason
+from fairlead_schemas.queues import DEFAULT_POOL
+
+
+class Closed(NamedTuple):
+    """Why a lane's jobs cannot be offered now."""
+
+    reason: DeferReason
+    refusal: Refusal | None = None
+    queue: str = ""
+
+
+def has_room(klass: RequestClass, open_: int, unparked: int) -> bool:
+    """Whether the placer may have one more offer of a class, having so many of it, and of classes that are not parked."""
+    if open_ < PARKED_OFFERS_MAX:
+        return True
+    if klass.parked:
+        return False
+    return unparked < (WINDOW_OFFERS_MAX if _fits(klass.pool, klass.need) else AHEAD_OFFERS_MAX)
+
+
+def _fits(pool: Pool, need: Amounts) -> bool:
+    """Whether the pool as a whole has that much left; one without known nodes has."""
+    capacity, usage = pool.tree.capacity, pool.tree.root.usage
+    if not pool.is_known() and pool.name == DEFAULT_POOL:
+        return True
+    return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
+
+
+class Gates:
+    """The gates of one pool within one decision, and what they go by: open offers as of now, and needs that may still be
+    met."""
+
+    def __init__(self, state: State, pool: Pool, *, unbounded: bool = False) -> None:
+        self.state, self.pool = state, pool
+        #: Whether the placer could look ahead over anything: to see who comes before whom.
+        self._unbounded = unbounded
+        #: Open offers by class as of now, where they differ from the state's; and of classes that are not parked.
+        self._open: dict[RequestClass, int] = {}
+        self._unparked = len(pool.offers) - pool.parked_open
+        #: Classes that some lane waits with, those that are shut, and the needs of the others.
+        self._wanted = {klass for klass in pool.classes.values() if klass.waiting}
+        self.shut: set[RequestClass] = set()
+        self.needs = {klass.need for klass in self._wanted}
+        #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
+        self.refused: dict[Node, tuple[Lane, Closed]] = {}
+
+    def begin(self) -> None:
+        """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
+        self.shut.update(klass for klass in self._wanted if not self._has_room(klass))
+        self.needs = {klass.need for klass in self._wanted if klass not in self.shut}
+
+    def count(self, klass: RequestClass, more: int) -> None:
+        """The placer has so many offers of the class more."""
+        self._open[klass] = self._open.get(klass, klass.open) + more
+        if not klass.parked:
+            self._unparked += more
+
+    def want(self, klass: RequestClass) -> None:
+        """Somebody waits with it again."""
+        self._wanted.add(klass)
+        self.needs.add(klass.need)
+
+    def closed(self, lane: Lane) -> Closed | None:
+        """Why the lane's next job cannot be offered; None when it can."""
+        klass = lane.klass
+        if klass in self.shut or not self._has_room(klass):
+            self.shut.add(klass)
+            self.needs = {each.need for each in self._wanted if each not in self.shut}
+            return Closed("turn")
+        if self.state.accounts:
+            spent = refusing(self.state.accounts, lane.leaf.queue.path)
+            if spent is not None:
+                return Closed("budget", queue=spent.path)
+        refusal = self.refusal(lane)
+        if refusal is None:
+            return None
+        if refusal.kind != "claimed":
+            refusal.node.waiters.add(klass.need)
+        closed = Closed(refusal.kind, refusal, queue_of(refusal.node))
+        first = self.refused.get(refusal.node)
+        if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
+            self.refused[refusal.node] = (lane, closed)
+        return closed
+
+    def refusal(self, lane: Lane) -> Refusal | None:
+        """The limit that the lane's next job would break, if any."""
+        since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
+        return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)
+
+    def _has_room(self, klass: RequestClass) -> bool:
+        return self._unbounded or has_room(klass, self._open.get(klass, klass.open), self._unparked)

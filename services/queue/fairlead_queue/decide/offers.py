@@ -1,0 +1,83 @@
+"""What is offered now: turn by turn, pool by pool, as far as the gates and the commit's room go."""
+
+from fairlead_queue.decide.gates import has_room
+from fairlead_queue.decide.pending_reasons import say_anew, say_of_arrays, say_why
+from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.review import give_quota, reorder, stuck_offers
+from fairlead_queue.decide.starvation import Help
+from fairlead_queue.decide.turns import Turns
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane, Leaf
+from fairlead_queue.waiting.order import RANK_STEP
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import JobOffered
+from fairlead_schemas.resources import Request
+
+
+def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
+    """Offer what may be offered now, in order, and say of lanes that begin to wait why they do. `reviewing`: hold what
+    the placer has against the order, and help those who starve; then the time at which to look again (None: never)."""
+    if plan.reshaped:
+        plan.full = True
+        return None
+    if plan.state.silent_arrays:
+        say_of_arrays(plan)
+    with plan.state.speculating():
+        _try_fresh(plan)
+        times = [
+            _offer(plan, pool, reviewing) for _, pool in sorted(plan.state.pools.items()) if pool.waiting or pool.offers
+        ]
+    return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+
+def _try_fresh(plan: Plan) -> None:
+    """Put the jobs that this very decision accepts in line. Of a class that the placer has enough of, none could be
+    offered."""
+    state, imaged, full = plan.state, set[Lane | Leaf](), dict[Request, bool]()
+    for fresh in plan.fresh:
+        is_full = full.get(fresh.request)
+        if is_full is None:
+            is_full = full[fresh.request] = _is_full(state, fresh.request)
+        if is_full:
+            continue
+        job = Job(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
+        job.user, job.since_ns = fresh.user, plan.now_ns
+        state.try_in_line(job, imaged)
+
+
+def _is_full(state: State, request: Request) -> bool:
+    klass = state.classes.get(request)
+    return klass is not None and not has_room(klass, klass.open, len(klass.pool.offers) - klass.pool.parked_open)
+
+
+def _offer(plan: Plan, pool: Pool, reviewing: bool) -> int | None:
+    if reviewing:
+        pool.forget_refused()
+    stuck = stuck_offers(plan, pool) if reviewing else []
+    turns = Turns(plan.state, pool, plan.states)
+    if stuck:
+        reorder(plan, turns, stuck)
+    else:
+        _in_turn(plan, turns)
+    times: list[int | None] = []
+    if not plan.full:
+        say_why(plan, turns)
+    if reviewing:
+        starving = Help(plan, turns)
+        times = [give_quota(plan, turns, starving.offers()), say_anew(plan, turns), starving.limits()]
+    return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+
+def _in_turn(plan: Plan, turns: Turns) -> None:
+    room = plan.room()
+    while room > 0:
+        turn = turns.next()
+        if turn is None:
+            return
+        _, candidate = turn
+        cause = candidate.job.cause
+        plan.emit(JobOffered(cause=cause, job=candidate.id, attempt=candidate.attempt, rank=plan.next_rank))
+        plan.next_rank += RANK_STEP
+        room -= 1
+    plan.full = True

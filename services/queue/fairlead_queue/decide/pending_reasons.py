@@ -1,0 +1,84 @@
+"""What is said to those who wait: once per lane and reason, and again when another reason has held for a while."""
+
+from heapq import nsmallest
+
+from fairlead_queue.decide.gates import Closed
+from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.turns import Turns
+from fairlead_queue.limits import DOUBLINGS_MAX, NEWS_MAX, NEWS_NS
+from fairlead_queue.waiting.lanes import Lane
+from fairlead_schemas.events import JobDeferred
+
+
+def say_why(plan: Plan, turns: Turns) -> None:
+    """Of lanes in which somebody waits now and nothing was said yet."""
+    pool = turns.pool
+    silent = [lane for lane in plan.state.unexplained if lane.klass.pool is pool and lane not in turns.exhausted]
+    for lane in nsmallest(NEWS_MAX, silent, key=_front):
+        closed = turns.gates.closed(lane)
+        if closed is not None:
+            _defer(plan, turns, lane, closed)
+
+
+def say_of_arrays(plan: Plan) -> None:
+    """Of arrays that wait for elements of their own, once each."""
+    for array in nsmallest(NEWS_MAX, plan.state.silent_arrays.values(), key=lambda array: array.order):
+        if plan.room() <= 0:
+            plan.full = True
+            return
+        if array.id not in plan.states:
+            plan.emit(
+                JobDeferred(
+                    cause=array.cause, job=array.id, attempt=1, reason="array_limit", queue=array.lane.leaf.queue.path,
+                    held=len(array.live), needed=1, ceiling=array.limit,
+                )
+            )  # fmt: skip
+
+
+def say_anew(plan: Plan, turns: Turns) -> int | None:
+    """Of lanes of which something else holds now than was said last, a while ago. Returns when more may be said."""
+    found: list[tuple[Lane, Closed]] = []
+    again_ns: int | None = None
+    for node in turns.pool.tree.nodes.values():
+        for _, job in node.leaf.fronts if node.leaf is not None else ():
+            lane = job.lane
+            said = lane.deferral
+            if said is None or lane in turns.exhausted:
+                continue
+            closed = turns.gates.closed(lane)
+            resource = closed.refusal.resource if closed is not None and closed.refusal is not None else ""
+            if closed is None or (closed.reason, closed.queue, resource) == (said.reason, said.queue, said.resource):
+                continue
+            due_ns = said.at_ns + (NEWS_NS << min(said.times, DOUBLINGS_MAX))
+            if due_ns <= plan.now_ns:
+                found.append((lane, closed))
+            elif again_ns is None or due_ns < again_ns:
+                again_ns = due_ns
+    for lane, closed in nsmallest(NEWS_MAX, found, key=lambda each: each[0].front):
+        _defer(plan, turns, lane, closed)
+    return again_ns if len(found) <= NEWS_MAX else plan.now_ns + 1
+
+
+def _front(lane: Lane) -> int:
+    return lane.front
+
+
+def _defer(plan: Plan, turns: Turns, lane: Lane, closed: Closed) -> None:
+    """Say why the first of a lane is not offered."""
+    job = turns.first_of(lane)
+    if job is None:
+        return
+    if plan.room() <= 0:
+        plan.full = True
+        return
+    refusal = closed.refusal
+    numbers: dict[str, int] = {}
+    if refusal is not None:
+        numbers = {"held": refusal.held, "needed": refusal.needed, "ceiling": refusal.ceiling}
+    plan.emit(
+        JobDeferred(
+            cause=job.cause, job=job.id, attempt=max(1, job.attempt), reason=closed.reason, queue=closed.queue,
+            resource=refusal.resource if refusal is not None else "",
+            holder=refusal.holder if refusal is not None else "", **numbers,
+        )
+    )  # fmt: skip

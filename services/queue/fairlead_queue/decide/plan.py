@@ -1,0 +1,105 @@
+"""One decision in the making: its events so far, and what they change for the rest of it.
+
+The state stays as it is; what an earlier event of the same decision means for a later one stands
+in the plan's own small maps.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_queue.decide.configuration import Outlook
+from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, EVENT_BYTES, SUBMIT_BYTES
+from fairlead_queue.state import State
+from fairlead_schemas.commit import COMMIT_EVENTS_MAX
+from fairlead_schemas.events import JobSubmitted, QueueEvent
+from fairlead_schemas.queues import PoolSettings, QueueSettings
+from fairlead_schemas.resources import Request
+
+
+def encoded_bytes(text: str) -> int:
+    """What a text of others takes in a commit."""
+    return len(msgspec.json.encode(text)) if text else 0
+
+
+class Fresh(NamedTuple):
+    """A single job that this very decision accepts: it may be offered at once."""
+
+    order: int
+    id: str
+    queue: str
+    user: str
+    request: Request
+    cause: str
+
+
+class Plan:
+    """Events decided, room left, and the overlay."""
+
+    def __init__(self, state: State, now_ns: int, commands: int) -> None:
+        self.state = state
+        #: The log's time, by which everything is decided, and what the commit itself will say.
+        self.now_ns = max(now_ns, state.at_ns)
+        self.commit_ns = now_ns
+        self.events: list[QueueEvent] = []
+        #: Kept free for what the commands need: one event each, and these bytes until they are answered.
+        self.reserved = commands
+        self.bytes_reserved = COMMANDS_BYTES if commands else 0
+        self.bytes_left = COMMIT_BYTES_BUDGET
+        #: {job: its state after the events so far}
+        self.states: dict[str, str] = {}
+        self.keys: dict[str, tuple[str, str]] = {}
+        #: The queues and pools after a change that this very decision accepts; None: as they are.
+        self.outlook: Outlook | None = None
+        #: Limits, marks of budgets, or who stands in line are others after this decision: the next one offers.
+        self.reshaped = False
+        #: Queues that jobs enter by this decision, and jobs that it accepts.
+        self.entered: set[str] = set()
+        self.accepted: set[str] = set()
+        #: (queue, user, project, request) of submits that may enter, as the queues are now.
+        self.welcome: set[tuple[str, str, str, Request]] = set()
+        self.next_number = state.next_number
+        self.next_place = state.next_place
+        self.next_rank = state.next_rank
+        self.fresh: list[Fresh] = []
+        #: Something was left for the next decision because this one is full.
+        self.full = False
+
+    def queues(self) -> "dict[str, QueueSettings]":
+        """The settings of all queues, after what was decided so far."""
+        if self.outlook is not None:
+            return self.outlook.queues
+        return {path: queue.settings for path, queue in self.state.queues.items()}
+
+    def settings_of(self, path: str) -> QueueSettings | None:
+        """A queue's settings, after what was decided so far; None: there is none."""
+        if self.outlook is not None:
+            return self.outlook.queues.get(path)
+        queue = self.state.queues.get(path)
+        return queue.settings if queue is not None else None
+
+    def pool_settings(self, name: str) -> PoolSettings:
+        """A pool's settings, after what was decided so far."""
+        return self.outlook.pools[name] if self.outlook is not None else self.state.pools[name].settings
+
+    def room(self) -> int:
+        """Events that still fit beside what the commands need."""
+        return min(
+            COMMIT_EVENTS_MAX - self.reserved - len(self.events), (self.bytes_left - self.bytes_reserved) // EVENT_BYTES
+        )
+
+    def emit(self, event: QueueEvent, extra_bytes: int = 0) -> None:
+        """Decide one event on the plan's own account."""
+        self.events.append(event)
+        self.bytes_left -= EVENT_BYTES + extra_bytes
+
+    def answer(self, event: QueueEvent) -> None:
+        """Decide one event that a command was promised room for; the last one frees what was reserved."""
+        self.events.append(event)
+        self.reserved -= 1
+        if isinstance(event, JobSubmitted):
+            self.bytes_left -= SUBMIT_BYTES + len(memoryview(event.spec))
+        else:
+            self.bytes_left -= ANSWER_BYTES
+        if not self.reserved:
+            self.bytes_reserved = 0

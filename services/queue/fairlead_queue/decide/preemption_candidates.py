@@ -1,0 +1,378 @@
+"""Who may be asked to yield to a starving job, and by which rule. Reads the state; the placer picks among them.
+
+    idle             it lies idle by a policy that gives it to whoever waits for what it holds
+    lower_priority   same queue, lower priority
+    over_slice       it has had its slice, and the starving job's queue is not ahead of its own by it
+    over_guarantee   its queue uses more than it is guaranteed, the starving job's is within its own guarantee
+    over_share       its queue keeps a larger share than the other has even with the job (asked for by `rebalance`)
+
+Nobody is asked below a guarantee of any queue above him, nor before his run has lasted as long as its queue protects it
+and its slice says; but what lies idle is nobody's, whatever protects it, and costs nothing. After an exchange by the last two rules the one who yielded is entitled to no exchange back: the
+other is within its guarantee, or has no larger share. So two jobs cannot chase each other.
+
+Offers that are still open hold quota, but no place: they make nobody's queue one that holds more than its guarantee,
+and of the starving job's own queue those that come after it are not counted.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from fairlead_queue.decide.node_clearing import Going, by_node, units_freed
+from fairlead_queue.decide.unplaced import Unplaced
+from fairlead_queue.fairness.tree import Amounts, Node
+from fairlead_queue.limits import REVIEW_NS, VICTIMS_LARGE_MAX, VICTIMS_MAX
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane, Leaf
+from fairlead_queue.waiting.order import priority_of
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import Victim, YieldRule
+from fairlead_schemas.queues import RESOURCES
+
+SECOND_NS = 1_000_000_000
+GPU = RESOURCES.index("gpu")
+
+
+class Starving(NamedTuple):
+    """A job that waits, and what it lacks."""
+
+    job: Job
+    lane: Lane
+    #: The node under whose limit something must come free; the root where it lacks a place.
+    under: Node
+    #: By resource, what must come free there; nothing: a place.
+    missing: dict[str, int]
+    #: Whether it is charged to its queue already (its offer is open).
+    charged: bool
+
+
+class Found(NamedTuple):
+    """Who may yield, cheapest first; nobody when that would not do. And when somebody's protection is over next."""
+
+    victims: tuple[Victim, ...]
+    next_ns: int | None
+
+
+class _Choice(NamedTuple):
+    cost: int
+    order: int
+    job: Job
+    rule: YieldRule
+
+    @property
+    def price(self) -> int:
+        """What choosing it counts for: nothing where the run does not use what it would lose."""
+        return 0 if self.rule == "idle" else self.cost
+
+
+class Search:
+    """The search for one starving job; `named` may not be asked, and `idle` have been asked back on demand."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        starving: Starving,
+        now_ns: int,
+        unplaced: Unplaced | None = None,
+        named: Collection[str] = (),
+        idle: Iterable[Job] = (),
+    ) -> None:
+        self.pool, self.starving, self.now_ns = pool, starving, now_ns
+        self.tree = pool.tree
+        self.need = starving.lane.klass.need
+        self._needs_gpus = bool(self.need[GPU])
+        self.priority = _priority(starving.job)
+        self.settings = starving.lane.leaf.queue.settings.preemption
+        self._unplaced = unplaced or Unplaced(pool)
+        self._named = named
+        self._idle = {job.id: job for job in idle if self._holds_some(job)}
+        self._own = dict.fromkeys(starving.lane.leaf.node.up())
+        #: {node on the starving job's way up: what is used there with the job}
+        self._with: dict[Node, list[int]] = {}
+        #: {node there: what is used by those that it is owed to before the job}
+        self._within: dict[Node, list[int]] = {}
+        #: {node: what those chosen so far give back below it}
+        self._given: dict[Node, list[int]] = {}
+        self._next_ns: int | None = None
+
+    def find(self) -> Found:
+        """Those who may yield, as many as could be needed: what lies idle, then the cheapest first; when they made no room the last time, those
+        first that free a whole part of the job on a node; where those lie scattered, node by node; or where those are too
+        few or too small, the largest."""
+        choices = sorted([*self._lying_idle(), *self._choices()], key=_cheapness)
+        if self.starving.job.asked == "declined":
+            whole = self._on_a_node(self.starving.lane)
+            choices.sort(key=lambda choice: -min(whole, self._on_a_node(choice.job.lane)))
+        chosen = self._enough(choices)
+        if self._are_scattered(chosen):
+            chosen = self._enough(self._by_node(choices))
+            if self._named and self._are_scattered(chosen):
+                # The placer takes some of those named for others only; a refusal would keep this one waiting for longer.
+                return Found((), self.now_ns + REVIEW_NS)
+        if not chosen and len(choices) > VICTIMS_MAX:
+            most = max(range(self.tree.width), key=self._scarcity)
+            chosen = self._enough(sorted(choices, key=lambda choice: -self.pool.holds(choice.job)[most]))
+        return Found(tuple(map(_victim, chosen)), self._next_ns)
+
+    def _are_scattered(self, chosen: Sequence[_Choice]) -> bool:
+        """Whether no place comes of them for want of nodes on which enough of them lie together."""
+        request = self.starving.lane.klass.request
+        unit = self._on_a_node(self.starving.lane)
+        if not chosen or self.starving.missing or request.also or not unit:
+            return False
+        freed = units_freed(map(self._going, chosen), unit, shared=request.tasks)
+        return freed < (request.nodes_min or request.nodes)
+
+    def _by_node(self, choices: Sequence[_Choice]) -> list[_Choice]:
+        order = by_node([self._going(choice) for choice in choices], self._on_a_node(self.starving.lane))
+        return [choices[at] for at in order]
+
+    def _going(self, choice: _Choice) -> Going:
+        return Going(choice.price, self._on_a_node(choice.job.lane), choice.job.nodes)
+
+    def _on_a_node(self, lane: Lane) -> int:
+        """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
+        request = lane.klass.request
+        return request.gpu_milli if self._needs_gpus else request.cpu_milli
+
+    def _scarcity(self, at: int) -> Fraction:
+        """What share of all there is the job needs."""
+        return Fraction(self.need[at], self.tree.capacity[at] or 1)
+
+    def _enough(self, choices: Sequence[_Choice]) -> list[_Choice]:
+        """The first of them that together would do; nobody when they would not."""
+        self._given = {}
+        chosen: list[_Choice] = []
+        missing = dict(self.starving.missing)
+        for choice in choices:
+            if (self.starving.missing and not missing) or self._has_many(len(chosen)):
+                break
+            need = self.pool.holds(choice.job)
+            if choice.rule != "idle" and not self._may(choice.job.lane.leaf, need, choice.rule):
+                continue
+            self._give(choice.job.lane.leaf.node, need)
+            missing = self._less(missing, need)
+            chosen.append(choice)
+        return chosen if not missing and (self.starving.missing or self._could_fit()) else []
+
+    def _has_many(self, victims: int) -> bool:
+        """Whether so many victims are as many as could be needed: they hold what is needed twice over."""
+        if victims < VICTIMS_MAX:
+            return False
+        given = self._given[self.tree.root]
+        return victims >= VICTIMS_LARGE_MAX or all(
+            held >= 2 * more for held, more in zip(given, self.need, strict=True) if more
+        )
+
+    def _less(self, missing: dict[str, int], need: Amounts) -> dict[str, int]:
+        by_name = dict(zip(self.tree.resources, need, strict=True))
+        left = {name: amount - by_name[name] for name, amount in missing.items()}
+        return {name: amount for name, amount in left.items() if amount > 0}
+
+    def _could_fit(self) -> bool:
+        """Whether what they hold, with what nobody holds, comes to what is needed; the placer looks at places."""
+        held, capacity = self._held(self.tree.root), self.tree.capacity
+        return all(not more or capacity[at] - held[at] >= more for at, more in enumerate(self.need))
+
+    # ------------------------------------------------------------------ candidates
+
+    def _lying_idle(self) -> Iterator[_Choice]:
+        for job in self._idle.values():
+            if self._goes_on(job) and self.starving.under in job.lane.leaf.node.up():
+                yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, "idle")
+
+    def _holds_some(self, job: Job) -> bool:
+        """Whether it has something of what the starving job needs."""
+        lane = job.lane
+        return lane.klass.pool is self.pool and any(a and b for a, b in zip(lane.klass.need, self.need, strict=True))
+
+    def _goes_on(self, job: Job) -> bool:
+        """It runs, and nobody has told it to end."""
+        return job.state == "running" and job.end is None and not (job.yields_to or job.stop or job.id in self._named)
+
+    def _choices(self) -> Iterator[_Choice]:
+        for leaf in self._leaves(self.starving.under):
+            for lane in leaf.lanes.values():
+                need = lane.klass.need
+                if not lane.running or not any(a and b for a, b in zip(need, self.need, strict=True)):
+                    continue
+                rules = self._rules(lane)
+                for job in lane.running.values() if rules else ():
+                    rule = self._rule(leaf, job, rules)
+                    if rule is not None:
+                        yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, rule)
+
+    def _rules(self, lane: Lane) -> list[YieldRule]:
+        """The rules that hold between its queue and the starving job's. Asked once for a lane: it may have thousands of
+        runs."""
+        rules: list[YieldRule] = []
+        if lane.leaf.queue is self.starving.lane.leaf.queue or any(job.slice_ns for job in lane.running.values()):
+            rules.append("over_slice")
+        if self.settings.reclaim != "never":
+            rules.append("over_guarantee")
+        if self.settings.rebalance:
+            rules.append("over_share")
+        return [rule for rule in rules if self._may(lane.leaf, self._least(lane), rule)]
+
+    def _least(self, lane: Lane) -> Amounts:
+        """What each of its runs holds at least: all the same, where they take any number of nodes the smallest of them."""
+        if not lane.klass.request.nodes_min:
+            return lane.klass.need
+        return tuple(map(min, zip(*map(self.pool.holds, lane.running.values()), strict=True)))
+
+    def _leaves(self, node: Node) -> Iterator[Leaf]:
+        if node.leaf is not None:
+            yield node.leaf
+        for child in node.children.values():
+            if any(child.usage):
+                yield from self._leaves(child)
+
+    def _rule(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
+        """The rule by which a run may be asked at all, its protection being over."""
+        if job.id in self._idle or not self._goes_on(job):
+            return None
+        rule = self._entitled(leaf, job, rules)
+        if rule is None:
+            return None
+        until_ns = job.started_ns + max(leaf.queue.settings.preemption.protect_ns, job.slice_ns)
+        if until_ns > self.now_ns:
+            self._next_ns = until_ns if self._next_ns is None else min(self._next_ns, until_ns)
+            return None
+        return rule
+
+    def _entitled(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
+        has_had_it = job.slice_ns > 0 and "over_slice" in rules
+        if has_had_it and self.pool.sequencer.by_order:
+            if self.starving.job.order < job.order:
+                return "over_slice"
+            has_had_it = False  # whose place is before the starving job's goes on
+        if leaf.queue is self.starving.lane.leaf.queue:
+            priority = _priority(job)
+            if self.settings.lower_priority and priority < self.priority:
+                return "lower_priority"
+            return "over_slice" if has_had_it and priority <= self.priority else None
+        if "over_guarantee" in rules and (self.settings.reclaim == "any" or _priority(job) < self.priority):
+            return "over_guarantee"
+        if has_had_it:
+            return "over_slice"
+        return "over_share" if "over_share" in rules else None
+
+    # ------------------------------------------------------------------ shares and guarantees
+
+    def _may(self, leaf: Leaf, need: Amounts, rule: YieldRule) -> bool:
+        """Whether the rule still holds with what those chosen before give back."""
+        if leaf.queue is self.starving.lane.leaf.queue:
+            return True
+        mine, theirs, path = self._apart(leaf.node)
+        if not all(self._keeps_guarantee(node, need) for node in path):
+            return False
+        match rule:
+            case "over_guarantee":
+                return self._is_owed(mine, need)
+            case "over_slice" if self.pool.sequencer.by_order:
+                return True
+            case "over_slice":
+                return self._share(mine, self._with_job(mine)) <= self._share(theirs, self._left(theirs))
+            case _:
+                after = [used - more for used, more in zip(self._left(theirs), need, strict=True)]
+                return self._share(mine, self._with_job(mine)) <= self._share(theirs, after)
+
+    def _apart(self, node: Node) -> tuple[Node, Node, list[Node]]:
+        """(the starving job's side, the other's side, from the other's leaf up to there) below where they meet."""
+        path = [node]
+        above = node.parent
+        while above is not None and above not in self._own:
+            path.append(above)
+            above = above.parent
+        mine = self.starving.lane.leaf.node
+        while mine.parent is not above and mine.parent is not None:
+            mine = mine.parent
+        return mine, path[-1], path
+
+    def _left(self, node: Node) -> list[int]:
+        """What will be left below the node of what has a place, without those chosen so far and those on their way out: else
+        two who ask one after the other would together take more than each of them may."""
+        return [held - gone for held, gone in zip(self._held(node), self._unplaced.leaving(node), strict=True)]
+
+    def _held(self, node: Node) -> list[int]:
+        """What has a place below the node, without those chosen so far."""
+        unplaced, given = self._unplaced.under(node), self._given.get(node, self._unplaced.nothing)
+        return [used - open_ - back for used, open_, back in zip(node.usage, unplaced, given, strict=True)]
+
+    def _with_job(self, node: Node) -> list[int]:
+        """What is used on the starving job's side with it and those of its offers that come before it."""
+        used = self._with.get(node)
+        if used is None:
+            if self.starving.charged:
+                unplaced = self._unplaced.under(node)
+                more = self._unplaced.until(node, self.starving.job.rank)
+                used = [all_ - open_ + own for all_, open_, own in zip(node.usage, unplaced, more, strict=True)]
+            else:
+                used = [all_ + own for all_, own in zip(node.usage, self.need, strict=True)]
+            self._with[node] = used
+        return used
+
+    def _keeps_guarantee(self, node: Node, need: Amounts) -> bool:
+        left = self._left(node)
+        return all(
+            not more or left[at] - more >= node.guaranteed[at]
+            for at, more in enumerate(need)
+            if node.guaranteed[at] and self.need[at]
+        )
+
+    def _is_owed(self, mine: Node, need: Amounts) -> bool:
+        """The starving job stays within its side's guarantee of something that the other would give back."""
+        owed = False
+        used = self._within_guarantee(mine)
+        for at, more in enumerate(self.need):
+            if more and mine.guaranteed[at]:
+                if used[at] + more > mine.guaranteed[at]:
+                    return False
+                owed = owed or need[at] > 0
+        return owed
+
+    def _within_guarantee(self, mine: Node) -> list[int]:
+        """What is used on the starving job's side by what comes before it and is owed a place as it may be."""
+        used = self._within.get(mine)
+        if used is None:
+            used = mine.usage
+            if self.starving.charged:
+                placed = [all_ - open_ for all_, open_ in zip(used, self._unplaced.under(mine), strict=True)]
+                used = self._unplaced.within(mine, self.starving.job.rank, placed)
+            self._within[mine] = used
+        return used
+
+    def _share(self, node: Node, used: list[int]) -> Fraction:
+        """The dominant share per weight."""
+        shares = (
+            Fraction(amount, capacity) for amount, capacity in zip(used, self.tree.capacity, strict=True) if capacity
+        )
+        return max(shares, default=Fraction(0)) / node.weight
+
+    def _give(self, node: Node, need: Amounts) -> None:
+        for above in node.up():
+            given = self._given.setdefault(above, [0] * self.tree.width)
+            for at, more in enumerate(need):
+                given[at] += more
+
+
+def _cheapness(choice: _Choice) -> tuple[bool, int, int, str]:
+    """What lies idle before all others; of equals the one that came last."""
+    return choice.rule != "idle", choice.cost, -choice.order, choice.job.id
+
+
+def _victim(choice: _Choice) -> Victim:
+    return Victim(job=choice.job.id, attempt=choice.job.attempt, rule=choice.rule, gpu_s=choice.cost)
+
+
+def lost_gpu_s(job: Job, now_ns: int) -> int:
+    """GPU-seconds since it said that it has saved, or since it started; no more than between two times that it saves."""
+    lost_ns = now_ns - max(job.started_ns, job.saved_ns) if job.started_ns else 0
+    if job.every_ns:
+        lost_ns = min(lost_ns, job.every_ns)
+    return job.lane.klass.pool.holds(job)[GPU] * (lost_ns // SECOND_NS) // 1000
+
+
+def _priority(job: Job) -> int:
+    """As it was submitted: nobody yields to a job because that has waited (it would come back by waiting itself)."""
+    return priority_of(job.order) - job.aged

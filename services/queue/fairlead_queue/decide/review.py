@@ -1,0 +1,202 @@
+"""The slow look, a few times a second: does the placer hold the right offers, in the right order?
+
+A job that comes late but deserves to go first takes the place it deserves among the open offers: others get a rank
+behind it, or are asked back where the placer has as many as it looks ahead over. What the placer has refused gives its
+quota to those who could use it.
+
+Withdrawal cannot go round in circles: a job withdrawn for quota is offered again only after capacity has changed, and one
+withdrawn for the order only where the order lets it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection
+
+from fairlead_queue.decide.candidates import Candidate
+from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.turns import Turns
+from fairlead_queue.fairness.tree import Node
+from fairlead_queue.limits import REVIEW_NS, STUCK_NS
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane
+from fairlead_queue.waiting.order import RANK_STEP
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import JobOffered, OfferWithdrawn, WithdrawReason
+
+
+def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
+    """Open offers that the order is to be held against; none while the oldest is fresh."""
+    offers = [
+        job
+        for job in pool.offers.values()
+        if not (job.withdrawal or job.stop or is_served(job)) and job.id not in plan.states
+    ]
+    return offers if offers and min(job.offered_ns for job in offers) + REVIEW_NS <= plan.now_ns else []
+
+
+# ---------------------------------------------------------------------------------------- the order
+
+
+def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
+    """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
+    leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
+    turns.set_aside(leaving)
+    turns.reopen(stuck)
+    room = plan.room()
+    picks: list[tuple[Lane, Candidate]] = []
+    while len(picks) < room + len(stuck):
+        turn = turns.next()
+        if turn is None:
+            break
+        picks.append(turn)
+    picked = {candidate.id for _, candidate in picks}
+    back = sorted((job for job in stuck if job.id not in picked), key=lambda job: -job.rank)
+    for job in back:
+        if plan.room() <= 0:
+            plan.full = True
+            return
+        closed = turns.gates.closed(job.lane)
+        withdraw(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
+    leaving += back
+    if leaving:
+        picks = _within_limits(turns, picks, leaving)
+    for candidate, rank in _ranked(plan, [candidate for _, candidate in picks]):
+        if plan.room() <= 0:
+            plan.full = True
+            return
+        plan.emit(JobOffered(cause=candidate.job.cause, job=candidate.id, attempt=candidate.attempt, rank=rank))
+
+
+def _within_limits(turns: Turns, picks: list[tuple[Lane, Candidate]], back: list[Job]) -> list[tuple[Lane, Candidate]]:
+    """Those that fit while what is asked back is still charged; the others get their turn when it has come back, and so does
+    whoever comes after them in their lane: of an array, an element before the ones that were born would be offered twice."""
+    new = [lane for lane, candidate in picks if not is_open(candidate)]
+    turns.recharge([job.lane for job in back], new)
+    within: list[tuple[Lane, Candidate]] = []
+    later: set[Lane] = set()
+    for lane, candidate in picks:
+        if is_open(candidate) or (lane not in later and turns.regive(lane)):
+            within.append((lane, candidate))
+        else:
+            later.add(lane)
+    return within
+
+
+def is_open(candidate: Candidate) -> bool:
+    """Whether the placer has an offer of it."""
+    return candidate.job.open and candidate.job.id == candidate.id
+
+
+def _ranked(plan: Plan, picks: list[Candidate]) -> list[tuple[Candidate, int]]:
+    """Those that get another rank (or their first), so that all are in order; as many as can keep theirs."""
+    ranks = [candidate.job.rank if is_open(candidate) else 0 for candidate in picks]
+    kept = _longest_rising(ranks)
+    given: list[tuple[Candidate, int]] = []
+    run: list[Candidate] = []
+    before = 0
+    for at, candidate in enumerate(picks):
+        rank = ranks[at]
+        if at in kept and rank - before > len(run):
+            step = (rank - before) // (len(run) + 1)
+            given.extend((each, before + step * place) for place, each in enumerate(run, start=1))
+            run, before = [], rank
+        else:
+            run.append(candidate)
+    for each in run:
+        given.append((each, plan.next_rank))
+        plan.next_rank += RANK_STEP
+    return given
+
+
+def _longest_rising(ranks: list[int]) -> set[int]:
+    """Places of a longest rising subsequence; 0 is no rank."""
+    ends: list[int] = []
+    places: list[int] = []
+    before: dict[int, int] = {}
+    for at, rank in enumerate(ranks):
+        if not rank:
+            continue
+        length = bisect_left(ends, rank)
+        if length:
+            before[at] = places[length - 1]
+        if length == len(ends):
+            ends.append(rank)
+            places.append(at)
+        else:
+            ends[length], places[length] = rank, at
+    found: set[int] = set()
+    at = places[-1] if places else None
+    while at is not None:
+        found.add(at)
+        at = before.get(at)
+    return found
+
+
+def withdraw(plan: Plan, job: Job, reason: WithdrawReason) -> None:
+    """Ask an open offer back."""
+    plan.emit(OfferWithdrawn(cause=job.cause, job=job.id, attempt=job.attempt, reason=reason))
+    plan.states[job.id] = job.state
+
+
+# ---------------------------------------------------------------------------------------- quota that refused offers hold
+
+
+def give_quota(plan: Plan, turns: Turns, helped: Collection[str] = ()) -> int | None:
+    """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it; not those
+    of jobs that are helped to a place. Returns when more offers may count as refused (None: none will)."""
+    again_ns: int | None = None
+    for node, (lane, closed) in turns.gates.refused.items():
+        refusal = closed.refusal
+        if refusal is None or lane.klass.parked or refusal.needed > refusal.ceiling or refusal.kind == "claimed":
+            continue
+        at = turns.pool.resources.index(refusal.resource)
+        over = refusal.held + refusal.needed - refusal.ceiling
+        at_ns = _recall_under(plan, turns, node, lane, at, over, helped)
+        if at_ns is not None:
+            again_ns = at_ns if again_ns is None else min(again_ns, at_ns)
+    return again_ns
+
+
+def _recall_under(
+    plan: Plan, turns: Turns, node: Node, wanted: Lane, at: int, over: int, helped: Collection[str]
+) -> int | None:
+    """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
+    under = [job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
+    chosen: list[Job] = []
+    later: list[int] = []
+    for job in sorted(under, key=lambda job: job.rank, reverse=True):
+        klass = job.lane.klass
+        if job.withdrawal or job.stop:
+            over -= 0 if job.id in turns.aside else klass.need[at]
+        elif klass is wanted.klass or job.id in plan.states or job.id in helped or is_served(job):
+            continue
+        elif job.offered_ns + REVIEW_NS > plan.now_ns:
+            later.append(job.offered_ns + REVIEW_NS)  # the next look says whether it can be helped to a place
+        elif _is_refused(plan, job):
+            chosen.append(job)
+        else:
+            later.append(job.offered_ns + STUCK_NS)
+    enough: list[Job] = []
+    for job in chosen:
+        if over <= 0:
+            break
+        enough.append(job)
+        over -= job.lane.klass.need[at]
+    if over > 0:
+        return min(later, default=None)
+    for job in enough:
+        if plan.room() <= 0:
+            plan.full = True
+            break
+        withdraw(plan, job, "quota")
+    return None
+
+
+def _is_refused(plan: Plan, job: Job) -> bool:
+    """Whether the placer has refused an open offer: it said so, or it spoke of others since, or it is silent for long."""
+    heard = plan.state.heard_ns >= job.offered_ns + REVIEW_NS
+    return job.lane.klass.parked or heard or job.offered_ns + STUCK_NS <= plan.now_ns
+
+
+def is_served(job: Job) -> bool:
+    """Whether others are asked to yield to an open offer, or what comes free is kept for it: it is not asked back."""
+    return bool(job.yielders) or job.asked == "asked" or job.lane.klass.pool.claimant == job.id

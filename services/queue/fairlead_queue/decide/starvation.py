@@ -1,0 +1,232 @@
+"""Those who starve: others are asked to yield to who is entitled to it, and something is kept free for who is patient.
+
+A job starves when its offer has been open for a while without a place, or when it is the first that a limit refuses. Once
+it has waited for as long as its pool is patient, what it lacks is kept for it as it comes free: for the first of the
+whole order a place (one job of a pool at a time), for the first under a limit what comes free there (one under each).
+"""
+
+from collections.abc import Iterable
+
+from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.preemption_candidates import Search, Starving
+from fairlead_queue.decide.turns import Turns
+from fairlead_queue.decide.unplaced import Unplaced
+from fairlead_queue.fairness.tree import Node, Refusal
+from fairlead_queue.limits import (
+    ASK_AFTER_NS,
+    ASK_AGAIN_NS,
+    DOUBLINGS_MAX,
+    EVENT_BYTES,
+    REVIEW_NS,
+    STARVING_MAX,
+    VICTIM_BYTES,
+    VICTIMS_LARGE_MAX,
+)
+from fairlead_queue.state import State
+from fairlead_queue.waiting.idle import decisive
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane
+from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.events import PreemptionRequested, ReservationRequested, Victim
+
+#: What a request for room takes at most.
+VICTIMS_BYTES_MAX = VICTIM_BYTES * VICTIMS_LARGE_MAX
+
+
+class Help:
+    """What one review does for the starving jobs of one pool, in two parts: before refused offers give up their quota, and
+    after. An offer for which others are asked to yield keeps it."""
+
+    def __init__(self, plan: Plan, turns: Turns) -> None:
+        self._plan, self._turns = plan, turns
+        self._helper = _Helper(plan, turns)
+
+    def offers(self) -> set[str]:
+        """Help those who have their turn and no place; the jobs for which others are asked to yield now."""
+        plan, pool = self._plan, self._turns.pool
+        waiting = [
+            job for job in pool.offers.values() if not (job.withdrawal or job.stop) and job.id not in plan.states
+        ]
+        is_hopeless = self._helper.is_hopeless
+        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns or is_hopeless(job.lane)]
+        left = STARVING_MAX
+        for job in sorted(stuck, key=lambda job: job.rank):
+            self._helper.help(Starving(job, job.lane, pool.tree.root, {}, True))
+            left -= not is_helped(job)
+            if not left:
+                break
+        self._helper.times += [job.offered_ns + REVIEW_NS for job in waiting]
+        return self._helper.asked
+
+    def limits(self) -> int | None:
+        """Help the first under each limit; returns when to look again (None: time alone changes nothing)."""
+        first = _under_limits(self._plan, self._turns)
+        self._helper.await_answers(starving.job for starving in first)
+        for starving in first:
+            self._helper.help(starving)
+        return min((at_ns for at_ns in self._helper.times if at_ns > self._plan.now_ns), default=None)
+
+
+def is_helped(job: Job) -> bool:
+    """Whether others are asked to yield to it, or have been."""
+    return job.asked == "asked" or bool(job.yielders)
+
+
+def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
+    """The first under each limit that is in the way."""
+    found: list[Starving] = []
+    for node, (lane, closed) in list(turns.gates.refused.items())[:STARVING_MAX]:
+        refusal, job = closed.refusal, lane.first()
+        if refusal is None or refusal.kind == "claimed" or job is None or job.id in plan.states:
+            continue
+        if can_ever_fit(turns.pool, lane, refusal):
+            missing = {refusal.resource: refusal.held + refusal.needed - refusal.ceiling}
+            found.append(Starving(job, lane, node, missing, False))
+    return found
+
+
+def can_ever_fit(pool: Pool, lane: Lane, refusal: Refusal) -> bool:
+    """Whether a job would come within the limit if nothing ran below it: what siblings never lend stays away."""
+    at = pool.resources.index(refusal.resource)
+    amount, node = lane.klass.need[at], lane.leaf.node
+    while node is not refusal.node:
+        parent = node.parent
+        assert parent is not None
+        others = sum(_least(child, at) for child in parent.children.values() if child is not node)
+        amount, node = max(amount, node.kept[at]) + others, parent
+    return amount <= refusal.ceiling
+
+
+def _least(node: Node, at: int) -> int:
+    """What a queue counts for in its parent while nothing runs in it."""
+    return max(node.kept[at], sum(_least(child, at) for child in node.children.values()))
+
+
+class _Helper:
+    """What one review does for the starving jobs of one pool."""
+
+    def __init__(self, plan: Plan, turns: Turns) -> None:
+        self.plan, self.turns, self.pool = plan, turns, turns.pool
+        self.times: list[int] = []
+        self._unplaced: Unplaced | None = None
+        #: Jobs for which this review asks others to yield, and the runs that it has named.
+        self.asked: set[str] = set()
+        self._named: set[str] = set()
+        #: The placer has not answered yet who of those named before goes.
+        self._awaits_answers = False
+        self.await_answers(self.pool.offers.values())
+        #: Runs of the pool that lie idle: whoever waits may have what they hold.
+        self._idle = lying_idle(plan.state, self.pool)
+        #: Somebody stands before all others and waits for a place.
+        self._first_seen = False
+
+    def await_answers(self, jobs: Iterable[Job]) -> None:
+        """Where the placer has been asked for one of these, nobody else is named before its answer is there: it might be those
+        who go for the one before, and a refusal would keep this one waiting for long."""
+        self._awaits_answers |= any(job.asked == "asked" for job in jobs)
+
+    def help(self, starving: Starving) -> None:
+        """Ask others to yield to it; or else, when it has waited long enough, keep for it what comes free."""
+        plan, job = self.plan, starving.job
+        is_first = not (starving.charged and self._first_seen)
+        self._first_seen |= starving.charged
+        if plan.room() <= VICTIMS_BYTES_MAX // EVENT_BYTES:
+            plan.full = True
+            return
+        claim = starving.under.claim
+        if is_helped(job) or (claim is not None and claim.holder != job.id):
+            return
+        again_ns = self._first_asked_ns(starving)
+        if job.asked:
+            again_ns = max(again_ns, self._asked_again_ns(job))
+        self.times.append(again_ns)
+        if again_ns <= plan.now_ns and not self._awaits_answers and self._find(starving):
+            return
+        if not is_first or not _may_claim(self.pool, starving):
+            return
+        patient_ns = job.since_ns + self.pool.settings.patience_ns
+        if job.asked == "unkept":
+            patient_ns = max(patient_ns, again_ns)
+        self.times.append(patient_ns)
+        if patient_ns <= plan.now_ns:
+            _keep(plan, starving)
+
+    def _asked_again_ns(self, job: Job) -> int:
+        """When it may ask after an answer that was no: after a while, or when more lies idle than it has asked for."""
+        if any(wish.at_ns > job.asked_ns for other in self._idle for wish in other.idle):
+            return job.asked_ns + REVIEW_NS
+        return job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX))
+
+    def _first_asked_ns(self, starving: Starving) -> int:
+        """When its first request to make room is due: not in the very decision that accepts the job. An offer that the placer
+        may just not have come to waits."""
+        since_ns = starving.job.since_ns
+        if starving.charged and not self.is_hopeless(starving.lane):
+            return since_ns + ASK_AFTER_NS
+        return min(since_ns + ASK_AFTER_NS, max(since_ns + 1, self.pool.freed_ns + ASK_AFTER_NS))
+
+    def is_hopeless(self, lane: Lane) -> bool:
+        """Whether an offer has no place as things are: the placer said so, or the whole pool has too little left."""
+        if lane.klass.parked:
+            return True
+        root = self.pool.tree.root
+        left = zip(self.pool.tree.capacity, root.usage, self.unplaced.under(root), strict=True)
+        return any(need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.klass.need, left, strict=True))
+
+    @property
+    def unplaced(self) -> Unplaced:
+        """Made when it is first asked for."""
+        if self._unplaced is None:
+            self._unplaced = Unplaced(self.pool, self.turns.changed())
+            for job in self._stopped_now():
+                self._unplaced.leaves(job)
+        return self._unplaced
+
+    def _find(self, starving: Starving) -> bool:
+        """Whether there is somebody to ask."""
+        found = Search(self.pool, starving, self.plan.now_ns, self.unplaced, self._named, self._idle).find()
+        if found.next_ns is not None:
+            self.times.append(found.next_ns)
+        if not found.victims:
+            return False
+        for victim in found.victims:
+            self._named.add(victim.job)
+            self.unplaced.leaves(self.plan.state.jobs[victim.job])
+        self.asked.add(starving.job.id)
+        _ask(self.plan, starving, found.victims)
+        return True
+
+    def _stopped_now(self) -> list[Job]:
+        """Runs of the pool that this very decision tells to stop."""
+        jobs = (self.plan.state.jobs[job] for job, state in self.plan.states.items() if state == "stopping")
+        return [job for job in jobs if job.lane.klass.pool is self.pool and job.id in job.lane.running and not job.stop]
+
+
+def lying_idle(state: State, pool: Pool) -> list[Job]:
+    """Runs of a pool that are asked back on demand: those of this very decision that are stopped anyhow are not among them."""
+    return [job for job in state.idle.values() if job.lane.klass.pool is pool and decisive(job.idle).on_demand]
+
+
+def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:
+    plan.emit(
+        PreemptionRequested(
+            cause=starving.job.cause, job=starving.job.id, attempt=max(1, starving.job.attempt), victims=victims,
+            queue=starving.under.path, amounts=starving.missing,
+        ),
+        extra_bytes=VICTIM_BYTES * len(victims),
+    )  # fmt: skip
+
+
+def _may_claim(pool: Pool, starving: Starving) -> bool:
+    """A place for one job of the pool at a time, and what comes free under a limit."""
+    return not pool.claimant if starving.charged else starving.under.claim is None
+
+
+def _keep(plan: Plan, starving: Starving) -> None:
+    job: Job = starving.job
+    plan.emit(
+        ReservationRequested(
+            cause=job.cause, job=job.id, attempt=max(1, job.attempt), waited_ns=plan.now_ns - job.since_ns,
+            queue="" if starving.charged else starving.under.path,
+        )
+    )  # fmt: skip

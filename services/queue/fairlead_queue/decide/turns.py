@@ -1,0 +1,235 @@
+"""Whose turn it is, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in theirs, through gates.
+
+A turn is charged at once, so that the next one goes to the leaf that deserves it then. Use it within `State.speculating`,
+which takes all of that back.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter, itemgetter
+
+from fairlead_queue.before_images import image_charges, image_leaf, image_turn
+from fairlead_queue.decide.candidates import Candidate, candidates
+from fairlead_queue.decide.gates import Gates
+from fairlead_queue.fairness.tree import Node
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane, Leaf
+from fairlead_queue.waiting.pools import Pool
+
+_order = attrgetter("order")
+_place = itemgetter(0)
+
+#: A lane by the order of its next candidate: (order, lane, its candidates from there on; None: not begun). Orders never
+#: tie.
+type _Front = tuple[int, Lane, Iterator[Candidate] | None]
+
+
+class Turns:
+    """The turns of one pool within one decision."""
+
+    def __init__(
+        self, state: State, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
+    ) -> None:
+        assert state.journal is not None, "turns are taken within State.speculating"
+        self.state, self.pool = state, pool
+        self.gates = Gates(state, pool, unbounded=unbounded)
+        #: Jobs that this decision has moved already.
+        self._moved = moved or {}
+        #: Open offers that have been taken back for this decision, by lane.
+        self._reopened: dict[Lane, list[Job]] = {}
+        self._fronts: dict[Leaf, list[_Front]] = {}
+        self._begun = False
+        #: {lane: jobs charged more (or less) than in the state}
+        self._charged: dict[Lane, int] = {}
+        #: Queues whose charges have a before-image.
+        self._imaged: set[Node] = set()
+        #: Leaves that were met once with nothing left.
+        self._seen: set[Node] = set()
+        #: Lanes of which everything has been given a turn.
+        self.exhausted: set[Lane] = set()
+        #: Of lanes that have been given a turn: the candidate after the last.
+        self._next: dict[Lane, Candidate] = {}
+        #: Open offers that are on their way back and count no longer.
+        self.aside: set[str] = set()
+
+    # ------------------------------------------------------------------ the next
+
+    def next(self) -> tuple[Lane, Candidate] | None:
+        """Give the next turn; None when nobody can be given one."""
+        if not self._begun:
+            self._begun = True
+            self.gates.begin()
+        while self.gates.needs:
+            found = self._find()
+            if found is None:
+                return None
+            lane, candidate = found
+            self._give(lane)
+            return lane, candidate
+        return None
+
+    def _find(self) -> tuple[Lane, Candidate] | None:
+        first = self.pool.ranking.first()
+        while first is not None:
+            found = self._first(first.leaf)  # most often it is the first one's
+            if found is not None:
+                return found
+            if not self._fronts[first.leaf]:
+                found, again = self._look_past()
+                if not again:
+                    return found
+            first = self.pool.ranking.first()
+        return None
+
+    def _look_past(self) -> tuple[tuple[Lane, Candidate] | None, bool]:
+        """The first turn of another leaf, if any; True when nobody has it yet because one has taken another place."""
+        seen, closed = self._seen, list[Node]()
+        found, again = None, False
+        for node in self.pool.ranking.leaves(self._is_pruned):
+            leaf: Leaf = node.leaf
+            fronts = self._fronts.get(leaf)
+            if fronts is None or fronts:
+                found = self._first(leaf)
+                again = found is None and bool(self._fronts[leaf])
+                if found is not None or again or not self.gates.needs:
+                    break
+            # One that has nothing is passed by; when it is met again, taking it out of the order is cheaper.
+            if not self._fronts[leaf]:
+                if node in seen:
+                    closed.append(node)
+                seen.add(node)
+        for node in closed:
+            self._close(node)
+        return found, again
+
+    def _is_pruned(self, node: Node) -> bool:
+        """Everything that could be offered has been refused by this node's limit, whoever below it asks: where something is
+        reserved below, its owner still comes in."""
+        return bool(node.waiters) and node.held is node.usage and self.gates.needs <= node.waiters
+
+    def _first(self, leaf: Leaf) -> tuple[Lane, Candidate] | None:
+        """The leaf's first candidate whose gates are open; it is taken from the leaf."""
+        fronts = self._fronts.get(leaf)
+        if fronts is None:
+            fronts = self._fronts[leaf] = self._open_fronts(leaf)
+        gates = self.gates
+        while fronts:
+            order, lane, rest = fronts[0]
+            if self._falls_back(leaf.node, order):
+                return None
+            if lane.klass in gates.shut or gates.closed(lane) is not None:
+                del fronts[0]
+                continue
+            if rest is None:
+                rest = self._candidates(lane)
+            candidate = next(rest, None)
+            del fronts[0]
+            if candidate is None:
+                self.exhausted.add(lane)
+                continue
+            if candidate.order != order:  # those before it are moved by this decision
+                insort(fronts, (candidate.order, lane, chain((candidate,), rest)), key=_place)
+                continue
+            self._follow(leaf, fronts, lane, rest)
+            return lane, candidate
+        return None
+
+    def _falls_back(self, node: Node, order: int) -> bool:
+        """Where places decide whose turn it is, a leaf whose first jobs are passed by stands where its next one does."""
+        if not self.pool.sequencer.by_order or order == node.front:
+            return False
+        node.front = order
+        self.pool.ranking.touch(node)
+        return True
+
+    def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[Candidate]) -> None:
+        """The lane's next candidate stands in its place."""
+        following = next(rest, None)
+        if following is None:
+            self.exhausted.add(lane)
+        else:
+            self._next[lane] = following
+            insort(fronts, (following.order, lane, chain((following,), rest)), key=_place)
+        leaf.node.front = fronts[0][0] if fronts else 0
+
+    def _open_fronts(self, leaf: Leaf) -> list[_Front]:
+        image_turn(self.state, self.pool, leaf.node)
+        fronts: list[_Front] = [(order, job.lane, None) for order, job in leaf.fronts]
+        if self._reopened:
+            lanes = [lane for lane in leaf.lanes.values() if lane in self._reopened]
+            for lane in lanes:
+                order = min(self._reopened[lane][0].order, lane.front or self._reopened[lane][0].order)
+                fronts = [front for front in fronts if front[1] is not lane]
+                fronts.append((order, lane, None))
+            fronts.sort(key=_place)
+        return fronts
+
+    def _candidates(self, lane: Lane) -> Iterator[Candidate]:
+        return candidates(lane, self._reopened.get(lane), self._moved)
+
+    def first_of(self, lane: Lane) -> Job | None:
+        """The job of a lane whose turn has not come."""
+        first = self._next.get(lane) or next(self._candidates(lane), None)
+        return first.job if first is not None else None
+
+    # ------------------------------------------------------------------ trying on, taking back
+
+    def _give(self, lane: Lane) -> None:
+        self.gates.count(lane.klass, 1)
+        self._charge(lane, 1)
+
+    def _charge(self, lane: Lane, times: int) -> None:
+        charged = self._charged.get(lane)
+        if charged is None:
+            charged = 0
+            image_charges(self.state, lane, self._imaged)
+        self.pool.charge(lane, times)
+        self._charged[lane] = charged + times
+
+    def reopen(self, jobs: list[Job]) -> None:
+        """Take open offers back: their jobs wait again, in their places."""
+        for job in jobs:
+            lane = job.lane
+            self._reopened.setdefault(lane, []).append(job)
+            self.gates.count(lane.klass, -1)
+            self._charge(lane, -1)
+            self.gates.want(lane.klass)
+        for lane, reopened in self._reopened.items():
+            reopened.sort(key=_order)
+            image_leaf(self.state, self.pool, lane.leaf)
+            node, first = lane.leaf.node, reopened[0].order
+            node.front = min(node.front or first, first)
+            if not lane.front:
+                node.wants[lane.klass.mask] = node.wants.get(lane.klass.mask, 0) + 1
+            self.pool.ranking.touch(node)
+
+    def set_aside(self, jobs: list[Job]) -> None:
+        """Open offers that are on their way back count no longer, until `recharge`."""
+        for job in jobs:
+            self.aside.add(job.id)
+            self.gates.count(job.lane.klass, -1)
+            self._charge(job.lane, -1)
+
+    def changed(self) -> dict[Lane, int]:
+        """Jobs by which the charges of lanes differ from the state's."""
+        return dict(self._charged)
+
+    def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
+        """Of these lanes one job each is charged again; of those given a turn one each is not."""
+        for lane in lanes:
+            self._charge(lane, 1)
+        for lane in given:
+            self._charge(lane, -1)
+
+    def regive(self, lane: Lane) -> bool:
+        """Charge a job that was given a turn, if the limits still allow it."""
+        if self.gates.refusal(lane) is not None:
+            return False
+        self._charge(lane, 1)
+        return True
+
+    def _close(self, node: Node) -> None:
+        node.closed = True
+        self.pool.ranking.touch(node)

@@ -1,0 +1,1 @@
+"""Answers to questions: why a job waits, and what would become of one. They change nothing."""

@@ -1,0 +1,112 @@
+"""What would become of a job if it were submitted now: asked of the very code that would decide. Pure; the state is
+as it was afterwards."""
+
+import msgspec
+
+from fairlead_queue.decide.admission import refusal
+from fairlead_queue.decide.commands import in_pool, order_in
+from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.preemption_candidates import Search, Starving
+from fairlead_queue.decide.starvation import lying_idle
+from fairlead_queue.explain.estimate import estimate
+from fairlead_queue.explain.explain import explain, gate
+from fairlead_queue.explain.remedies import for_place
+from fairlead_queue.fairness.users import queue_of, user_of
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Job
+from fairlead_schemas.ask import Explanation, Outcome, QuotaAfter
+from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.events import Victim
+
+#: The id of a job that is not there.
+TRIED = "0"
+
+
+def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
+    """The outcome of one submit at a moment."""
+    plan = Plan(state, now_ns, 0)
+    refused = refusal(plan, command)
+    if refused is not None:
+        return Outcome(code=refused.code, field=refused.field, message=refused.message)
+    queue = state.queues[command.queue]
+    request = in_pool(plan, command)
+    order = order_in(plan, command, state.next_place)
+    with state.speculating():
+        job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
+        job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
+        state.try_in_line(job, set())
+        return Outcome(
+            pool=queue.pool.name, quota=tuple(_quota(job)), borrows=_borrows(job), waits=_waits(state, job),
+            displaces=_displaces(state, job, now_ns), estimate=estimate(state, job, command, now_ns),
+        )  # fmt: skip
+
+
+def _waits(state: State, job: Job) -> Explanation:
+    """What would keep it waiting: with all gates open it is offered at once, and waits for a place in a full pool, or
+    where others that ask for the same found none."""
+    told = explain(state, job)
+    if gate(state, job.lane) is not None:
+        return told
+    if _is_full(job):
+        message = f"pool {job.lane.klass.pool.name} has less left than it needs"
+    elif job.lane.klass.parked:
+        message = "others that ask for the same found no place, and nothing has come free since"
+    else:
+        return msgspec.structs.replace(told, reason="next", message="it is offered at once")
+    return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(for_place(job)))
+
+
+def _quota(job: Job) -> list[QuotaAfter]:
+    """Every limit and guarantee on the way up that the job counts on, with it counted."""
+    pool, found = job.lane.klass.pool, list[QuotaAfter]()
+    for node in job.lane.leaf.node.up():
+        if node.parent is None:
+            continue
+        for at, more in enumerate(job.lane.klass.need):
+            resource = pool.resources[at]
+            ceiling = node.ceiling[at] if node.has_ceiling(at) else None
+            if more and (ceiling is not None or node.guaranteed[at]):
+                used = node.usage[at]
+                found.append(
+                    QuotaAfter(
+                        queue=queue_of(node), user=user_of(node), resource=resource, used=used, after=used + more,
+                        guaranteed=node.guaranteed[at], maximum=ceiling,
+                    )
+                )  # fmt: skip
+    return found
+
+
+def _borrows(job: Job) -> dict[str, int]:
+    """What its queue would use beyond its guarantee, of what it is guaranteed some of."""
+    node, pool = job.lane.leaf.queue.node, job.lane.klass.pool
+    borrowed: dict[str, int] = {}
+    for at, more in enumerate(job.lane.klass.need):
+        beyond = node.usage[at] + more - node.guaranteed[at]
+        if more and node.guaranteed[at] and beyond > 0:
+            borrowed[pool.resources[at]] = min(more, beyond)
+    return borrowed
+
+
+def _displaces(state: State, job: Job, now_ns: int) -> tuple[Victim, ...]:
+    """Runs that might be asked to yield to it once it starves."""
+    pool = job.lane.klass.pool
+    closed = gate(state, job.lane)
+    if closed is not None and closed.refusal is not None:
+        lacking = closed.refusal
+        if lacking.needed > lacking.ceiling:
+            return ()
+        missing = {lacking.resource: lacking.held + lacking.needed - lacking.ceiling}
+        starving = Starving(job, job.lane, lacking.node, missing, False)
+    elif closed is None and not _is_full(job):
+        return ()
+    else:
+        starving = Starving(job, job.lane, pool.tree.root, {}, False)
+    return Search(pool, starving, now_ns, idle=lying_idle(state, pool)).find().victims
+
+
+def _is_full(job: Job) -> bool:
+    pool = job.lane.klass.pool
+    usage, capacity = pool.tree.root.usage, pool.tree.capacity
+    return pool.is_known() and any(
+        more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.klass.need)
+    )

@@ -1,0 +1,54 @@
+"""Who comes before a job in the order of its pool, whatever limits are in its own way. Pure; the state is as it was
+afterwards."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import islice
+from typing import NamedTuple
+
+from fairlead_queue.decide.turns import Turns
+from fairlead_queue.fairness.tree import UNLIMITED
+from fairlead_queue.state import State
+from fairlead_queue.waiting.jobs import Job
+
+#: Jobs ahead that are counted.
+AHEAD_MAX = 10_000
+
+
+class Ahead(NamedTuple):
+    """In the order of their turns; `more`: there are others whom nobody counted."""
+
+    jobs: list[Job]
+    more: bool
+
+
+def ahead_of(state: State, job: Job, most: int) -> Ahead:
+    """Open offers, then those in line who get their turn before it: `most` of these at most."""
+    pool = job.lane.klass.pool
+    offers = sorted(pool.offers.values(), key=lambda other: other.rank)
+    if job.open:
+        return Ahead([other for other in offers if other.rank < job.rank], False)
+    with _without_its_limits(job), state.speculating():
+        turns = Turns(state, pool, unbounded=True)
+        for _, candidate in islice(iter(turns.next, None), most + 1):
+            if candidate.job is job:
+                return Ahead(offers, False)
+            offers.append(candidate.job)
+    return Ahead(offers, True)
+
+
+@contextmanager
+def _without_its_limits(job: Job) -> Generator[None]:
+    """A limit that is in its way is in the way of others, too: without them all have their turns, in order."""
+    nodes = list(job.lane.leaf.node.up())
+    limits = [(node.ceiling, node.bounded) for node in nodes]
+    pool = job.lane.klass.pool
+    pool.forget_refused()
+    for node in nodes:
+        node.ceiling, node.bounded = [UNLIMITED] * len(node.ceiling), False
+    try:
+        yield
+    finally:
+        for node, (ceiling, bounded) in zip(nodes, limits, strict=True):
+            node.ceiling, node.bounded = ceiling, bounded
+        pool.forget_refused()

@@ -1,1 +1,0 @@
-"""What events mean for the state. Called by `evolve`."""

@@ -1,0 +1,48 @@
+"""What the idle core decides next: answers to commands first, in a commit of their own; else what is to be said of runs."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from fairlead_schemas import events as ev
+from fairlead_schemas.idle import IdleRule
+from fairlead_telemetry.idle.decide.commands import Plan, carry_out
+from fairlead_telemetry.idle.decide.policy_evaluation import judge
+from fairlead_telemetry.idle.decide.schedule import Agenda, next_moment
+from fairlead_telemetry.idle.limits import JUDGED_EVENTS_MAX
+from fairlead_telemetry.idle.questions import Answer
+from fairlead_telemetry.idle.scopes import InForce
+from fairlead_telemetry.idle.state import Run, State
+
+type Resolve = Callable[[Run], Mapping[IdleRule, InForce]]
+
+
+def answer(state: State, commands: Iterable[object], now_ns: int) -> list[ev.TelemetryEvent]:
+    """Commands' events, in their order. What it changes for runs is said in the next decision, upon the state as it is then."""
+    plan = Plan(state, now_ns)
+    return [event for command in commands for event in carry_out(plan, command)]
+
+
+def review(
+    state: State, agenda: Agenda, resolve: Resolve, answers: Iterable[Answer], now_ns: int
+) -> list[ev.TelemetryEvent]:
+    """What is to be said of the runs that were touched, are due or were answered for. What does not fit is left: folded
+    changes and moments on the agenda, answers to the watch, which gives them anew."""
+    agenda.wake(now_ns)
+    seen: dict[str, dict[IdleRule, Answer]] = {}
+    for each in answers:
+        run = state.runs.get(each.job)
+        if run is not None and run.attempt == each.attempt:
+            seen.setdefault(each.job, {})[each.rule] = each
+    events: list[ev.TelemetryEvent] = []
+    for job in [*agenda.looks, *(job for job in seen if job not in agenda.looks)]:
+        if len(events) >= JUDGED_EVENTS_MAX:
+            break
+        run = state.runs.get(job)
+        if run is None:
+            agenda.settled(job, None)
+            continue
+        policies = resolve(run)
+        said = list(judge(run, policies, seen.get(job, {}), now_ns))
+        events += said
+        if not said:
+            agenda.settled(job, next_moment(run, policies))
+    return events

@@ -1,0 +1,96 @@
+"""Makes the file that a member's SQL runs over: a database that holds only what the member may see (`visible.py`).
+
+Rows of others are not hidden behind a condition, they are not in the file: no cast that fails on a row, no plan, no statistics and no
+name in a catalogue can tell of them. DuckDB promises none of that of a view's condition (docs/facts.md).
+Start at `carve`.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from fairlead_schemas.callers import Caller
+from fairlead_telemetry import schema
+from fairlead_telemetry.schema.log import PLACE
+from fairlead_telemetry.schema.measured import measured_view
+from fairlead_telemetry.sql import parquet_partitions, visible
+
+CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "256MB"}
+
+
+class Scope(NamedTuple):
+    """Whose rows: of this user, and of these projects, in order. Callers who see the same share a file."""
+
+    user: str
+    projects: tuple[str, ...]
+
+
+def scope_of(caller: Caller) -> Scope | None:
+    """What the caller may see; None: everything. Jobs without a project belong to nobody but their users."""
+    if caller.sees_all:
+        return None
+    return Scope(caller.user, tuple(sorted({project for project in caller.projects if project})))
+
+
+def carve(whole: Path, target: Path, scope: Scope, kept: Path | None = None) -> None:
+    """Write `target`, a new database, from the copy `whole`, which is only read. `kept`: where the rows that came from files are kept
+    for the next time, this scope's own."""
+    config = CONFIG | {"temp_directory": str(target.parent / "spill")}
+    with duckdb.connect(":memory:", config=config) as db:
+        db.execute(f"ATTACH '{_quoted(whole)}' AS whole (READ_ONLY)")
+        db.execute("USE whole")
+        parameters = {"user": scope.user, "projects": list(scope.projects)}
+        db.execute(f"CREATE TEMP TABLE mine AS {visible.JOBS_OF_A_MEMBER}", parameters)
+        _begin(target, parquet_partitions.wanted(db), kept, config)
+        db.execute(f"ATTACH '{_quoted(target)}' AS part")
+        for space, table in db.execute(_TABLES).fetchall():
+            _copy(db, space, table, scope)
+        for view in visible.TOTALS:
+            db.execute(f"CREATE TABLE part.main.{view} AS FROM {view}")
+        db.execute("UPDATE part.main.cursor SET events = (SELECT count(*) FROM part.main.events)")
+    with duckdb.connect(str(target), config=config) as db:
+        db.execute(PLACE)
+        for relation in schema.MEASURED:
+            db.execute(measured_view(relation, files=()))
+        for view in schema.VIEWS:
+            if view.name not in visible.TOTALS:
+                db.execute(f"CREATE VIEW {view.name} AS {view.select}")
+
+
+def _begin(target: Path, wish: parquet_partitions.Wanted, kept: Path | None, config: dict[str, Any]) -> None:
+    """Write `target` with what is in files; from what is kept, if that is still what there is."""
+    if kept is None:
+        parquet_partitions.gather(target, wish, config)
+        return
+    key = kept.with_suffix(".key")
+    if not key.exists() or key.read_text() != wish.key:
+        key.unlink(missing_ok=True)
+        kept.unlink(missing_ok=True)
+        key.write_text(parquet_partitions.gather(kept, wish, config))
+    shutil.copyfile(kept, target)
+
+
+_TABLES = "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'whole' ORDER BY ALL"
+
+
+#: Tables that rows of files are in already.
+_BEGUN = frozenset(f"measured.{relation.name}" for relation in schema.MEASURED)
+
+
+def _copy(db: duckdb.DuckDBPyConnection, space: str, table: str, scope: Scope) -> None:
+    rule = visible.TABLES.get(f"{space}.{table}", visible.NOTHING)
+    replaced = ", ".join(f'{expression} AS "{column}"' for column, expression in rule.replaced)
+    columns = f"* REPLACE ({replaced})" if replaced else "*"
+    db.execute(f'CREATE SCHEMA IF NOT EXISTS part."{space}"')
+    there = f"{space}.{table}" in _BEGUN
+    into = "INSERT INTO {} BY NAME" if there else "CREATE TABLE {} AS"
+    query = (
+        f'{into.format(f'part."{space}"."{table}"')} SELECT {columns} FROM whole."{space}"."{table}" WHERE {rule.rows}'  # noqa: S608 names of our own tables
+    )
+    db.execute(query, {"user": scope.user} if "$user" in rule.rows else None)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
