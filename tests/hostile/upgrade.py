@@ -4,10 +4,12 @@ The older sources come from the clone's history; a clone without it names that a
 """
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
 
+from fairlead_schemas.commit import VERSION
 from tests.hostile.load import Load, read_marks
 from tests.hostile.outcome import Row, check_load, joined, row
 from tests.hostile.stack import Stack
@@ -65,6 +67,8 @@ def _one(place: Path, behind: int) -> list[Row]:
             waiting = client.submit({**_job(place / "waited", sleep=0), "nodes": newer.nodes + 1}).id or ""
             older.until(lambda: client.job(running).state == "running", "a job runs")
         older.fairlead("down")
+        if log_format(place / "older") != VERSION:
+            return [_refused(newer, behind)]
         newer.up()
         broken: list[str] = []
         with newer.client() as client:
@@ -89,6 +93,23 @@ def _one(place: Path, behind: int) -> list[Row]:
     finally:
         load.stop()
         newer.end()
+        older.end()
+
+
+def log_format(sources: Path) -> int:
+    """Return the version of the log's format that these sources read and write."""
+    text = (sources / "schemas" / "fairlead_schemas" / "commit.py").read_text()
+    return int(re.findall(r"^VERSION = (\d+)$", text, re.MULTILINE)[0])
+
+
+def _refused(newer: Stack, behind: int) -> Row:
+    """Start this version on a log of another format: a line says why it does not, and what to do."""
+    done = newer.up(check=False)
+    said = done.stdout + done.stderr
+    broken = [] if done.returncode else ["a log of another format was taken"]
+    if f"this version of Fairlead reads format {VERSION} alone: start with an empty data directory" not in said:
+        broken.append(f"no line says why: {said[-300:]}")
+    return row("upgrade", f"data of {behind} commits before, of another log format: refused with a line", 1, broken)
 
 
 def _job(mark: Path, sleep: int) -> dict[str, object]:
