@@ -104,7 +104,7 @@ partitions: $(STAMP) ## cut nodes off, ROUNDS times, and show that no job ran tw
 hostile: $(STAMP) ## attack real stacks, ROUNDS times each way, and show what held; parts of it need root
 	$(PYTHON) -m tests.hostile --rounds $(or $(ROUNDS),1) $(ARGS)
 
-bench: $(STAMP) ## the table of docs/performance.md, measured here
+bench: $(STAMP) ## the table of docs/reference/performance.md, measured here
 	$(PYTHON) -m bench
 
 wheel: $(STAMP) ## build dist/fairlead_cluster-VERSION-py3-none-any.whl, which installs on other machines by its path

@@ -1,4 +1,4 @@
-"""`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/performance.md, or these rows of it.
+"""`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
 Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure, or compare two
@@ -41,7 +41,7 @@ ROWS = (
     "measured",
     "telemetry",
 )
-DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "performance.md"
 DELAY_MS = 2
 
 
@@ -130,7 +130,9 @@ def main() -> int:
         return compare.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="which rows (default: all)")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md (named rows: these of it)")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/reference/performance.md (named rows: these of it)"
+    )
     arguments = parser.parse_args()
     collect_rarely()  # as the services and `fairlead replay` do
     host = machine()

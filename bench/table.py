@@ -14,7 +14,7 @@ class Row(NamedTuple):
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table as docs/performance.md shows it."""
+    """The table as docs/reference/performance.md shows it."""
     lines = ["| what | measured | goal | met | ceiling or baseline of the same run |", "|---|---|---|---|---|"]
     return "\n".join([*lines, *map(_line, rows)])
 

@@ -1,8 +1,8 @@
 """Write the documents that are generated from the contracts; `--check` only says which are out of date.
 
-docs/lifecycle.md from the table of moves, docs/events.md from the events' own words, docs/schemas/*.json
-and docs/asyncapi.json from the types, docs/openapi.json from the gateway's routes; the tables of docs/health.md, docs/sql.md and
-docs/troubleshooting.md from those of the code, between their marks.
+docs/reference/lifecycle.md from the table of moves, docs/reference/events.md from the events' own words, docs/schemas/*.json
+and docs/asyncapi.json from the types, docs/openapi.json from the gateway's routes; the tables of docs/reference/health.md, docs/reference/sql.md and
+docs/how-to/troubleshooting.md from those of the code, between their marks.
 Nothing here states a fact of its own.
 """
 
@@ -32,13 +32,17 @@ def documents() -> dict[Path, str]:
     """{path: text} of every generated document."""
     schemas = {DOCS / "schemas" / f"{name}.json": _json(jsonschema.document(name)) for name in jsonschema.DOCUMENTS}
     return {
-        DOCS / "lifecycle.md": lifecycle_page(),
-        DOCS / "events.md": events_page(),
-        DOCS / "health.md": health_page((DOCS / "health.md").read_text()),
-        DOCS / "troubleshooting.md": filled(
-            "troubleshooting.md", (DOCS / "troubleshooting.md").read_text(), {"conditions": list(_conditions())}
+        DOCS / "reference" / "lifecycle.md": lifecycle_page(),
+        DOCS / "reference" / "events.md": events_page(),
+        DOCS / "reference" / "health.md": health_page((DOCS / "reference" / "health.md").read_text()),
+        DOCS / "how-to" / "troubleshooting.md": filled(
+            "troubleshooting.md",
+            (DOCS / "how-to" / "troubleshooting.md").read_text(),
+            {"conditions": list(_conditions())},
         ),
-        DOCS / "sql.md": filled("sql.md", (DOCS / "sql.md").read_text(), {"tables": list(_relations())}),
+        DOCS / "reference" / "sql.md": filled(
+            "sql.md", (DOCS / "reference" / "sql.md").read_text(), {"tables": list(_relations())}
+        ),
         DOCS / "asyncapi.json": _json(asyncapi.document()),
         DOCS / "openapi.json": _json(openapi_document()),
         **schemas,

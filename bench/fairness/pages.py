@@ -1,4 +1,4 @@
-"""`python -m bench.fairness [PART …] [--write]`: play the traces, print the tables of docs/fairness.md.
+"""`python -m bench.fairness [PART …] [--write]`: play the traces, print the tables of docs/reference/fairness.md.
 
 Parts: philly, shockwave (both by default). With --write the tables are put into the page, between its markers. The
 figures are those of virtual time: they are the same on every machine.
@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.fairness import philly, shockwave
 from bench.table import filled
 
-PAGE = Path(__file__).parents[2] / "docs" / "fairness.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "fairness.md"
 PARTS = ("philly", "shockwave")
 
 
@@ -37,7 +37,7 @@ def main() -> int:
     """Play and print; 1 when an aim was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.fairness", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="which parts (default: all)")
-    parser.add_argument("--write", action="store_true", help="write the tables into docs/fairness.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/reference/fairness.md")
     arguments = parser.parse_args()
     all_met = True
     with ProcessPoolExecutor(os.cpu_count()) as pool:

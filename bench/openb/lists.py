@@ -3,7 +3,7 @@
 A setting can be tuned to one list and fail on the next, so these judge it: more or fewer jobs of several GPUs, more or fewer
 shares, models asked for, more or no pods without GPUs, no memory asked for. Drawn from the trace's default list by rule
 and a fixed seed, so everybody gets the same lists; the FGD paper has a family alike, whose files are not used here. With
---write the table goes into docs/packing.md.
+--write the table goes into docs/reference/packing.md.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.population import Machine
 from fairlead_placer.packing.shapes import Shape
 
-PAGE = Path(__file__).parents[2] / "docs" / "packing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "packing.md"
 SEEDS = "42..44"
 #: What each list is played with: ours, which learns the mix; the published policy and a plain one, the mix given.
 PLAYERS = ((DEFAULT, False), ("fgd", True), ("most_allocated", True))
@@ -162,7 +162,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.openb.lists", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*LISTS, []], default=[], help="which lists (default: all)")
     parser.add_argument("--seeds", default=SEEDS, help=f"FIRST..LAST (default: {SEEDS})")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/packing.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/reference/packing.md")
     arguments = parser.parse_args()
     names, (first, _, last) = arguments.names or list(LISTS), arguments.seeds.partition("..")
     seeds = list(range(int(first), int(last or first) + 1))

@@ -125,7 +125,7 @@ class MemoryBus:
         held, now = hub.streams[stream], asyncio.get_running_loop().time()
         earlier = held.msg_ids.get(msg_id) if msg_id else None
         if earlier is not None and now - earlier[1] < streams.DUPLICATE_WINDOW_S:
-            # As a single server does: the sequence is checked before the message id (docs/facts.md).
+            # As a single server does: the sequence is checked before the message id (docs/reference/facts.md).
             held.check(subject, b"", expected)
             return earlier[0]
         lost, stored = bool(hub.unknown_appends), True

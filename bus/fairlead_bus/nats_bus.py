@@ -199,7 +199,7 @@ class NatsBus:
             raise StaleWriter(f"stream {stream}: holds sequences {state.first} to {state.last}, expected an empty one")
         if held or after > state.last:
             # A purge up to a sequence that was never there sets the next one, also of a stream that holds something
-            # (docs/facts.md).
+            # (docs/reference/facts.md).
             request = msgspec.json.encode({"seq": after + 1})
             purged = msgspec.json.decode(await self.link.read(f"$JS.API.STREAM.PURGE.{stream}", request), type=_Purged)
             if purged.error is not None:

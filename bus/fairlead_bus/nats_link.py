@@ -1,6 +1,6 @@
 """One NATS connection that hides no loss, and requests whose fate is known.
 
-The only place that connects; why its settings are as they are: docs/facts.md. Requests go through an
+The only place that connects; why its settings are as they are: docs/reference/facts.md. Requests go through an
 inbox of our own: when the connection drops, everything in flight ends at once as "unknown" instead of
 waiting out a timeout.
 """

@@ -100,7 +100,7 @@ def monitors(env: Mapping[str, str], addresses: Addresses) -> tuple[str, ...]:
 
 
 def check_version(found: tuple[int, ...], server: str) -> None:
-    """Raises ServerUnfit below the floor (security advisories and missing features: docs/facts.md)."""
+    """Raises ServerUnfit below the floor (security advisories and missing features: docs/reference/facts.md)."""
     if found < VERSION_FLOOR:
         floor = ".".join(map(str, VERSION_FLOOR))
         raise ServerUnfit(

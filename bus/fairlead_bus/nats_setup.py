@@ -1,6 +1,6 @@
 """The streams as they must be: missing ones are made, existing ones are checked, moved to more copies or refused.
 
-What exists is checked because an old server silently ignores settings that it does not know (docs/facts.md). Which
+What exists is checked because an old server silently ignores settings that it does not know (docs/reference/facts.md). Which
 streams there are: `streams.py`. Fitness of the servers themselves: `nats_servers.py`. Start at `ensure_streams`.
 """
 
@@ -315,7 +315,7 @@ def _advice(description: str) -> str:
     if re.search("insufficient|storage resources", description):
         return f"{description}: raise max_file (or max_mem) in the server's jetstream block, or lower FAIRLEAD_LOG_MAX_BYTES"
     if "non-clustered" in description:
-        return f"{description}: FAIRLEAD_NATS_REPLICAS is for servers with a `cluster` block (docs/three-servers.md)"
+        return f"{description}: FAIRLEAD_NATS_REPLICAS is for servers with a `cluster` block (docs/how-to/three-servers.md)"
     return description
 
 

@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 )
 _CURE_FOR_CLUSTER = (
     "take the `cluster` block out, archive the log (`fairlead audit archive`), and restore it into servers with empty"
-    " stores (`fairlead audit restore --nats`; docs/three-servers.md)"
+    " stores (`fairlead audit restore --nats`; docs/how-to/three-servers.md)"
 )
 _CURE_FOR_ONE = "put the `cluster` block back, or give this server an empty store and restore the log from its archive"
 

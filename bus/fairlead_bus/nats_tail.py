@@ -1,7 +1,7 @@
 """A JetStream stream read in order: a pull consumer with an inbox of our own and two open requests.
 
 Why not the library's: `fetch` costs more CPU per message, the ordered consumer drops silently when
-slow (docs/facts.md). A lost message shows as a jump in the consumer's own numbers; then, as after a
+slow (docs/reference/facts.md). A lost message shows as a jump in the consumer's own numbers; then, as after a
 reconnect or a silence, the consumer is made anew behind the last message delivered. A consumer is in the memory of
 one server: where that is one of several and dies, the rest of the bus works on and only silence shows it.
 """

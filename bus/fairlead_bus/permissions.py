@@ -3,7 +3,7 @@
 One account of the server has the streams and the services; each node has an account of its own, and of the services'
 only what `crossings` lists: a server does not check a request's reply subject, so that a node within the services'
 account could have an acknowledgement sent into the log, and in one with other nodes to those, whatever it may publish
-itself (docs/facts.md). Between accounts a reply leads back to where the request came from.
+itself (docs/reference/facts.md). Between accounts a reply leads back to where the request came from.
 
 Pure: subjects in, subjects out. What becomes of it for the server: `nats_accounts.py`.
 """
@@ -156,11 +156,11 @@ SERVICES: dict[str, Grant] = {
         ),
         (subjects.BEATS,),  # to show which nodes are silent
     ),
-    # Carries the log out of the server's reach (docs/archive.md): reads it, says nothing.
+    # Carries the log out of the server's reach (docs/how-to/archive.md): reads it, says nothing.
     "archiver": Grant(_read(subjects.LOG)),
     # Whoever verifies and replays by hand: reads everything, says nothing.
     "auditor": Grant((*_read(subjects.LOG), *_read(subjects.CMD), *_load(), subjects.rpc("*", "state"))),
-    # A person's, for `fairlead audit commands --accept-loss`: lets CMD go on where a part of it is lost (docs/damage.md).
+    # A person's, for `fairlead audit commands --accept-loss`: lets CMD go on where a part of it is lost (docs/how-to/damage.md).
     "recovery": Grant(
         (
             *_read(subjects.LOG),

@@ -3,7 +3,7 @@
 The log is never async and never trimmed; what may lose a tail (samples, output, and the derived desired
 state) is not fsynced per message. With several copies of each stream there is no such mode: there, derived and
 short-lived contents are held in memory, everything else in files (docs/adr/0019-copies-by-purpose.md).
-What the server makes of these settings: docs/facts.md.
+What the server makes of these settings: docs/reference/facts.md.
 """
 
 import os

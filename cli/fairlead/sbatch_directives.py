@@ -33,8 +33,8 @@ class Unkept(Exception):
 
 #: Options that change neither what runs nor where, and what to do instead.
 NOT_FOLLOWED = {
-    "output": "output is kept for a while, fairlead logs ID (docs/jobs.md#output); to keep it longer, write a file",
-    "error": "output is kept for a while, fairlead logs ID (docs/jobs.md#output); to keep it longer, write a file",
+    "output": "output is kept for a while, fairlead logs ID (docs/reference/jobs.md#output); to keep it longer, write a file",
+    "error": "output is kept for a while, fairlead logs ID (docs/reference/jobs.md#output); to keep it longer, write a file",
     "no-requeue": "a job whose node is lost is always queued again",
     "mail-type": "follow fairlead events instead",
     "mail-user": "follow fairlead events instead",

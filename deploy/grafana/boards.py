@@ -70,7 +70,7 @@ QUEUES = Board("fairlead-queues", "Fairlead: queues and fairness", (("pool", "fa
     Panel("Guarantee, fair share, use", "short", (
         (f"fairlead_queue_deserved_gpus{OF}", "{{queue}} guaranteed"), (f"fairlead_queue_fair_share_gpus{OF}", "{{queue}} fair share"),
         (f"fairlead_queue_usage_gpus{OF}", "{{queue}} used"), (f"fairlead_queue_allocated_gpus{OF}", "{{queue}} charged"),
-    ), kind="table", about="docs/metrics.md says how the fair share is reckoned."),
+    ), kind="table", about="docs/how-to/metrics.md says how the fair share is reckoned."),
     Panel("Above and below the fair share", "short", ((f"fairlead_queue_usage_gpus{OF} - fairlead_queue_fair_share_gpus{OF}", "{{queue}}"),)),
     Panel("Borrowed", "short", ((f"fairlead_queue_borrowed_gpus{OF}", "{{queue}}"),), about="Beyond the guarantee, where there is one."),
     Panel("Wait for the first placement, median", "s", ((f"histogram_quantile(0.5, sum by (queue, le) (rate(fairlead_admission_wait_seconds_bucket{Q}[1h])))", "{{queue}}"),)),

@@ -5,7 +5,7 @@
 
 It exists to disagree. So it works the other way round: where the service folds events into stays and sums them in SQL, this
 keeps everything, and then asks of each placement which queue the job was in, when it ended and when its devices were back.
-docs/usage.md says the rules that both follow.
+docs/reference/usage.md says the rules that both follow.
 """
 
 import csv

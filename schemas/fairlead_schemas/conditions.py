@@ -2,7 +2,7 @@
 
 Each has a code, a sentence with numbers, and the commands to type. A service that ends upon one logs it, the gateway
 lists those that it sees in `/readyz`, and `fairlead up` and `fairlead doctor` print them: the same words everywhere.
-A new kind of condition is a new code and a row in `CONDITIONS`, from which docs/troubleshooting.md is generated.
+A new kind of condition is a new code and a row in `CONDITIONS`, from which docs/how-to/troubleshooting.md is generated.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Remedy(NamedTuple):
 class Kind(NamedTuple):
     """All that is known of a condition beforehand."""
 
-    #: Sentences for docs/troubleshooting.md.
+    #: Sentences for docs/how-to/troubleshooting.md.
     meaning: str
     remedies: tuple[Remedy, ...]
     #: True: jobs are not accepted or not run while it holds, so `/readyz` answers 503.

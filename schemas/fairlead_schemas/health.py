@@ -1,5 +1,5 @@
 """What an agent may find of its node's and its GPUs' health, by code, and what follows. One closed table: the agent reports these
-codes, the placer acts on them, docs/health.md and people's views explain them.
+codes, the placer acts on them, docs/reference/health.md and people's views explain them.
 
 The codes of XIDs are "xid" and their number, and mean what xids.py decides. A code of a GPU that nobody knows takes the GPU
 out of use: better one GPU too few than work on a broken one.

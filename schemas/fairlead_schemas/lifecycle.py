@@ -1,4 +1,4 @@
-"""The life of a job: every legal move, in one table. docs/lifecycle.md is generated from it.
+"""The life of a job: every legal move, in one table. docs/reference/lifecycle.md is generated from it.
 
 The queue's core moves jobs by it and the gateway's views follow by it. A move that is not listed
 here cannot happen on a valid log.

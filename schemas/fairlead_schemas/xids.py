@@ -1,5 +1,5 @@
 """What Fairlead does about each XID, the numbers by which NVIDIA's driver reports errors of a GPU. One table for the agent that
-sees them, the placer that acts on them, and docs/health.md that explains them.
+sees them, the placer that acts on them, and docs/reference/health.md that explains them.
 
 The catalogue (xid_catalog.csv) holds names and resolutions of NVIDIA's XID catalogue of October 2025 and what gpud makes of
 them, both as leptonai/gpud holds them (Apache-2.0), and which XIDs NVIDIA/k8s-device-plugin ignores (Apache-2.0); unchanged. What

@@ -289,7 +289,7 @@ async def test_many_runs_are_adopted_and_none_is_disturbed(world: World) -> None
     assert (watch.starts, watch.exits) == ([], {})
     for job in jobs:
         second.terminate(key(job))
-        await asyncio.sleep(0.05)  # all in one instant: Docker 20.10 may lock itself up (docs/facts.md)
+        await asyncio.sleep(0.05)  # all in one instant: Docker 20.10 may lock itself up (docs/reference/facts.md)
     await watch.until(lambda: len(watch.exits) == MANY, 240)
     assert set(watch.exits.values()) == {Exit(code=3)}
     for job in jobs:  # it was started once, and what it has printed is there once

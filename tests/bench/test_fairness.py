@@ -1,4 +1,4 @@
-"""The tables of docs/fairness.md, on the first days of their traces."""
+"""The tables of docs/reference/fairness.md, on the first days of their traces."""
 
 import pytest
 

@@ -115,7 +115,7 @@ async def stores(bus: NatsBus) -> bool:
 async def test_a_server_that_met_a_full_disk_is_restarted_and_stores_again(
     disk: Path, server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server keeps refusing with the disk empty again (docs/facts.md); after the restart it stores. While the disk is
+    """The server keeps refusing with the disk empty again (docs/reference/facts.md); after the restart it stores. While the disk is
     full the reserve is given up, and it is taken again when there is room."""
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", server.monitor)
     bus, said, asked = await connect(server.url), list[str](), threading.Event()

@@ -212,7 +212,7 @@ def test_a_detached_up_that_dies_without_a_word_points_to_its_logs(
 
 
 def test_the_help_of_up_lists_every_profile(run: Run) -> None:
-    """docs/devices.md sends people there."""
+    """docs/reference/devices.md sends people there."""
     words = " ".join(run("up", "--help").out.split())
     assert f"{', '.join(sorted(profiles()))}." in words
 

@@ -1,4 +1,4 @@
-"""docs/archive.md, typed as it stands: every command prints what the page says, and its program needs nothing of ours.
+"""docs/how-to/archive.md, typed as it stands: every command prints what the page says, and its program needs nothing of ours.
 
 After a wanted change: `make test ARGS="tests/docs/test_archive_page.py --update-golden"`, and read the difference.
 """
@@ -25,7 +25,7 @@ from fairlead_schemas import subjects
 from tests.replay.archive.scenes import LOG, chained, later
 from tests.system.pages import plain
 
-PAGE = Path(__file__).parents[2] / "docs" / "archive.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "archive.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 #: Where the set-back cluster's history parts from the true one.
 PARTS_AT = 120

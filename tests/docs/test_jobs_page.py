@@ -12,7 +12,7 @@ from fairlead_schemas.jobspec import GpuWanted, Group, JobSpec, Times
 from fairlead_schemas.requesting import RESOURCE_WORDS
 from fairlead_schemas.topology import LEVELS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "jobs.md").read_text()
 
 
 def keys(heading: str) -> list[str]:

@@ -15,7 +15,7 @@ from fairlead_schemas.queuesettings import BudgetWords, PreemptionWords, QueueWo
 from fairlead_schemas.queuewords import GPU_WORD
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "queues.md").read_text()
+PAGE = (DOCS / "reference" / "queues.md").read_text()
 #: {the heading above a table of keys: whose keys these are}
 TABLES: dict[str, type[msgspec.Struct]] = {
     "## A queue": QueueWords, "### `budget`": BudgetWords, "### `preemption`": PreemptionWords, "## A pool": PoolWords,
@@ -53,7 +53,7 @@ def test_every_key_stands_on_the_page_with_its_default(heading: str) -> None:
         assert value == expected or default in IN_WORDS[told[key]], (key, told[key], default)
 
 
-@pytest.mark.parametrize("page", ["queues.md", "walk-team-lead.md"])
+@pytest.mark.parametrize("page", ["reference/queues.md", "tutorials/team-lead.md"])
 def test_examples_are_queue_files(page: str) -> None:
     """Each is read without a mistake."""
     examples = re.findall(r"```yaml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
@@ -70,7 +70,7 @@ def test_resources_are_told() -> None:
 
 def test_every_sequencer_of_ours_is_told() -> None:
     """In the table, and among the names that cannot be taken; settings are called as a queue file calls them."""
-    page = (DOCS / "sequencers.md").read_text()
+    page = (DOCS / "concepts" / "sequencers.md").read_text()
     table = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     (taken,) = re.findall(r"^Names (.*) cannot be taken", page, re.MULTILINE)
     assert table == set(re.findall(r"`(\w+)`", taken)) == set(OURS)

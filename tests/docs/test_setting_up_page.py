@@ -1,4 +1,4 @@
-"""docs/setting-up-a-node.md: every `fairlead` command on it is one that the command line takes."""
+"""docs/how-to/set-up-a-node.md: every `fairlead` command on it is one that the command line takes."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ import pytest
 from fairlead.main import main
 from fairlead_agent.installing import layout
 
-PAGE = (Path(__file__).parents[2] / "docs" / "setting-up-a-node.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "set-up-a-node.md").read_text()
 #: In code blocks and in backticks; what stands behind # is a remark.
 COMMANDS = sorted({
     found.partition("#")[0].strip()

@@ -39,7 +39,7 @@ ROUNDS: dict[str, tuple[Round, int, int]] = {
 }
 #: Rounds of the short form that run at once: most of their time they wait.
 BESIDE = 2
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "reliability.md"
 BEGIN, END = "<!-- measured: hostile -->", "<!-- end -->"
 
 
@@ -83,7 +83,7 @@ def _play(name: str, base: Path, options: argparse.Namespace) -> list[Row]:
 
 
 def write(rows: str, ending: str) -> None:
-    """Put the table into docs/reliability.md, with the day and the version that it was made with."""
+    """Put the table into docs/concepts/reliability.md, with the day and the version that it was made with."""
     text = PAGE.read_text()
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
@@ -101,7 +101,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=sorted(ROUNDS), help="these rounds alone")
     parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn")
     parser.add_argument("--short", action="store_true", help="the form of CI: a few tries of the quick rounds")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/concepts/reliability.md")
     parser.add_argument("--keep", action="store_true", help="keep the data although nothing failed")
     parser.add_argument("--directory", default=None, help="where data directories are made")
     return parser.parse_args()

@@ -166,7 +166,7 @@ def test_no_module_stands_where_it_would_shadow_the_standard_library() -> None:
 
 
 def test_only_the_bus_connects() -> None:
-    """One connect call sets every callback: a client without them loses errors (docs/facts.md)."""
+    """One connect call sets every callback: a client without them loses errors (docs/reference/facts.md)."""
     wrong = [
         str(path.relative_to(ROOT))
         for base in PACKAGES.values()

@@ -1,4 +1,4 @@
-"""docs/settings.md names every setting that the code reads, and none that it does not."""
+"""docs/reference/settings.md names every setting that the code reads, and none that it does not."""
 
 import re
 from pathlib import Path
@@ -23,5 +23,5 @@ def test_every_setting_has_its_row() -> None:
         path.read_text() for part in ("bus", "services", "replay", "cli") for path in (ROOT / part).rglob("*.py")
     )
     read = set(re.findall(r'"(FAIRLEAD_[A-Z_]+|NATS_URL)"', code)) - TOLD
-    page = set(NAME.findall((ROOT / "docs" / "settings.md").read_text()))
+    page = set(NAME.findall((ROOT / "docs" / "reference" / "settings.md").read_text()))
     assert read == page

@@ -236,7 +236,7 @@ def test_guarantees_come_before_priorities(pool: tuple[dict[str, int], dict[str,
 
 
 def test_where_a_tree_lets_a_lie_pay() -> None:
-    """Strategy-proofness ends at inner nodes; docs/sequencers.md explains this example.
+    """Strategy-proofness ends at inner nodes; docs/concepts/sequencers.md explains this example.
 
     b/x needs memory alone. Asking for CPU besides, which nobody wants, makes CPU its dominant resource, so that less of its
     memory counts in b's share after rescaling: b is given more, at the expense of a.

@@ -155,7 +155,7 @@ def test_without_a_percentage_the_past_is_not_kept() -> None:
 # ---------------------------------------------------------------------------------------- somebody's own
 
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "sequencers.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "concepts" / "sequencers.md"
 
 
 class Installed:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.system.pages import answers, play, started
 
-PAGE = Path(__file__).parents[2] / "docs" / "idle-for-people.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "idle.md"
 #: What the answers must say, in this order.
 SAID = (
     "from now on it is given to whoever waits for what it holds", "extended once: no idle policy acts on it before",

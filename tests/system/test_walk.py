@@ -11,7 +11,7 @@ from tests.system.pages import play, started
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
-PAGE = Path(__file__).parents[2] / "docs" / "walk-team-lead.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "team-lead.md"
 #: A person types no faster; runs that began in one second would cost the same to stop.
 TYPING_S = 1.2
 

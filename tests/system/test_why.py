@@ -9,7 +9,7 @@ import pytest
 
 from tests.system.pages import answers, play, started
 
-PAGE = Path(__file__).parents[2] / "docs" / "why.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "why.md"
 #: {a case that must be on the page: what its answer says, in numbers}
 CASES = {
     "another model": "of 4 nodes 4 have another GPU model; asks for NVIDIA-H100-80GB-HBM3; the cluster has 4 nodes with",

@@ -15,12 +15,12 @@ import yaml
 
 from tests.system.over_hosts import HTTP_PORT, NODES, READY_S, OverHosts
 
-PAGE = Path(__file__).parents[2] / "docs/multi-node.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/multi-node.md"
 FAIRLEAD = str(Path(sys.executable).with_name("fairlead"))
 
 
 def example(name: str, *, put: dict[str, str], **fields: Any) -> dict[str, Any]:
-    """A job file of docs/multi-node.md, by its first line; `put` are words of its command and what stands for them here. These
+    """A job file of docs/how-to/multi-node.md, by its first line; `put` are words of its command and what stands for them here. These
     hosts have no GPUs and little of anything: `fields` say what is asked for in their place."""
     text = next(
         block

@@ -26,7 +26,7 @@ def install(
     devices: Annotated[str, typer.Option("--devices", help="nvml, simulated, none or auto.", show_default=False)] = "",
     address: Annotated[str, typer.Option("--address", help="Where other nodes of a gang reach this one.", show_default=False)] = "",
     pool: Annotated[str, typer.Option("--pool", help="The pool that it belongs to.", show_default=False)] = "",
-    setting: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the agent (docs/settings.md).", show_default=False)] = None,
+    setting: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the agent (docs/reference/settings.md).", show_default=False)] = None,
     root: Root = Path("/"),
     dry_run: Dry = False,
 ) -> None:  # fmt: skip
@@ -78,7 +78,9 @@ def uninstall(
 def _named(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("FAIRLEAD_") or "\n" in value:
-        raise Refused(f'--set: expected FAIRLEAD_NAME=VALUE, found "{text}"', hint="docs/settings.md has the names")
+        raise Refused(
+            f'--set: expected FAIRLEAD_NAME=VALUE, found "{text}"', hint="docs/reference/settings.md has the names"
+        )
     return name, value
 
 

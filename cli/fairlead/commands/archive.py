@@ -1,6 +1,6 @@
 """`audit key`, `archive`, `restore`, `prove` and `check`: the log's archive, by hand. The work is `fairlead_replay.archive`'s.
 
-The archiver that follows the log for ever is a process of its own, `python -m fairlead_replay.archive` (docs/archive.md).
+The archiver that follows the log for ever is a process of its own, `python -m fairlead_replay.archive` (docs/how-to/archive.md).
 """
 
 from collections.abc import Iterator

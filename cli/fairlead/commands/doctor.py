@@ -279,4 +279,4 @@ def _conditions(folder: Path) -> list[Finding]:
         return held
     if not lives:
         return [Finding("cluster", "note", "conditions are not known: no stack runs here")]
-    return [Finding("cluster", "ok", "no condition of docs/troubleshooting.md holds")]
+    return [Finding("cluster", "ok", "no condition of docs/how-to/troubleshooting.md holds")]

@@ -39,7 +39,7 @@ def packing(
     CPUs and memory fit too, submit --dry-run says.
 
     --policy sets the key packing of the pool in the queue file, and no other; jobs that say placement: pack or spread go by
-    that. The names are explained in docs/queues.md.
+    that. The names are explained in docs/reference/queues.md.
     """
     if policy and policy not in PACKINGS:
         raise Refused(f'--policy: expected one of {", ".join(PACKINGS)}, found "{policy}"')

@@ -35,7 +35,7 @@ def usage(
 
     fairlead usage --statement 2026-11 --by project -o json > statement.json
 
-    Charged is the time from a job's placement to the end of its run, at what it asked for, to the nanosecond; docs/usage.md has the
+    Charged is the time from a job's placement to the end of its run, at what it asked for, to the nanosecond; docs/reference/usage.md has the
     rules, and how to write the price table. Months are those of UTC.
     """
     if by not in BYS:

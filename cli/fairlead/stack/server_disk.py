@@ -1,7 +1,7 @@
 """The disk under the local nats-server: a reserve that is given up when it is full, and the restart afterwards.
 
 nats-server's file store keeps its write error until the server is restarted, however much room there is again
-(docs/facts.md). `Judge` decides what to do from what is seen (pure); `ServerDisk` looks, on a thread of its own.
+(docs/reference/facts.md). `Judge` decides what to do from what is seen (pure); `ServerDisk` looks, on a thread of its own.
 """
 
 import contextlib

@@ -160,12 +160,12 @@ class Archiver:
 
 
 async def build(bus: Bus) -> Archiver:
-    """The archiver with its settings from the environment (docs/settings.md). Raises BadSetting."""
+    """The archiver with its settings from the environment (docs/reference/settings.md). Raises BadSetting."""
     env = os.environ
     directory, key = env.get("FAIRLEAD_ARCHIVE"), env.get("FAIRLEAD_ARCHIVE_KEY_FILE")
     if not directory or not key:
         missing = "FAIRLEAD_ARCHIVE" if not directory else "FAIRLEAD_ARCHIVE_KEY_FILE"
-        raise BadSetting(f"{missing}: expected a path, found none (docs/archive.md)")
+        raise BadSetting(f"{missing}: expected a path, found none (docs/how-to/archive.md)")
     copy = env.get("FAIRLEAD_ARCHIVE_COPY")
     try:
         store = Store(Path(directory), keyfile.read(Path(key)), copy=Path(copy) if copy else None)

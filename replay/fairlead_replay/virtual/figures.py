@@ -1,6 +1,6 @@
 """What is measured of a played load: waits, finish-time fairness, Jain's index, makespan, use. Pure.
 
-Times go in as Unix ns and come out in seconds; every definition stands at its function, and docs/fairness.md repeats it.
+Times go in as Unix ns and come out in seconds; every definition stands at its function, and docs/reference/fairness.md repeats it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

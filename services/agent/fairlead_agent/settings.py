@@ -7,7 +7,7 @@ FAIRLEAD_DEVICES    nvml | simulated | recorded | none | auto, or what a package
                     works, else none)
 FAIRLEAD_GPU_FREE_MIB  memory that may be in use on a free GPU (default 64; more where one drives a display)
 FAIRLEAD_PROFILE    the machine to play with simulated devices (default dgx-a100)
-FAIRLEAD_SIMULATION a file of what simulated devices play: docs/devices.md (default: nothing happens)
+FAIRLEAD_SIMULATION a file of what simulated devices play: docs/reference/devices.md (default: nothing happens)
 FAIRLEAD_RECORDING  the recording that recorded devices replay
 FAIRLEAD_SHARE_GRACE_S  seconds that a run may use more GPU memory than its share (default 10)
 FAIRLEAD_DATA       directory of the journal and of the runs' files (default ./.fairlead)

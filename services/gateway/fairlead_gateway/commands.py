@@ -1,7 +1,7 @@
 """How a wish reaches the bus and its answer comes back.
 
 Commands that arrive while one publish is in flight go into the next message (nats-server does one
-fsync per message: docs/facts.md). A message keeps its id over resends, so that the server drops a repetition.
+fsync per message: docs/reference/facts.md). A message keeps its id over resends, so that the server drops a repetition.
 Answers are the outcomes that the views fold; `decided` hands them to whoever waits.
 """
 

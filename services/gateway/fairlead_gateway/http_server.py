@@ -38,7 +38,7 @@ REPORT_S = 10.0
 
 
 class HttpSettings(NamedTuple):
-    """Bounds of the web server (docs/settings.md)."""
+    """Bounds of the web server (docs/reference/settings.md)."""
 
     #: There is no authentication yet, so loopback unless somebody decides otherwise.
     host: str = "127.0.0.1"

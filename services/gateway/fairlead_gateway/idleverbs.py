@@ -23,7 +23,7 @@ from fairlead_schemas.idlefile import InvalidPolicies, is_scope, read_policies, 
 from fairlead_schemas.ids import is_job_id
 from fairlead_schemas.quantities import QuantityError, parse_duration
 
-HINT = "docs/idle-for-people.md has the fields of a policy and examples"
+HINT = "docs/how-to/idle.md has the fields of a policy and examples"
 
 
 class ExtendWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"for_": "for"}):

@@ -81,7 +81,7 @@ class ReadinessCollector(Collector):
         yield ready
         holding = {each.code for each in readiness.conditions}
         conditions = GaugeMetricFamily(
-            "fairlead_condition", "1 while a condition of docs/troubleshooting.md holds.", labels=["condition"]
+            "fairlead_condition", "1 while a condition of docs/how-to/troubleshooting.md holds.", labels=["condition"]
         )
         for code in CONDITIONS:
             conditions.add_metric([code], code in holding)

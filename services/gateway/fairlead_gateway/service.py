@@ -58,7 +58,7 @@ NAMES_SHOWN = 10
 
 
 class Settings(NamedTuple):
-    """What the environment says (docs/settings.md)."""
+    """What the environment says (docs/reference/settings.md)."""
 
     http: HttpSettings = HttpSettings()
     decision_wait_s: float = 2.0

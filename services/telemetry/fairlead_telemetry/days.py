@@ -1,4 +1,4 @@
-"""`python -m fairlead_telemetry.days export | verify | attach FILE …`: the Parquet files of days that are over (docs/telemetry.md).
+"""`python -m fairlead_telemetry.days export | verify | attach FILE …`: the Parquet files of days that are over (docs/concepts/telemetry.md).
 
 export   write what is due into files now, as the service does by itself; it must be stopped meanwhile
 verify   compare every file with the manifest: size, SHA-256, rows; may run beside the service

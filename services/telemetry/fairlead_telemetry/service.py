@@ -178,7 +178,7 @@ def idle_service(bus: Bus, activity: ActivitySource) -> Service[IdleCore]:
 
 
 async def build(bus: Bus) -> Telemetry:
-    """The service with its settings from the environment (docs/settings.md). Raises BadSetting."""
+    """The service with its settings from the environment (docs/reference/settings.md). Raises BadSetting."""
     return Telemetry(
         bus,
         Path(os.environ.get("FAIRLEAD_DATA", ".fairlead")) / "telemetry",

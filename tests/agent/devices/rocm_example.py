@@ -1,4 +1,4 @@
-"""The example adapter of docs/devices.md, loaded from its file: it is no part of any package here."""
+"""The example adapter of docs/reference/devices.md, loaded from its file: it is no part of any package here."""
 
 import importlib.util
 import sys

@@ -27,7 +27,7 @@ from tests.agent.placer_script import order as run_order
 
 @pytest.fixture(params=["none", "nvml", "nvml-played", "recorded", "plugin", *sorted(profiles())])
 def devices(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Devices]:
-    """Every adapter, the simulated one with every profile; the plugin is the example of docs/devices.md."""
+    """Every adapter, the simulated one with every profile; the plugin is the example of docs/reference/devices.md."""
     try:
         opened = _open(request.param, tmp_path)
     except DevicesUnfit as error:

@@ -1,4 +1,4 @@
-"""Adapters by name, and the example of one that a package would bring (docs/devices.md)."""
+"""Adapters by name, and the example of one that a package would bring (docs/reference/devices.md)."""
 
 import importlib.metadata
 from pathlib import Path

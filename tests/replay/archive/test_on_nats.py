@@ -158,7 +158,7 @@ async def filled_unchecked(server: NatsServer, log: Any) -> NatsBus:
 
 
 async def test_a_changed_byte_in_the_servers_files_is_found(fresh_nats: NatsServer, tmp_path: Path) -> None:
-    """The server skips such a message, or cuts the log there (docs/facts.md); either is named."""
+    """The server skips such a message, or cuts the log there (docs/reference/facts.md); either is named."""
     bus = await filled(fresh_nats.url, LOG)
     await archived(bus, tmp_path / "archive")
     await bus.close()

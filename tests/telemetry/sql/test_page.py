@@ -1,4 +1,4 @@
-"""docs/sql.md asks questions that have answers."""
+"""docs/reference/sql.md asks questions that have answers."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.telemetry.sql.asking import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "sql.md").read_text()
 QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 
 

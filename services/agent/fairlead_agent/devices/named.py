@@ -73,7 +73,7 @@ def open_devices(name: str, machine: Machine) -> Devices:
     devices = _installed(name)(machine)
     missing = [each for each in _PORT if not hasattr(devices, each)]
     if missing:
-        raise DevicesUnfit(f'devices "{name}" lack {", ".join(missing)}: see docs/devices.md')
+        raise DevicesUnfit(f'devices "{name}" lack {", ".join(missing)}: see docs/reference/devices.md')
     return devices
 
 

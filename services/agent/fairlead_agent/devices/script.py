@@ -1,7 +1,7 @@
 """What a simulated machine plays: faults and curves by time, from a file. Pure: takes bytes and moments, returns facts.
 
 The file is TOML or JSON, and strict: an unknown word, or a number out of its range, is refused with its place. Times are
-seconds since the devices were opened, or (`since = "run"`) since a run took the GPU; docs/devices.md lists everything.
+seconds since the devices were opened, or (`since = "run"`) since a run took the GPU; docs/reference/devices.md lists everything.
 """
 
 import tomllib

@@ -114,7 +114,7 @@ def _gangs(node: Node, engine: Engine) -> Iterator[Check]:
     if node.gang_network == "host" and engine.userns_remap:
         yield Check("docker gangs", "FAIL", "FAIRLEAD_GANG_NETWORK is host, and the engine remaps users, which keeps containers off the node's network", 'take "userns-remap" out of /etc/docker/daemon.json, or FAIRLEAD_GANG_NETWORK out of the settings')  # fmt: skip
     elif node.gang_network == "bridge" and not node.address.startswith("127."):
-        yield Check("docker gangs", "warn", f"jobs on several nodes are told to meet at {node.address}, where no container listens", "set FAIRLEAD_GANG_NETWORK=host (docs/multi-node.md says what that opens)")  # fmt: skip
+        yield Check("docker gangs", "warn", f"jobs on several nodes are told to meet at {node.address}, where no container listens", "set FAIRLEAD_GANG_NETWORK=host (docs/how-to/multi-node.md says what that opens)")  # fmt: skip
 
 
 def driver(facts: Facts) -> Iterator[Check]:

@@ -112,7 +112,7 @@ def _start(where: Where, say: Say, *, changed: bool) -> None:
     if not where.live:
         say("left", f"to you: systemctl daemon-reload && systemctl enable --now {' '.join(names)}")
         return
-    if changed:  # only then: under some engines a reload takes running containers' GPUs away (docs/facts.md)
+    if changed:  # only then: under some engines a reload takes running containers' GPUs away (docs/reference/facts.md)
         _systemctl(say, "daemon-reload")
     _systemctl(say, "enable", "--now", *names)
 

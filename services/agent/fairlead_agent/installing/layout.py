@@ -114,7 +114,7 @@ def read_settings(text: str) -> dict[str, str]:
     return found
 
 
-HEAD = "# Settings of this node's agent and guard: docs/settings.md says which there are. After a change: systemctl restart fairlead-agent\n"
+HEAD = "# Settings of this node's agent and guard: docs/reference/settings.md says which there are. After a change: systemctl restart fairlead-agent\n"
 
 
 def units(python: str) -> tuple[TextFile, ...]:

@@ -80,7 +80,7 @@ def _kept_back(reason: str, count: int) -> str:
 
 
 def not_cut(refusal: Refusal) -> str:
-    """That no instances are made for it, where that is what it lacks (docs/mig.md)."""
+    """That no instances are made for it, where that is what it lacks (docs/concepts/mig.md)."""
     if not refusal.request.also or not refusal.reasons.get("free_mig"):
         return ""
     return "; no GPU is cut for jobs with groups: it waits for instances as they are"

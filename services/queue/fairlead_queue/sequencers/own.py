@@ -4,7 +4,7 @@
         def key(self, queue: QueueView) -> tuple[int, ...]:
             return (sum(queue.usage),)
 
-Siblings are put in the order of their keys at every level, smallest first; ties go by path. docs/sequencers.md says how
+Siblings are put in the order of their keys at every level, smallest first; ties go by path. docs/concepts/sequencers.md says how
 it gets a name.
 """
 

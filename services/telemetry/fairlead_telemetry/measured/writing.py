@@ -11,7 +11,7 @@ from fairlead_telemetry.measured.manifest import DayFile, Kind, settle, sha256_o
 from fairlead_telemetry.measured.spans import Span
 from fairlead_telemetry.schema.measured import MEASURED, stored_columns, to_file
 
-#: Version 2's delta encodings halve what version 1 takes (docs/telemetry.md); rows of one GPU stand together, which makes its columns
+#: Version 2's delta encodings halve what version 1 takes (docs/concepts/telemetry.md); rows of one GPU stand together, which makes its columns
 #: long runs of like values. A row group is what DuckDB reads at once.
 _FORMAT = "FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL 12, ROW_GROUP_SIZE 122880"
 _ORDER = {

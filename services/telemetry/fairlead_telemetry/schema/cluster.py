@@ -37,7 +37,7 @@ GPUS = Relation(
         Column(
             "state",
             "VARCHAR",
-            "free kept tainted cut closed held cleaning unhealthy, as docs/nodes.md explains them; a silent agent closes a node only once it is lost",
+            "free kept tainted cut closed held cleaning unhealthy, as docs/how-to/nodes.md explains them; a silent agent closes a node only once it is lost",
         ),
         Column("fault", "VARCHAR", "code of what is wrong with it; empty: nothing is"),
     ),

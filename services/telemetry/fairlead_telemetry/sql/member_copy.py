@@ -1,7 +1,7 @@
 """Makes the file that a member's SQL runs over: a database that holds only what the member may see (`visible.py`).
 
 Rows of others are not hidden behind a condition, they are not in the file: no cast that fails on a row, no plan, no statistics and no
-name in a catalogue can tell of them. DuckDB promises none of that of a view's condition (docs/facts.md).
+name in a catalogue can tell of them. DuckDB promises none of that of a view's condition (docs/reference/facts.md).
 Start at `carve`.
 """
 

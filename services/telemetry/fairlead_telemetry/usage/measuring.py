@@ -2,7 +2,7 @@
 
 A minute of a GPU counts as measured where there is a sample of it under the very run that held it; it was used by the mean utilisation of
 its samples. Nothing is guessed for the rest: who reads it sees how much was measured. Minutes come from the sums per minute, so the newest,
-which are not over, are not in; nor is what was dropped since (docs/settings.md). Of a GPU that several share, the use is the whole GPU's, times the
+which are not over, are not in; nor is what was dropped since (docs/reference/settings.md). Of a GPU that several share, the use is the whole GPU's, times the
 share that was held. Runs on the warehouse's thread.
 """
 
