@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead_agent.__main__ import build_agent
 from fairlead_agent.agent import Agent
-from fairlead_agent.build import build_agent
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message

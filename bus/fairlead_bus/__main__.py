@@ -1,15 +1,16 @@
-"""`python -m fairlead_bus [make | remake | check-store DIR --config FILE]`: make the streams, or check those that there
-are, and end.
+"""`python -m fairlead_bus [make | remake | check-store DIR --config FILE]`: make the streams, or check the existing ones,
+and end.
 
-With keys, nobody else may (permissions.py): FAIRLEAD_NATS_NKEY_FILE names the key of `streams`. Run it once for new
-servers, and again after an upgrade or a changed FAIRLEAD_LOG_MAX_BYTES or FAIRLEAD_NATS_REPLICAS; what is as it should be
-is left as it is. It waits for copies that are still being made, and reports those that are not current in time.
+With keys, only the holder of the `streams` key may do this (permissions.py); FAIRLEAD_NATS_NKEY_FILE names that key.
+Run it once for new servers, and again after an upgrade or a changed FAIRLEAD_LOG_MAX_BYTES or FAIRLEAD_NATS_REPLICAS.
+Streams that are already correct are left unchanged. The command waits for copies that are still being made, and reports
+copies that are not current in time.
 
-`remake` first deletes streams of derived or short-lived contents that are not stored as they must be, which no update
-can change (one server's streams without fsync on three servers). End the services before.
+`remake` first deletes streams of derived or short-lived contents with wrong storage settings that no update can change
+(one server's streams without fsync on three servers). End the services before.
 
-`check-store` is for the moment before a nats-server starts: it ends with 1 where that server would delete or replace the
-streams in its store (nats_store.py).
+`check-store` is for the moment before a nats-server starts: it ends with 1 where that server would delete or replace
+the streams in its store (nats_store.py).
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""The list of bus users in a directory, and the two files made of it. Public keys only: nothing here is secret.
+"""List of bus users in a directory, and the two files made of it. Public keys only: nothing here is secret.
 
-    users.json      who there is, and with which keys; changed by the functions below, one at a time
+    users.json      the users and their keys; changed by the functions below, one change at a time
     accounts.conf   the same with permissions, for the server to include; always written from users.json
 
-Whoever changes the list tells the server afterwards (`nats-server --signal reload`); it then closes the connections of
-those who are gone.
+After a change, the caller signals the server (`nats-server --signal reload`). The server then closes the connections of
+removed users.
 """
 
 import fcntl

@@ -1,8 +1,8 @@
-"""Acceptance of lost commands: CMD goes on behind all cursors, and commands that nobody has read yet are kept.
+"""Acceptance of lost commands: CMD continues behind all cursors, and unread commands that are still stored are kept.
 
-The stream cannot be mended in place: its sequences below a cursor count as read. So commands that are still there and
-unread are set aside, the stream is emptied and advanced, and they are stored again. What was set aside lies in the
-object store first, so that an acceptance that breaks off is finished by the next one.
+The stream cannot be mended in place: its sequences below a cursor count as read. The remaining unread commands are
+therefore set aside, the stream is emptied and advanced, and the commands are stored again. The commands set aside are
+first written to the object store, so that the next acceptance finishes one that was interrupted.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class _Command(msgspec.Struct, frozen=True):
 
 
 class _Aside(msgspec.Struct, frozen=True):
-    """What an acceptance has begun: the stream's next sequence comes after `through`."""
+    """State of a begun acceptance: the stream's next sequence comes after `through`."""
 
     through: int
     commands: list[_Command]
@@ -41,8 +41,10 @@ class Accepted(NamedTuple):
 
 
 async def accept_loss(bus: Bus, *, through: int = 0) -> Accepted:
-    """Let CMD go on behind every cursor, and behind `through`. Does nothing where nothing is lost. Raises Unavailable,
-    OutcomeUnknown (run it again), LogDamaged."""
+    """Advance CMD behind every cursor and behind `through`, keeping unread commands. Does nothing where nothing is lost.
+
+    Raises Unavailable, OutcomeUnknown (run it again), LogDamaged.
+    """
     report = await inspect(bus, deep=True)
     aside = await _unfinished(bus)
     if aside is None:
@@ -72,7 +74,7 @@ async def _unread(bus: Bus, report: Report) -> list[_Command]:
 
 
 async def _readable(bus: Bus, subject: str, after: int, last: int) -> list[tuple[int, bytes]]:
-    """Messages of a subject up to `last`, as far as the server can still read them."""
+    """Return the messages of a subject up to `last` that the server can still read."""
     found: list[tuple[int, bytes]] = []
     if after >= last:
         return found

@@ -1,4 +1,4 @@
-"""What a core is: the pure heart of a service. No asyncio, no clock, no random, no I/O, no logging.
+"""Interface of a core, the pure part of a service: no asyncio, no clock, no randomness, no I/O, no logging.
 
 The same core runs under the live shell (`service.py`), in the simulator and in replay.
 """
@@ -22,7 +22,7 @@ class Input(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What goes into one commit. Without events and cursors there is no commit."""
+    """Contents of one commit. Without events and cursors there is no commit."""
 
     events: list[Event]
     #: Inputs consumed by it: {"CMD": 812, "report.n7": 93}.
@@ -44,8 +44,9 @@ class Core(Protocol):
         ...
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
-        """What to commit now. Reads state, never changes it for anybody who looks (docs/adr/0018-a-try-may-stay.md). All
-        `inputs` count as consumed once the commit is in the log; at most COMMIT_EVENTS_MAX events."""
+        """Return the events and cursors to commit now, at most COMMIT_EVENTS_MAX events. The observable state stays unchanged
+        (docs/adr/0018-a-try-may-stay.md). All `inputs` count as consumed once the commit is in the log.
+        """
         ...
 
     def split(self, item: Input) -> list[Input]:
@@ -54,12 +55,13 @@ class Core(Protocol):
         ...
 
     def reject(self, item: Input, error: str, now_ns: int) -> Decision:
-        """What to commit in place of an input that cannot be split and that `decide` raises upon: what records it
-        as rejected, and moves past it. Never asked about CMD."""
+        """Return the decision to commit in place of an indivisible input on which `decide` raises. The decision records the input
+        as rejected and moves past it. Never called for CMD.
+        """
         ...
 
     def wake_at(self) -> int | None:
-        """When time alone could change the answer (Unix ns); 0 when there is more to decide at once."""
+        """Return the time (Unix ns) at which time alone could change the decision; 0 when there is more to decide at once."""
         ...
 
     def snapshot(self) -> bytes:

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 def condition_of(error: BaseException | None) -> Condition | None:
-    """Return the condition that an error stands for, None for every other error."""
+    """Return the condition that corresponds to an error, None for every other error."""
     if isinstance(error, LogDamaged):
         return Condition(code="log_damaged", message=str(error))
     if isinstance(error, CommandsLost):

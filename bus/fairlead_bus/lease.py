@@ -1,8 +1,8 @@
-"""A leader's lease: keeps two replicas from duelling. It is never the fence; the log's server is.
+"""Leader's lease: prevents two replicas from leading at once. The fence is the log's server, never the lease.
 
-A holder is one process: its name, its host, its process id. A process that comes back under the same name on the same host
-takes the lease of its dead predecessor over at once; another one waits until the lease has run out. So do two processes
-that were given one name by mistake: otherwise each would take the lease from the other for ever.
+A holder is one process: its name, its host, its process id. A process that restarts under the same name on the same
+host takes over the lease of its dead predecessor at once; any other process waits until the lease has run out. Two live
+processes that share one name by mistake wait too: otherwise each would take the lease from the other without end.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ def _lives(pid: int) -> bool:
 
 
 class Lease:
-    """One service's lease."""
+    """Lease of one service."""
 
     def __init__(self, bus: Bus, service: str, holder: str) -> None:
         self.bus, self.service, self.holder = bus, service, Holder(holder)
@@ -98,7 +98,7 @@ class Lease:
             return False  # written by another version, which put a name only
 
     async def keep(self) -> None:
-        """Renew for ever. Returns when another holder has the lease: step down."""
+        """Renew the lease without end. Returns when another holder has the lease: the caller then steps down."""
         while True:
             await asyncio.sleep(RENEW_S)
             try:

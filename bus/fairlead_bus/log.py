@@ -65,7 +65,7 @@ async def built_upon(bus: Bus, head: Head) -> Commit:
 
 
 class Chain:
-    """What has been read so far: the last sequence and each writer's head."""
+    """Position of a reader in the log: the last sequence read and each writer's head."""
 
     def __init__(self, last: int = 0, heads: dict[str, Head] | None = None, *, anchored: bool = True) -> None:
         self.last = last
@@ -98,7 +98,7 @@ class Chain:
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """One commit, checked; `head` is its writer's head with it."""
+    """Checked and decoded commit; `head` is its writer's head including this commit."""
 
     seq: int
     writer: str
@@ -108,7 +108,7 @@ class Folded(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """One commit, checked, its events left undecoded."""
+    """Checked commit with its events left undecoded."""
 
     seq: int
     writer: str
@@ -144,7 +144,7 @@ class LogReader:
         return map(self.check, await self.messages())
 
     async def next_checked(self) -> list[Checked]:
-        """As `next`, with events left undecoded."""
+        """Return the next commits like `next`, with events left undecoded."""
         return [self.check_envelope(stored) for stored in await self.messages()]
 
     def check_envelope(self, stored: Stored) -> Checked:

@@ -39,7 +39,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class Runnable(Protocol):
-    """What `build` returns."""
+    """Result of `build`: a process that can be run and stopped."""
 
     async def run(self) -> int: ...
 
@@ -63,7 +63,7 @@ def bus_key() -> nkey.KeyPair | None:
 
 
 def instance() -> str:
-    """This replica's name."""
+    """Return this replica's name."""
     return os.environ.get("FAIRLEAD_INSTANCE") or f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -73,7 +73,7 @@ def log_level() -> str:
 
 
 def configure_logging(level: str = "info") -> None:
-    """One line per event of this level and above: key=value on a terminal, JSON elsewhere."""
+    """Configure logging: one line per event of this level and above, key=value on a terminal, JSON elsewhere."""
     terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -105,8 +105,10 @@ def run(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_node: bool
 
 
 def with_bus[T](url: str, name: str, work: Callable[[Bus], Awaitable[T]], *, key: nkey.KeyPair | None = None) -> T:
-    """One piece of work over the bus, in a loop like a service's, for callers who have none; with this key, or that of
-    the environment. Raises what `connect` and the work raise, and BadSetting."""
+    """Run one piece of work over the bus, in a loop like a service's, for a caller that has no loop.
+
+    Connects with `key`, or with the key of the environment. Raises what `connect` and the work raise, and BadSetting.
+    """
 
     async def connected() -> T:
         bus = await connect(url, name=name, key=key or bus_key())
@@ -177,9 +179,10 @@ async def _prepare(bus: NatsBus, *, on_node: bool) -> None:
 
 
 async def _until_sent_away(bus: NatsBus, service: Runnable, *, on_node: bool) -> int:
-    """Run the service. It is stopped with exit code 1 when the server closes the connection for good (the key was
-    revoked), and when a server that it has come back to is unfit. A process manager starts it again, perhaps with another
-    key; runs on a node go on meanwhile, until its fence."""
+    """Run the service and return its exit code. The service is stopped with exit code 1 when the server closes the connection
+    for good (the key was revoked), and when a server is unfit after a reconnect. A process manager starts the service
+    again, perhaps with another key. Runs on a node continue meanwhile, until the node's fence.
+    """
     work = asyncio.ensure_future(service.run())
     ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(bus.link.closed.wait())]
     if not on_node:

@@ -79,7 +79,7 @@ class MemoryTail:
 
 
 class MemoryBus:
-    """One client. Implements `port.Bus`."""
+    """In-memory client of a hub. Implements `port.Bus`."""
 
     def __init__(self, hub: MemoryHub) -> None:
         self.hub = hub
@@ -89,7 +89,7 @@ class MemoryBus:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def reachable(self) -> bool:
-        """True while neither server nor link is down."""
+        """Return True while both server and link are up."""
         return self.hub.up and self.linked and not self.closed
 
     def unlink(self) -> None:
@@ -102,7 +102,7 @@ class MemoryBus:
         self.reconnected()
 
     def reconnected(self) -> None:
-        """Tell whoever asked that the connection is back."""
+        """Notify tails and handlers that the connection is back."""
         if self.reachable():
             for stream in self.hub.streams.values():
                 stream.announce()

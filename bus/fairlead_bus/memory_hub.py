@@ -1,8 +1,8 @@
-"""The in-memory twin's server: streams, buckets and blobs in one process, and the faults that may befall them.
+"""Server of the in-memory twin: streams, buckets and blobs in one process, with injectable faults.
 
-Its clients are in `memory.py` and come by `MemoryHub.connect`. Besides the event loop's clock it needs the one that it is given, and so
-runs under the simulator's virtual time. The last section of `MemoryHub` injects what the contract suite and the
-simulator ask for.
+Clients are in `memory.py` and are made by `MemoryHub.connect`. The hub uses only the event loop's clock and the clock
+it is given, so it runs under the simulator's virtual time. The last section of `MemoryHub` injects the faults that the
+contract suite and the simulator request.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 class MemoryStream:
-    """One stream's messages. Sequences start at 1; `base` messages were dropped from the front."""
+    """Messages of one stream. Sequences start at 1; `base` messages were dropped from the front."""
 
     def __init__(self, spec: streams.StreamSpec, created: str) -> None:
         self.spec = spec
@@ -155,7 +155,7 @@ class MemoryHub:
         return len(found)
 
     def _one_of_each_group(self, found: "list[MemorySubscription]") -> "list[MemorySubscription]":
-        """Those without a group, and of each group the one whose turn it is; a server picks by chance."""
+        """Return the subscribers without a group, and the next member of each group in turn; a server picks the member by chance."""
         groups: dict[str, list[MemorySubscription]] = {}
         for subscriber in found:
             if subscriber.group and subscriber.client.reachable():

@@ -23,7 +23,7 @@ class BadUser(ValueError):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One who may speak: a node by its id, or a service by its name; one public key, two while they are changed."""
+    """User of the bus: a node by its id, or a service by its name. Has one public key, two while keys are changed."""
 
     name: str
     kind: Kind
@@ -31,7 +31,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def grant_of(user: User) -> Grant:
-    """What the user may. Raises BadUser."""
+    """Return the permissions of a user. Raises BadUser."""
     if user.kind == "service" and user.name in permissions.SERVICES:
         return permissions.SERVICES[user.name]
     if user.kind == "node" and (is_token(user.name) or user.name == EVERY_NODE):
@@ -42,7 +42,7 @@ def grant_of(user: User) -> Grant:
 
 
 def check(users: Sequence[User]) -> None:
-    """Raises BadUser for a name or key that stands twice, or that cannot be. BadKey for a key that is none."""
+    """Check a list of users. Raises BadUser for an invalid or repeated name and for a repeated key, BadKey for an invalid key."""
     names: set[tuple[str, str]] = set()
     keys: set[str] = set()
     for user in users:

@@ -107,7 +107,7 @@ class NatsSub:
 
 
 class NatsBus:
-    """One connection to a nats-server."""
+    """Connection to a nats-server."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -119,7 +119,7 @@ class NatsBus:
         await nats_setup.ensure_streams(self.link)
 
     async def check(self) -> None:
-        """For a service that may not make streams: the servers fsync, and somebody has made them. Waits for that."""
+        """Check that the servers fsync, and wait until the streams exist. For a service that may not make streams itself."""
         await nats_servers.check_servers(self.link.addresses)
         await nats_setup.wait_for_streams(self.link)
 

@@ -127,7 +127,7 @@ class BurstParser(Parser):
 
 
 def _status(headers: bytes) -> str:
-    """That of an inline status line, "" without one."""
+    """Return the status of an inline status line, "" without one."""
     return headers[_STATUS].decode() if headers and not headers.startswith(_PLAIN_HEADERS) else ""
 
 

@@ -1,8 +1,8 @@
-"""One NATS connection that hides no loss, and requests whose fate is known.
+"""NATS connection that hides no loss, and requests whose outcome is known.
 
-The only place that connects; why its settings are as they are: docs/reference/facts.md. Requests go through an
-inbox of our own: when the connection drops, everything in flight ends at once as "unknown" instead of
-waiting out a timeout.
+This module is the only place that connects; docs/reference/facts.md explains its settings. Requests go through an inbox
+of their own: when the connection drops, everything in flight ends at once as "unknown" instead of waiting out a
+timeout.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class Link:
         await self.client.flush()
 
     async def _connected_or_denied(self) -> None:
-        """The library would try for ever with credentials that the server does not know."""
+        """Connect, or raise Unavailable if the server denies the credentials. The library alone would retry without end."""
         connecting, denied = asyncio.ensure_future(self._connect()), asyncio.ensure_future(self._denied.wait())
         try:
             await asyncio.wait({connecting, denied}, return_when=asyncio.FIRST_COMPLETED)
@@ -202,7 +202,7 @@ class Link:
     async def ask(
         self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None, timeout_s: float = ANSWER_S
     ) -> bytes:
-        """Publish and wait for one answer. Raises Unavailable (not sent, or nobody listens) or OutcomeUnknown."""
+        """Publish and wait for one answer. Raises Unavailable (not sent, or no listener) or OutcomeUnknown."""
         token = str(next(self._numbers))
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
@@ -219,7 +219,7 @@ class Link:
             self._asked.pop(token, None)
 
     async def read(self, subject: str, payload: bytes = b"") -> bytes:
-        """As `ask`, for calls that change nothing: an unknown outcome is as good as unavailable."""
+        """Request like `ask`, for calls that change nothing: an unknown outcome is raised as Unavailable."""
         try:
             return await self.ask(subject, payload, timeout_s=READ_S)
         except OutcomeUnknown as error:

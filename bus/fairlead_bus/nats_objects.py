@@ -1,7 +1,8 @@
-"""Reading a blob of a JetStream object store, piece by piece.
+"""Reading of a blob of a JetStream object store, piece by piece.
 
-Why not the library's way: where a blob is replaced between its description and its pieces, these are gone, and the
-library waits for them for ever. Here every piece is a request of its own, so that what is gone is seen.
+The obvious choice is the library's reader. If a blob is replaced between reading its description and its pieces, the
+pieces are gone, and the library waits for them without end. Here every piece is a request of its own, so that a missing
+piece is detected.
 """
 
 import base64
@@ -21,7 +22,7 @@ Read = Callable[[str, dict[str, str | int]], Awaitable[Stored | None]]
 
 
 class _Info(msgspec.Struct):
-    """What the store says about a blob, as far as it is needed."""
+    """Fields of the store's description of a blob that the reader needs."""
 
     nuid: str = ""
     size: int = 0

@@ -44,15 +44,15 @@ class Addresses(NamedTuple):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Each host once, as it stands in a URL, in the order of the addresses."""
+        """Distinct hosts in URL form, in the order of the addresses."""
         return tuple(dict.fromkeys(_host(urlsplit(url)) for url in self.urls))
 
 
 def parse_addresses(text: str) -> Addresses:
-    """Read `nats://[token@]host[:port]`, or several separated by commas. Raises BadSetting.
+    """Parse `nats://[token@]host[:port]`, or several separated by commas. Raises BadSetting.
 
-    One token counts for all, wherever it stands: a client that loses its server goes to another one, also to one that it
-    only knows from the first, and has to be known there.
+    One token counts for all addresses, at whichever address it is given. A client that loses its server connects to another
+    one, perhaps one that it knows only from the first, and needs the same credentials there.
     """
     urls: list[str] = []
     credentials: set[tuple[str, str | None]] = set()

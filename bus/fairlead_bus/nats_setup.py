@@ -49,7 +49,7 @@ class _Info(msgspec.Struct):
 
 
 class Wanted(NamedTuple):
-    """One stream that there must be."""
+    """Stream that must exist."""
 
     name: str
     #: Its settings in JetStream's words, for so many copies.
@@ -291,7 +291,7 @@ async def copies_behind(link: Link) -> dict[str, str]:
 
 
 async def wait_for_streams(link: Link) -> None:
-    """Until somebody has made the log. Raises ServerUnfit for an answer that is no reason to wait, and Unavailable."""
+    """Wait until the log's stream exists. Raises ServerUnfit for an answer that is no reason to wait, and Unavailable."""
     told = False
     while (info := await _api(link, f"$JS.API.STREAM.INFO.{subjects.LOG}")).error is not None:
         if info.error.code != 404:

@@ -1,9 +1,9 @@
-"""A JetStream stream read in order: a pull consumer with an inbox of our own and two open requests.
+"""In-order reader of a JetStream stream: a pull consumer with an inbox of its own and two open requests.
 
-Why not the library's: `fetch` costs more CPU per message, the ordered consumer drops silently when
-slow (docs/reference/facts.md). A lost message shows as a jump in the consumer's own numbers; then, as after a
-reconnect or a silence, the consumer is made anew behind the last message delivered. A consumer is in the memory of
-one server: where that is one of several and dies, the rest of the bus works on and only silence shows it.
+The library's readers do not suffice: `fetch` costs more CPU per message, and the ordered consumer drops messages
+silently when slow (docs/reference/facts.md). A lost message shows as a jump in the consumer's own numbers. After such a
+jump, a reconnect or a silence, a new consumer is made behind the last message delivered. A consumer is in the memory of
+one server: if one of several servers dies, the rest of the bus keeps working and only silence shows the loss.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class _Created(msgspec.Struct):
 
 
 class Silence:
-    """Judgement of a consumer by the time since it was last heard. Times are the loop's, in seconds."""
+    """Detector of a lost consumer, based on the time since its last message or heartbeat. Times are the loop's, in seconds."""
 
     def __init__(self) -> None:
         #: Set for each message and heartbeat, and when the first request is sent. A plain attribute: a call for each message
@@ -232,7 +232,7 @@ class NatsTail:
         self._requests.remove(request)
 
     def _ended(self, request: str, status: str) -> None:
-        """100 is a heartbeat; anything else ends that request (expired, size reached, nobody there)."""
+        """Handle a status message: 100 is a heartbeat; any other status ends its request (expired, size reached, no listener)."""
         if status == HEARTBEAT or not request.startswith(self._inbox):
             return
         if request in self._requests:

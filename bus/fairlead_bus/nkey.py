@@ -1,10 +1,10 @@
-"""Keys of bus users: an Ed25519 key pair in NATS's spelling, and the file that a process keeps its seed in.
+"""Keys of bus users: an Ed25519 key pair in NATS's spelling, and the file in which a process keeps its seed.
 
 The spelling (base32 of a prefix, 32 bytes, and a CRC-16 with the low byte first) is that of github.com/nats-io/nkeys.
-The official Python package for it is published as a source archive only, whose build tools pip would fetch without
-checking their hashes; so the spelling stands here, and the signing is the cryptography package's.
+The official Python package for it is published as a source archive only, and pip would fetch its build tools without
+checking their hashes. So the spelling is implemented here, and the signing is the cryptography package's.
 
-Seeds never leave the machine that they are for: an admin needs the public key alone.
+Seeds never leave their own machine: an admin needs the public key alone.
 """
 
 import base64
@@ -25,7 +25,7 @@ class BadKey(ValueError):
 
 
 class KeyPair:
-    """One user's key pair. `public` may be told to anybody, `seed` to nobody."""
+    """Key pair of one user. `public` may be published; `seed` is secret."""
 
     def __init__(self, raw: bytes) -> None:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # only where keys are used
@@ -45,7 +45,7 @@ def generate() -> KeyPair:
 
 
 def from_seed(seed: str) -> KeyPair:
-    """The pair that a seed ("SU…") stands for. Raises BadKey; the message does not repeat what was found."""
+    """Return the key pair of a seed ("SU…"). Raises BadKey; the message does not repeat the text found."""
     raw = _read(seed.strip(), 2 + _KEY_BYTES, "a user's seed, 58 characters that begin with SU")
     if raw[0] & 0xF8 != _SEED or (raw[0] & 7) << 5 | raw[1] >> 3 != _USER:
         raise BadKey("expected a user's seed (SU…), found a key of another kind")
@@ -77,9 +77,9 @@ def _read(text: str, size: int, what: str) -> bytes:
 
 
 def read_file(path: Path) -> KeyPair:
-    """The pair whose seed stands in a file: one line, others empty or comments (#). Raises BadKey.
+    """Read a key pair from a file with its seed: one line, others empty or comments (#). Raises BadKey.
 
-    A file that others than its owner may read is refused: whoever has read it can speak in this user's name.
+    A file that is readable by users other than its owner is refused: every reader of the seed can act in this user's name.
     """
     try:
         seed = read_secret(path, "the bus key", "a user's seed (SU…)")

@@ -1,8 +1,9 @@
-"""Comparison of this machine's wall clock with those of the bus's server and of the nodes.
+"""Comparison of this machine's wall clock with the clocks of the bus's server and of the nodes.
 
-A writer with a wrong clock would write wrong times and hours into the log for ever, so it does not lead, and a leader does
-not follow a clock that is alone. The server is asked first, which costs one request; where it disagrees, the nodes are
-listened to for a moment: their beats bear their clocks. Start at `OtherClocks.differ`.
+A writer with a wrong clock would write wrong times and hours into the log permanently. Such a writer therefore does not
+lead, and a leader does not follow a clock that differs from all others. The server's clock is requested first, which
+costs one request. If it disagrees, the nodes' heartbeats are read for a moment, since they bear the nodes' clocks.
+Start at `OtherClocks.differ`.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ def disagreement(server_ns: int, nodes_ns: Iterable[int], skew_ns: int) -> str:
 
 
 class OtherClocks:
-    """What the other clocks of the cluster show."""
+    """Other clocks of the cluster, compared with the wall clock of this machine."""
 
     def __init__(self, bus: Bus, wall: Callable[[], int], skew_ns: int = SKEW_NS) -> None:
         self._bus, self._wall, self._skew_ns = bus, wall, skew_ns
@@ -50,7 +51,7 @@ class OtherClocks:
     async def differ(self, *, ask_nodes: bool = False) -> str:
         """Return "" while the wall clock agrees with the server's, or with at least half of all others; else a sentence.
 
-        `ask_nodes`: listen to the nodes even where the server agrees. A server that is away differs from nobody.
+        `ask_nodes`: compare with the nodes even where the server agrees. An unavailable server counts as agreeing.
         """
         asked_ns = self._wall()
         try:

@@ -1,11 +1,12 @@
-"""Who may say and hear what on the bus: one table, allow-lists only, for nodes and for services.
+"""Permissions on the bus: one table of allow-lists for nodes and for services.
 
-One account of the server has the streams and the services; each node has an account of its own, and of the services'
-only what `crossings` lists: a server does not check a request's reply subject, so that a node within the services'
-account could have an acknowledgement sent into the log, and in one with other nodes to those, whatever it may publish
-itself (docs/reference/facts.md). Between accounts a reply leads back to where the request came from.
+One account of the server has the streams and the services. Each node has an account of its own, and reaches of the
+services' account only what `crossings` lists. The reason is that a server does not check a request's reply subject. A
+node within the services' account could have an acknowledgement sent into the log. A node in one account with other
+nodes could have one sent to them, whatever it may publish itself (docs/reference/facts.md). Between accounts a reply
+leads back to the origin of the request.
 
-Pure: subjects in, subjects out. What becomes of it for the server: `nats_accounts.py`.
+Pure: subjects in, subjects out. `nats_accounts.py` turns them into the server's settings.
 """
 
 from typing import Literal, NamedTuple
@@ -18,7 +19,7 @@ EVERY_NODE = "*"
 
 
 class Crossing(NamedTuple):
-    """What a node reaches of the services' account. service: it may ask or tell; stream: it may hear."""
+    """Part of the services' account that a node reaches. service: the node may publish and request; stream: it may subscribe."""
 
     kind: Literal["service", "stream"]
     subject: str
@@ -43,12 +44,12 @@ def crossings(node: str) -> tuple[Crossing, ...]:
 
 
 def asked_of(node: str) -> str:
-    """What services may ask of a node."""
+    """Return the subject on which services send requests to a node."""
     return subjects.rpc_node(node, "*")
 
 
 class Grant(NamedTuple):
-    """What one user may publish and subscribe to, besides the inbox of its own key."""
+    """Subjects that one user may publish and subscribe to, in addition to the inbox of its own key."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...] = ()
@@ -96,7 +97,7 @@ def _save() -> tuple[str, ...]:
 
 
 def _writes(service: str) -> tuple[str, ...]:
-    """What a service that leads needs: its part of the log, its commands, its lease, its snapshots."""
+    """Return the subjects that a leading service publishes to: its part of the log, its commands, its lease, its snapshots."""
     return (subjects.log(service), *_read(subjects.LOG), *_read(subjects.CMD), *_lease(service), *_save())
 
 
@@ -174,5 +175,5 @@ SERVICES: dict[str, Grant] = {
 
 
 def inbox(public_key: str) -> str:
-    """Where the holder of a key receives answers; no other key may listen there."""
+    """Return the subject on which the holder of a key receives answers; no other key may subscribe there."""
     return f"_INBOX_{public_key}"

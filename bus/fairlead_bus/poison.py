@@ -1,7 +1,7 @@
-"""Inputs that a core cannot decide upon: found out one by one and recorded as rejected, so that none stops a service.
+"""Inputs that a core cannot decide upon: found one by one and recorded as rejected, so that none stops a service.
 
-That `decide` raises is a bug; that it raises again after every restart, for as long as the input lies in
-its stream, would be an outage. Pure: the shell gives it the trial. Start at `without_poison`.
+If `decide` raises, that is a bug. If it raises again after every restart, for as long as the input is in its stream,
+that would be an outage. Pure: the shell supplies the trial. Start at `without_poison`.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ type Trial[T] = Callable[[list[Input]], T]
 
 
 def describe(error: Exception) -> str:
-    """What was raised, in one bounded line."""
+    """Return a description of an error in one bounded line."""
     return f"cannot be decided: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
 
 
 def without_poison[T](item: Input, error: Exception, attempt: Trial[T]) -> T:
-    """The trial of a message of commands with those replaced that make it fail. Raises where even that fails.
+    """Return the trial of a message of commands after replacing the commands that make it fail. Raises where even that fails.
 
-    A command is tried alone; its neighbours in the message were acknowledged and keep their meaning. Where all
-    pass alone, nobody can say which is to blame, and all are rejected.
+    Each command is tried alone; its neighbours in the message were acknowledged and keep their meaning. Where all commands
+    pass alone, the culprit is unknown, and all are rejected.
     """
     body = [command if _passes(item, command, attempt) else _replaced(command, error) for command in item.body]
     try:
@@ -37,7 +37,7 @@ def without_poison[T](item: Input, error: Exception, attempt: Trial[T]) -> T:
 
 
 def rejected(core: Core, item: Input, error: Exception, now_ns: int) -> Decision:
-    """What to commit for an input of the core's own kind that cannot be decided."""
+    """Return the decision to commit for an undecidable input of the core's own kind."""
     return core.reject(item, describe(error), now_ns)
 
 

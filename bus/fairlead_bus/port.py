@@ -1,4 +1,4 @@
-"""What a bus can do, in the words of Fairlead. Two adapters: `nats_bus.NatsBus` and `memory.MemoryBus`.
+"""Operations of a bus, in Fairlead's terms. Two adapters: `nats_bus.NatsBus` and `memory.MemoryBus`.
 
 Streams are stored and totally ordered; core messages are never stored; buckets hold last values;
 object stores hold blobs. Every wait is bounded; every failure is one of the classes below.
@@ -19,7 +19,7 @@ class Unavailable(BusError):
 
 
 class NotAllowed(Unavailable):
-    """This process's bus key does not allow the subject (permissions.py): a wrong key file, or a wrong list."""
+    """The bus key of this process does not allow the subject (permissions.py): the key file or the list of users is wrong."""
 
 
 class OutcomeUnknown(BusError):
@@ -56,7 +56,7 @@ class CommandsLost(BusError):
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """One message of a stream. A struct: made for every message of the log, it costs a quarter of a named tuple."""
+    """Message of a stream. A struct, since one is made for every message of the log: it costs a quarter of a named tuple."""
 
     sequence: int
     subject: str
@@ -64,7 +64,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(NamedTuple):
-    """One core message."""
+    """Core message, never stored."""
 
     subject: str
     payload: bytes
@@ -79,8 +79,9 @@ class Entry(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """What a stream holds. `created` (opaque text): when it was made. That changes with a damaged meta.inf, so
-    a log is known by `log.identity` instead."""
+    """Contents of a stream. `created` (opaque text) is its creation time. It changes with a damaged meta.inf, so a log is
+    identified by `log.identity` instead.
+    """
 
     first: int
     last: int
@@ -93,7 +94,7 @@ class StreamState(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What the server's clock shows (Unix ns), now and when it stored messages; 0 where there is none."""
+    """Times by the server's clock (Unix ns), now and when messages were stored; 0 for a missing message."""
 
     now_ns: int
     #: The stream's first message.
@@ -109,19 +110,19 @@ class Subscription(Protocol):
 
 
 class Tail(Protocol):
-    """A stream read in order from a sequence on, for ever."""
+    """In-order reader of a stream from a sequence on, without end."""
 
     async def next(self) -> list[Stored]:
-        """The next messages: waits for at least one, returns what is there. Raises Unavailable never:
-        it reconnects by itself and goes on after the last one returned. Raises LogDamaged when the
-        stream went backwards."""
+        """Wait for at least one message and return all that have arrived. Never raises Unavailable: the tail reconnects
+        automatically and continues after the last message returned. Raises LogDamaged when the stream went backwards.
+        """
         ...
 
     async def close(self) -> None: ...
 
 
 class Bus(Protocol):
-    """One connection."""
+    """Connection to the bus."""
 
     async def ensure(self) -> None:
         """Create what is missing of the streams, buckets and stores (`streams.py`), and check the settings of
@@ -146,7 +147,7 @@ class Bus(Protocol):
         ...
 
     async def state(self, stream: str) -> StreamState:
-        """What the stream holds now. Raises Unavailable."""
+        """Return the present contents of the stream. Raises Unavailable."""
         ...
 
     async def times(self, stream: str, subject: str = "") -> Times:
@@ -166,7 +167,9 @@ class Bus(Protocol):
 
     # -- core messages
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Send without storing; lost when nobody listens or the bus is away. Never raises for that, only TooLarge."""
+        """Send without storing. The message is lost without a listener or while the bus is away; that never raises. Raises only
+        TooLarge.
+        """
         ...
 
     async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> Subscription:
@@ -174,7 +177,7 @@ class Bus(Protocol):
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """Ask and wait for one answer. Raises Unavailable when nobody answers in time."""
+        """Send a request and wait for one answer. Raises Unavailable without an answer in time."""
         ...
 
     async def serve(

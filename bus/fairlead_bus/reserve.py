@@ -1,7 +1,7 @@
-"""Room on a disk, kept in a file that is only there to be given up when the disk is full.
+"""Disk space reserved in a file, to be released when the disk is full.
 
-Owns `<directory>/reserve`. The agent keeps one for its journal, the local stack one for its nats-server. Used by one thread
-alone, but for `held`.
+Owns `<directory>/reserve`. The agent keeps one for its journal, the local stack one for its nats-server. Used by one
+thread alone, except `held`.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Reserve:
-    """So many bytes, or none where there was no room for them from the first."""
+    """Reserve of `size` bytes; nothing is reserved if the disk had no room at the start."""
 
     def __init__(self, directory: Path, size: int) -> None:
         self._path = directory / NAME

@@ -8,12 +8,16 @@ _LOOSE = stat.S_IRWXG | stat.S_IRWXO
 
 
 class BadSecretFile(ValueError):
-    """It cannot be used; the message names it, says why and what helps."""
+    """The secret file cannot be used: the message gives its name, the reason and a remedy."""
 
 
 def read_secret(path: Path, name: str, line: str) -> str:
-    """The one line. Raises BadSecretFile, in words of `name` ("the bus key") and of what the `line` should be. A file that others
-    than its owner may read is refused: whoever has read it can act in this one's name."""
+    """Return the one line of a secret file. Raises BadSecretFile, in words of `name` ("the bus key") and of the expected
+    `line`.
+
+    A file that is readable by users other than its owner is refused: every reader of the secret can act in the owner's
+    name.
+    """
     try:
         with path.open() as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

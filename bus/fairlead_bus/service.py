@@ -59,10 +59,10 @@ log = structlog.get_logger()
 
 
 def repeated_cursors(cursors: dict[str, int]) -> dict[str, int]:
-    """The cursors that every commit repeats: those of streams, so that the newest commit says where to resume.
+    """Return the cursors that every commit repeats: those of streams, so that the newest commit states where to resume.
 
-    The numbers of nodes' reports stand in the core's own state; repeating them would put every node into every
-    commit (9 KB of it with 500 nodes).
+    The numbers of nodes' reports are in the core's own state. Repeating them would put every node into every commit (9 KB
+    of it with 500 nodes).
     """
     return {name: position for name, position in cursors.items() if name == subjects.CMD}
 
@@ -75,7 +75,7 @@ class PreparedCommit(NamedTuple):
 
 
 class Service[C: Core]:
-    """One core, run on one bus. `run` returns the process's exit code."""
+    """Process that runs one core on one bus. `run` returns the process's exit code."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class Service[C: Core]:
         await self._resume_clock()
 
     async def _resume_clock(self) -> None:
-        """Let log time go on from the writer's newest commit, by the server's measure of the time since."""
+        """Resume log time from the writer's newest commit, by the server's measure of the time since."""
         if not self._committed_ns:
             return
         times = await patiently(lambda: self.bus.times(subjects.LOG, subjects.log(self.writer)))
@@ -428,7 +428,9 @@ class Service[C: Core]:
         self._wake.set()
 
     async def _append(self, payload: bytes, expected: int) -> int:
-        """One fenced append; a full log is waited out (running jobs go on meanwhile)."""
+        """Append one commit under the fence and return its sequence. Waits while the log is full (running jobs continue
+        meanwhile).
+        """
         while True:
             try:
                 return await self.fence.append(payload, expected)

@@ -1,6 +1,6 @@
-"""Settings from the environment, read and checked in one way; what does not fit is refused by name.
+"""Settings from the environment, read and checked in one way; an invalid setting is refused by name.
 
-An empty value counts as not given. Which settings there are stands with those who read them.
+An empty value counts as not given. Each module lists the settings that it reads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ class BadSetting(ValueError):
 
 
 def one_of(env: Mapping[str, str], name: str, allowed: Sequence[str], default: str) -> str:
-    """One of a few words, in lower case whatever the environment has. Raises BadSetting."""
+    """Return one of a few allowed words, in lower case whatever the environment has. Raises BadSetting."""
     text = env.get(name) or default
     if text.lower() not in allowed:
         raise BadSetting(f'{name}: expected one of {", ".join(allowed)}, found "{text}"')

@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class Snapshot(NamedTuple):
-    """Folded state and where it stands."""
+    """Folded state and its position in the log."""
 
     sequence: int
     heads: dict[str, Head]
@@ -104,8 +104,9 @@ async def load_or_fold(bus: Bus, name: str, *, schema: str) -> list[Snapshot]:
 
 
 def check(found: Iterable[Snapshot], *, log_id: str, last: int) -> None:
-    """Raise LogDamaged where a snapshot stands beyond the log's end or belongs to another log: the log was cut, lost or
-    replaced, and a service that began anew would hide it."""
+    """Raise LogDamaged if a snapshot is beyond the log's end or belongs to another log. The log was then cut, lost or
+    replaced, and a service that started from an empty state would hide it.
+    """
     for snapshot in found:
         if snapshot.sequence > last:
             raise LogDamaged(last, f"log went backwards: a snapshot stands at {snapshot.sequence}")
@@ -159,7 +160,7 @@ class SnapshotWriter:
         return found
 
     def count(self, events: int) -> None:
-        """So many events were folded."""
+        """Count folded events."""
         self._events += events
 
     def save_when_due(self) -> None:

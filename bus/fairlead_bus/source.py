@@ -1,4 +1,4 @@
-"""Where a service's inputs come from. Sources buffer; the shell takes what is there when it is ready."""
+"""Sources of a service's inputs. A source buffers its inputs; the shell takes the buffered ones when it is ready."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class Source(Protocol):
-    """One kind of input."""
+    """Source of one kind of input."""
 
     async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
         """Start listening. `cursor`: what the log says was consumed ("CMD" sequence); `wake` is called on arrival."""
@@ -35,18 +35,18 @@ class Source(Protocol):
         ...
 
     def wake_at(self) -> int | None:
-        """When `take` would have something by time alone (Unix ns)."""
+        """Return the time (Unix ns) at which `take` would have input by time alone; None without one."""
         ...
 
     async def close(self) -> None: ...
 
 
 class CommandSource:
-    """The commands of one service, from the CMD stream behind the log's own cursor.
+    """Source of the commands of one service, from the CMD stream behind the log's own cursor.
 
-    The stream is held against the log before anything is read, and again after every reconnect. Where commands are lost
-    the service ends (CommandsLost). `waits`: it goes on without commands instead, until a person has accepted the loss.
-    That is for a service with other duties: agents end all runs once the placer is silent for a minute.
+    The stream is compared with the log before anything is read, and again after every reconnect. Where commands are lost
+    the service ends (CommandsLost). `waits`: the service continues without commands instead, until a person has accepted
+    the loss. That is for a service with other duties: agents end all runs once the placer is silent for a minute.
     """
 
     def __init__(self, service: str, *, waits: bool = False) -> None:
@@ -68,7 +68,7 @@ class CommandSource:
         self._task = asyncio.create_task(self._follow(bus, wake), name=f"commands-{self.service}")
 
     async def _follow(self, bus: Bus, wake: Callable[[], None]) -> None:
-        """Read for ever; a failure is kept for `take`."""
+        """Read commands without end; a failure is kept for `take`."""
         inspector = Inspector(bus)
         try:
             while True:

@@ -1,8 +1,8 @@
-"""Names for the shapes of snapshots, derived from the types that a snapshot is made of. Pure.
+"""Names for the shapes of snapshots, derived from the types of which a snapshot is made. Pure.
 
-A snapshot of another version may decode all the same: fields that it does not have get their defaults, and the service
-goes on from a state that the log does not give. A version number that is raised by hand is forgotten in one change of
-five. So the name is a hash over every field of every type: another name, and the log is folded instead.
+A snapshot of another version may decode successfully: missing fields get their defaults, and the service continues from
+a state that the log does not give. The obvious remedy, a version number raised by hand, is forgotten in one change of
+five. The name is therefore a hash over every field of every type: under another name, the log is folded instead.
 """
 
 import hashlib
@@ -16,8 +16,9 @@ HASH_CHARS = 16
 
 
 def schema_of(document: type, meaning: int) -> str:
-    """The name of a document's shape: "<meaning>-<hash>". `meaning` is raised by hand where a field comes to mean
-    something else and its type stays."""
+    """Return the name of a document's shape: "<meaning>-<hash>". `meaning` is raised by hand where a field changes its meaning
+    and keeps its type.
+    """
     text = "\n".join(described(document))
     return f"{meaning}-{hashlib.sha256(text.encode()).hexdigest()[:HASH_CHARS]}"
 

@@ -1,9 +1,9 @@
 """Log time: runs with the boot's clock, follows the wall clock at a bounded pace, and never falls.
 
-The wall clock is set now and then: by NTP at boot, by a person, by a virtual machine that was resumed. A service that took
-a step over would end running jobs at limits that they have not reached. Log time therefore goes on by the boot's clock,
-which nobody sets, and creeps to the wall clock, forward or back, by at most one part in `CREEP`.
-Pure: both clocks are arguments. Start at `SteadyClock.now`.
+The wall clock is sometimes set: by NTP at boot, by a person, by a virtual machine that was resumed. A service that
+adopted such a step would end running jobs at limits that they have not reached. Log time therefore runs with the boot's
+clock, which cannot be set, and creeps to the wall clock, forward or back, by at most one part in `CREEP`. Pure: both
+clocks are arguments. Start at `SteadyClock.now`.
 """
 
 import time
@@ -68,10 +68,10 @@ class SteadyClock:
         return self._now
 
     def resume(self, at_ns: int, passed_ns: int) -> None:
-        """Go on from the log: its last commit bears `at_ns` and was stored `passed_ns` ago.
+        """Resume from the log: its last commit bears `at_ns` and was stored `passed_ns` ago.
 
-        Log time runs on from there. Beginning with the wall clock instead would take over, all at once, what the process
-        before was still creeping to, and what the wall clock did while nobody led.
+        Log time continues from there. Starting at the wall clock instead would adopt two differences all at once: the one that
+        the previous process was still creeping to, and the wall clock's changes while no service led.
         """
         self.now()
         self._now = at_ns + max(0, passed_ns)

@@ -31,7 +31,7 @@ OUTPUT_MESSAGE_BYTES_MAX, OUTPUTS_OF_SUBJECT_MAX = 24 * 1024, 512
 
 
 class StreamSpec(NamedTuple):
-    """One stream as it must be."""
+    """Required settings of one stream."""
 
     name: str
     subjects: tuple[str, ...]
@@ -53,7 +53,7 @@ class StreamSpec(NamedTuple):
 
 
 class BucketSpec(NamedTuple):
-    """One bucket of last values."""
+    """Bucket of last values."""
 
     name: str
     durable: bool
@@ -82,10 +82,10 @@ def copies_asked(env: Mapping[str, str]) -> int | None:
 
 
 def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
-    """All streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given. Raises BadSetting.
+    """Return all streams. The log's hard cap is FAIRLEAD_LOG_MAX_BYTES (default 8 GiB) unless given. Raises BadSetting.
 
-    Only who was told a cap changes that of a log that exists: every process ensures the streams, an agent without the
-    variable too, and the default would undo what the operator chose.
+    Only a process with an explicit cap changes the cap of an existing log. Every process ensures the streams, an agent
+    without the variable too, and the default would undo the operator's choice.
     """
     cap = log_bytes_max or log_cap(os.environ)
     told = bool(log_bytes_max or os.environ.get("FAIRLEAD_LOG_MAX_BYTES"))

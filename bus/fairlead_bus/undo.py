@@ -16,8 +16,9 @@ from typing import Any
 
 
 class UndoFailed(BaseException):
-    """A rollback raised, so the state is unknown. No handler for ordinary exceptions may go on with such a core: the
-    process ends, and the next one folds the log."""
+    """A rollback raised, so the state is unknown. No handler for ordinary exceptions may continue with such a core: the
+    process ends, and the next one folds the log.
+    """
 
 
 class UndoLog:

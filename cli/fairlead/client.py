@@ -57,10 +57,11 @@ type JobFile = dict[str, Any]
 
 
 class Client(Wire):
-    """One user's view of one cluster.
+    """View of one cluster for one user.
 
-    `url` may name several gateways of one cluster, separated by commas; `url`, `token` and `user` default to FAIRLEAD_URL, FAIRLEAD_TOKEN and FAIRLEAD_USER (else the login name).
-    `transport` replaces the network in tests. Usable as a context manager.
+    `url` may name several gateways of one cluster, separated by commas. `url`, `token` and `user` default to FAIRLEAD_URL,
+    FAIRLEAD_TOKEN and FAIRLEAD_USER (else the login name). `transport` replaces the network in tests. Usable as a context
+    manager.
     """
 
     # ------------------------------------------------------------------ jobs
@@ -82,8 +83,9 @@ class Client(Wire):
         return decode(answer.content, list[SubmitResult])
 
     def dry_run(self, jobs: Sequence[JobFile]) -> list[DryRun]:
-        """What would become of each job if it were submitted now; nothing is sent to the queue. A single one that would
-        be refused raises what its submit would raise; one of several says so in its place."""
+        """Return the outcome of each job if it were submitted now; nothing is sent to the queue. For a single job that would be
+        refused, raises the error that its submit would raise; for several jobs, the refusal is in the job's own result.
+        """
         if len(jobs) == 1:
             return [decode(self._post("/v1/jobs:dryrun", jobs[0]).content, DryRun)]
         return decode(self._post("/v1/jobs:dryrun", list(jobs)).content, list[DryRun])
@@ -93,22 +95,26 @@ class Client(Wire):
         return self._pages("/v1/jobs", {"state": state, "queue": queue, "user": user}, Job, limit)
 
     def job(self, job_id: str) -> Job:
-        """One job. Raises NotFound."""
+        """Return one job. Raises NotFound."""
         return decode(self._get(f"/v1/jobs/{job_id}").content, Job)
 
     def why(self, job_id: str, *, at: str = "") -> dict[str, Any]:
-        """Why a job is where it is (or was, at a log sequence or an RFC 3339 time)."""
+        """Return the reason for a job's state now, or at a log sequence or an RFC 3339 time."""
         return decode(self._get(f"/v1/jobs/{job_id}/why", {"at": at}).content, dict[str, Any])
 
     def job_metrics(
         self, job_id: str, *, start: str = "", end: str = "", step: str = "", attempt: int = 0
     ) -> JobMetrics:
-        """A job's GPUs over time, of the whole newest attempt unless said otherwise. Times are RFC 3339. Raises NotFound."""
+        """Return the metrics of a job's GPUs over time, of the whole newest attempt by default. Times are RFC 3339. Raises
+        NotFound.
+        """
         query = {"from": start, "to": end, "step": step, "attempt": attempt or None}
         return decode(self._get(f"/v1/jobs/{job_id}/metrics", query).content, JobMetrics)
 
     def use(self, job_ids: Sequence[str]) -> JobUses:
-        """What the GPUs of these jobs do now, of those that run and that one may see. Raises Unreachable without telemetry."""
+        """Return the present GPU use of those of these jobs that run and that the user may see. Raises Unreachable without
+        telemetry.
+        """
         if not job_ids:
             return JobUses(sequence=0, items=[])
         return decode(self._get("/v1/use", {"jobs": ",".join(job_ids)}).content, JobUses)
@@ -134,7 +140,7 @@ class Client(Wire):
         return self._verb("jobs", job_id, "extend", {"for": for_} if for_ else None)
 
     def idle(self) -> Idle:
-        """Who lies idle, by which policies, and what dry runs would have saved."""
+        """Return the idle jobs, the policies under which they are idle, and the savings that dry runs would have made."""
         return decode(self._get("/v1/idle").content, Idle)
 
     def set_idle_policies(self, scope: str, policies: list[Any]) -> IdleScope | SubmitResult:
@@ -189,7 +195,7 @@ class Client(Wire):
             pause = min(pause * 1.5, POLL_LAST_S)
 
     def _look(self, ids: list[str], ended: dict[str, Job], seen: Callable[[Job], None] | None) -> None:
-        """One look at each job that has not ended yet; those that have go into `ended`."""
+        """Fetch each job that has not ended yet, and put newly ended ones into `ended`."""
         for job_id in [i for i in ids if i not in ended]:
             job = self.job(job_id)
             if seen is not None:
@@ -204,7 +210,7 @@ class Client(Wire):
         return self._pages("/v1/nodes", {}, Node, 0)
 
     def node(self, node: str) -> Node:
-        """One node."""
+        """Return one node."""
         return decode(self._get(f"/v1/nodes/{quote(node, safe='')}").content, Node)
 
     def cordon(self, node: str, reason: str = "") -> dict[str, Any]:
@@ -228,7 +234,7 @@ class Client(Wire):
         return self._pages("/v1/rollouts", {}, Rollout, 0)
 
     def rollout(self, name: str) -> Rollout:
-        """One rollout. Raises NotFound."""
+        """Return one rollout. Raises NotFound."""
         return decode(self._get(f"/v1/rollouts/{name}").content, Rollout)
 
     def start_rollout(self, wish: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +258,7 @@ class Client(Wire):
         return self._verb("maintenance", name, "cancel")
 
     def breaker(self) -> Breaker:
-        """What has made automatic action on nodes stop, if anything has."""
+        """Return the state of the breaker, with the causes that stopped automatic action on nodes, if any."""
         return decode(self._get("/v1/breaker").content, Breaker)
 
     def reset_breaker(self) -> dict[str, Any]:
@@ -268,11 +274,13 @@ class Client(Wire):
         return self._pages("/v1/pools", {}, Pool, 0)
 
     def defrag(self, pool: str) -> Defrag:
-        """Which runs of the pool would be moved so that big jobs start; nothing is done."""
+        """Return the runs of the pool that would be moved so that big jobs start; nothing is moved."""
         return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/defrag").content, Defrag)
 
     def packing(self, pool: str, *, at: str = "") -> PoolPacking:
-        """How the pool is packed, what of it is of use, and the largest jobs that could start; now or at a sequence or time."""
+        """Return how the pool is packed, its usable remainder, and the largest jobs that could start; now or at a sequence or
+        time.
+        """
         return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/packing", {"at": at}).content, PoolPacking)
 
     def apply_queues(
@@ -318,10 +326,10 @@ class Client(Wire):
     # ------------------------------------------------------------------ the log
 
     def events(self, *, start: int | None = 1, follow: bool = False, job: str = "") -> Iterator[CloudEventOut]:
-        """Events of the log from sequence `start` on, in order; with `follow` for ever (`start` None: from now on).
+        """Yield events of the log in order from sequence `start`; with `follow` without end (`start` None: from now on).
 
-        A watch resumes by itself after a broken connection, behind the last event given: nothing is lost,
-        nothing comes twice. `job` keeps those about one job (an array: and its elements).
+        A watch resumes automatically after a broken connection, behind the last event yielded: no event is lost or repeated.
+        `job` keeps the events about one job (for an array: and its elements).
         """
         if not follow:
             yield from self._events_stored(start, job)

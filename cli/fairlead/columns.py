@@ -1,4 +1,4 @@
-"""Which columns each kind of thing has, in Fairlead's order and in Slurm's. Pure."""
+"""Columns for each kind of object, in Fairlead's order and in Slurm's. Pure."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ SLURM_STATE_WORDS = {
 
 
 def why_now(job: Job) -> str:
-    """One sentence on where the job stands, for the last column."""
+    """Return one sentence on the job's present state, for the last column."""
     if job.state in ("queued", "offered", "held", "scheduled", "stopping") and job.reason:
         return job.reason.message or job.reason.code
     if job.state == "running" and job.idle is not None:
@@ -50,7 +50,7 @@ def ended_how(job: Job) -> str:
 
 
 def asked(job: Job) -> Request:
-    """What the job file asks for; of one that cannot be read nothing at all."""
+    """Return the request of the job file; an empty request if the file cannot be read."""
     try:
         return request_of(decode_job(bytes(job.spec)), Reading())
     except InvalidJob:
@@ -81,7 +81,7 @@ def is_spent_array(job: Job) -> bool:
 
 
 def elapsed(job: Job) -> str:
-    """How long it has run (until now, or until it ended)."""
+    """Return the job's running time (until now, or until its end), "-" before its start."""
     if not job.started_at:
         return "-"
     end = parse_time(job.ended_at) if job.ended_at else datetime.now(UTC)

@@ -1,7 +1,8 @@
-"""The demo's session that is left open: its owner is told, extends it once, and then it goes to whoever waits.
+"""Scene of the demo with an abandoned session: its owner is notified, extends it once, and then a waiting job gets its
+GPUs.
 
-It says of its GPUs that they do nothing (they are simulated); that they lie idle, the telemetry service finds out by itself. The
-policy's seconds are the demo's: real ones have minutes.
+The session reports unused GPUs (they are simulated); the telemetry service detects the idleness on its own. The
+policy's seconds are the demo's: real policies have minutes.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,9 @@ class IdleScene:
         self._client, self._say, self._job, self._submit, self._until = client, say, job, submit, until
 
     def play(self) -> dict[str, str]:
-        """Told, extended, told again, asked back, and reclaimed as soon as somebody waits: {part: its why}."""
+        """Play the scene: notice, extension, second notice, request to return the GPUs, and reclaim as soon as another job waits.
+        Returns {part: its why}.
+        """
         self._client.set_idle_policies("global", [POLICY])
         after, notice = POLICY["after"], POLICY["notice"]
         self._say(

@@ -23,7 +23,7 @@ _LONG = ["sleep", "3600"]
 
 
 class Part(NamedTuple):
-    """One job of the story and what must become of it."""
+    """Job of the story with its expected outcome."""
 
     key: str
     spec: dict[str, Any]
@@ -109,7 +109,7 @@ FINETUNE = Part(
 
 
 class Told(NamedTuple):
-    """What really became of one part."""
+    """Actual outcome of one part."""
 
     part: Part
     job: Job | None
@@ -166,7 +166,7 @@ def _expect(found: list[str], what: str, expected: object, real: object) -> None
 
 
 def outcome(told: Told) -> str:
-    """One cell of the final table."""
+    """Return the text of one cell of the final table."""
     if told.refusal[0]:
         return "refused"
     if told.job is None:

@@ -1,4 +1,4 @@
-"""Everything that can go wrong for somebody at the command line, each with its exit code.
+"""Errors of the command line, each with its exit code.
 
 Exit codes are a promise to scripts: 2 usage or a refused input, 3 not found, 4 denied, 5 conflict,
 6 unreachable, 124 wait timed out, 1 anything else.
@@ -20,7 +20,7 @@ class FairleadError(Exception):
 
 
 class Refused(FairleadError):
-    """What was sent cannot be accepted as it is: a field is wrong, or no node could ever run it."""
+    """The input cannot be accepted as it is: a field is wrong, or no node could ever run the job."""
 
     exit_code = 2
 
@@ -50,7 +50,7 @@ class Unreachable(FairleadError):
 
 
 class WaitTimedOut(FairleadError):
-    """What was waited for did not happen in time."""
+    """The awaited state was not reached in time."""
 
     exit_code = 124
 
@@ -68,7 +68,7 @@ _HINTS = {
 
 
 def hint_for(code: str) -> str:
-    """What helps against a refusal of this code; empty where its words say it all."""
+    """Return a hint for a refusal of this code; empty where the message needs none."""
     return _HINTS.get(code, "")
 
 

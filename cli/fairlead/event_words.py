@@ -1,7 +1,7 @@
-"""One event of the log as a line for people: its type without its frame, its fields in words, its cause. Pure.
+"""Text lines for events of the log: an event's type without its frame, its fields in words, its cause. Pure.
 
-Amounts are in the words of files (GPUs, CPUs, memory), times of the calendar, durations in two units. What is too long
-for a line is left out; `-o wide` and `-o json` have all of it, in the log's own integers.
+Amounts use the notation of files (GPUs, CPUs, memory), times are calendar times, durations have two units. Fields that
+are too long for a line are left out; `-o wide` and `-o json` have all of them, in the log's own integers.
 """
 
 from datetime import UTC, datetime
@@ -87,7 +87,7 @@ def _nested(name: str, value: Any, data: dict[str, Any]) -> Any:
 
 
 def _settings(value: dict[str, Any], data: dict[str, Any]) -> Any:
-    """As a queue file has them; of a gateway of another release as they are."""
+    """Return settings in the notation of a queue file; unchanged if they come from a gateway of another release."""
     try:
         if "path" in data:
             return queue_words(msgspec.convert(value, QueueSettings))
@@ -97,7 +97,7 @@ def _settings(value: dict[str, Any], data: dict[str, Any]) -> Any:
 
 
 def _evidence(value: list[Any]) -> Any:
-    """As one line; of a gateway of another release as it is."""
+    """Return evidence as one line; unchanged if it comes from a gateway of another release."""
     try:
         return evidence_words(msgspec.convert(value, list[IdleEvidence]))
     except msgspec.ValidationError:
@@ -105,7 +105,7 @@ def _evidence(value: list[Any]) -> Any:
 
 
 def _left(key: str) -> str:
-    """ "cpu_left_milli" is told as "cpus_left"."""
+    """Return the display name of a field: "cpu_left_milli" becomes "cpus_left"."""
     return key.removesuffix("_milli").replace("cpu_", "cpus_") if key.endswith("_milli") else key
 
 

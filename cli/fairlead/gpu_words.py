@@ -14,11 +14,12 @@ _EXPECTED = 'expected a model, a least memory and a count such as "H100:8", "24G
 
 
 def gpu_words(text: str, products: Callable[[], list[str]]) -> dict[str, Any]:
-    """`gpu_words("H100:8", …)` gives `resources` and `nodeSelector`, `"24GB..:2"` gives `gpu.memory`.
+    """Parse the value of `--gpu`: `gpu_words("H100:8", …)` gives `resources` and `nodeSelector`, `"24GB..:2"` gives
+    `gpu.memory`.
 
-    `products()` lists the product labels of the cluster's nodes: a short model name stands for the one
-    product that contains it. A card sold as 24 GB reports a little less than 24 GiB, so `24GB` asks for
-    24 * 10^9 bytes. Raises Refused when the words are not understood or name several products.
+    `products()` lists the product labels of the cluster's nodes: a short model name means the one product that contains it.
+    A card sold as 24 GB reports a little less than 24 GiB, so `24GB` requests 24 * 10^9 bytes. Raises Refused when the text
+    is not understood or matches several products.
     """
     words: dict[str, Any] = {"resources": {"nvidia.com/gpu": 1}}
     for part in (piece.strip() for piece in text.split(":")):
@@ -34,7 +35,9 @@ def gpu_words(text: str, products: Callable[[], list[str]]) -> dict[str, Any]:
 
 
 def product_label(model: str, products: Callable[[], list[str]]) -> str:
-    """The one product label that a model name stands for: `a100` is `NVIDIA-A100-SXM4-80GB` where that is all there is."""
+    """Return the one product label that a model name matches: `a100` is `NVIDIA-A100-SXM4-80GB` where no other product
+    matches.
+    """
     if model.upper().startswith("NVIDIA-"):
         return model
     known = sorted(set(products()))

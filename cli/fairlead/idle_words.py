@@ -1,4 +1,4 @@
-"""What lies idle, for people: since when, what becomes of it when, on what evidence. The tables' columns look at the clock."""
+"""Texts on idle jobs: since when they are idle, the consequence and its time, the evidence. Table columns read the clock."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +9,7 @@ from fairlead_schemas.quantities import SECOND_NS, format_duration, format_milli
 
 
 def now() -> datetime:
-    """This moment, for what `standing` and `countdown` compare."""
+    """Return the present time, for comparison by `standing` and `countdown`."""
     return datetime.now(UTC)
 
 
@@ -22,7 +22,7 @@ def standing(idle: JobIdle, now: datetime) -> str:
 
 
 def countdown(idle: JobIdle, now: datetime) -> str:
-    """What follows, and when; "" where nothing does."""
+    """Return the consequence of an idle job and its time; "" without one."""
     if idle.mode == "dry_run":
         return "on trial: nothing follows"
     if idle.reclaim_at is None:
@@ -70,7 +70,7 @@ SAVINGS = (
 
 
 class PolicyRow:
-    """One policy of one scope, as a file has it."""
+    """Policy of one scope, in the notation of a file."""
 
     def __init__(self, scope: IdleScope, policy: dict[str, Any]) -> None:
         self.scope, self.by, self.policy = scope.scope, scope.by, policy

@@ -1,6 +1,6 @@
-"""Which jobs people mean: `812`, `812_3`, `812[0-3]`, `1-3`, `7,9,12-14`, `last`, `all`.
+"""Job ids as people write them: `812`, `812_3`, `812[0-3]`, `1-3`, `7,9,12-14`, `last`, `all`.
 
-Pure: what `last` and `all` stand for is passed in. Start at `expand`.
+Pure: the meanings of `last` and `all` are passed in. Start at `expand`.
 """
 
 import re

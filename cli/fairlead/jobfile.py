@@ -35,7 +35,7 @@ class Loaded(NamedTuple):
 def require_kept(unkept: Mapping[str, str], ignore: Collection[str]) -> list[str]:
     """Return a note for each ignored word. Raises Refused naming the words that cannot be kept and are not ignored.
 
-    `ignore`: names as they stand in `unkept`, leading dashes or not; "all" ignores every one.
+    `ignore`: names as in `unkept`, with or without leading dashes; "all" ignores every one.
     """
     ignored = {name.lstrip("-") for name in ignore}
     left = {name: why for name, why in unkept.items() if not ignored & {name, "all"}}
@@ -116,7 +116,7 @@ def read_yaml(text: str, name: str) -> list[Any]:
 
 
 def _what_is_wrong(error: Exception) -> str:
-    """One line: what, and where in the text; the excerpt that YAML draws below it needs lines of its own."""
+    """Return one line with the fault and its place in the text. YAML's excerpt is left out: it needs lines of its own."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark is not None:
         told = f"{error.context}: {error.problem}" if error.context else error.problem
         return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {told}"

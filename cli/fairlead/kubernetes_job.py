@@ -1,8 +1,8 @@
-"""A plain Kubernetes `batch/v1` Job as a Fairlead job file, naming every field that is not followed.
+"""Conversion of a plain Kubernetes `batch/v1` Job to a Fairlead job file, naming every field that is not followed.
 
-Pure. Works by taking: what is understood is taken out of a copy, and what is left over at the end was not, so no field
-can be dropped in silence. Fields that change neither what runs nor where are notes; all others are `unkept`, and the
-caller refuses the file unless the person ignores them by name.
+Pure. Understood fields are removed from a copy. The remainder at the end was not understood, so no field can be dropped
+silently. Fields without effect on the command and its placement are notes. All others are `unkept`, and the caller
+refuses the file unless the user ignores them by name.
 """
 
 import copy
@@ -123,7 +123,7 @@ def _resources(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tolerations(rest: dict[str, Any], pod: str) -> list[Any]:
-    """Those that say nothing of time; the others stay behind and are named as not followed."""
+    """Return the tolerations without a time limit; the others stay in `rest` and are named as not followed."""
     given = _take(rest, pod + "tolerations") or []
     followed = [one for one in given if isinstance(one, dict) and "tolerationSeconds" not in one]
     if len(followed) < len(given):

@@ -1,4 +1,4 @@
-"""How a pool is packed and what it has left, in words. Pure."""
+"""Texts on the packing of a pool and its free resources. Pure."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""What applying a queue file would change, compared with what is configured. Pure.
+"""Preview of the changes that applying a queue file would make to the configuration. Pure.
 
-Both sides are settings in the words of a queue file with their defaults left out, so that two spellings of one thing
-(1 and "1000m") are no difference. What needs the queue service to know (whether it would refuse) is not told.
+Both sides are settings in the notation of a queue file with their defaults left out, so that two spellings of one value
+(1 and "1000m") are no difference. A refusal by the queue service cannot be predicted here.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ type Words = Mapping[str, dict[str, Any]]
 
 
 class Change(NamedTuple):
-    """What would become of one queue or pool: "create", "change" or "remove"; {field: (now, then)}, None: not set."""
+    """Change of one queue or pool: "create", "change" or "remove"; {field: (now, then)}, None: not set."""
 
     what: str
     kind: str
@@ -81,7 +81,7 @@ _SIGNS = {"create": "+", "change": "~", "remove": "-"}
 
 
 def lines(found: list[Change], unchanged: int) -> str:
-    """One line per queue or pool and one per field of it."""
+    """Return the text of the changes: one line per queue or pool and one per changed field."""
     text = ""
     for change in found:
         text += f"{_SIGNS[change.what]} {change.kind} {change.name}\n"

@@ -17,7 +17,7 @@ BAR_LEGEND = f"{WITHIN} used  {BORROWED} borrowed  {OWED} guaranteed and free  {
 
 
 def ordered(queues: Sequence[Queue]) -> list[Queue]:
-    """A queue stands before those below it."""
+    """Return the queues sorted by path, each queue before those below it."""
     return sorted(queues, key=lambda queue: queue.path.split("/"))
 
 
@@ -88,7 +88,7 @@ def _of(queue: Queue, resource: str) -> str:
 
 
 def _models(queue: Queue) -> str:
-    """`NVIDIA-L40S 2/8`: used and guaranteed, of each model that is spoken of."""
+    """Return `NVIDIA-L40S 2/8`: used and guaranteed GPUs of each model with either amount."""
     named = sorted({r for r in (*queue.used, *queue.guaranteed) if r.startswith("gpu:")})
     return ", ".join(
         f"{r.removeprefix('gpu:')} {format_milli(queue.used.get(r, 0))}/{format_milli(queue.guaranteed.get(r, 0))}"

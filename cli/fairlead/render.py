@@ -1,8 +1,8 @@
-"""How answers are printed: table, wide, json, yaml or name. JSON is exactly the API's shape.
+"""Printing of answers: table, wide, json, yaml or name. JSON is exactly the API's shape.
 
-Tables are plain aligned text, as `kubectl` prints them, so that `awk` works on them; colour comes only on a
-terminal that wants it, and never carries meaning alone. There tables are cut at its width, and nothing else is.
-Users' words never steer the terminal. Start at `page` and `write`; columns are in `columns.py`.
+Tables are plain aligned text, as `kubectl` prints them, so that `awk` works on them. Colour is used only on a terminal
+that supports it, and never carries meaning alone. On a terminal, tables are cut at its width; no other output is cut.
+Control sequences in users' words never reach the terminal. Start at `page` and `write`; columns are in `columns.py`.
 """
 
 import os
@@ -20,7 +20,7 @@ from fairlead_schemas.api import Page
 
 
 class Format(StrEnum):
-    """What `-o` takes."""
+    """Output formats of `-o`."""
 
     table = "table"
     wide = "wide"
@@ -30,7 +30,7 @@ class Format(StrEnum):
 
 
 class Column(NamedTuple):
-    """One column: its head, how a row gives its text, and whether only `-o wide` shows it."""
+    """Column of a table: its head, the function for its text, and a flag for columns that only `-o wide` shows."""
 
     head: str
     text: Callable[[Any], str]
@@ -116,7 +116,7 @@ def _harmless(text: str) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """One thing as `label  value` lines; empty values are left out, and none takes more than its line."""
+    """Return one object as `label  value` lines; empty values are left out, and each value takes one line at most."""
     kept = [(label, _harmless(value)) for label, value in pairs if value]
     width = max((len(label) for label, _ in kept), default=0)
     return "".join(f"{label.ljust(width)}  {value}\n" for label, value in kept)

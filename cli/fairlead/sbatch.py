@@ -62,7 +62,7 @@ def read(text: str, *, name: str, arguments: list[str]) -> Read:
 
 
 def _slurm_words(text: str) -> list[str]:
-    """What the script expects of Slurm while it runs."""
+    """Return notes on Slurm features that the script uses at run time."""
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     names = dict.fromkeys(re.findall(r"\bSLURM_[A-Z_]*[A-Z]", code))
     notes = [f"{name} is NOT SET here{f'; {OUR_NAMES[name]} is' if name in OUR_NAMES else ''}" for name in names]

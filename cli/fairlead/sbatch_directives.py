@@ -1,8 +1,8 @@
-"""What each of sbatch's options means in a job file. Pure.
+"""Meaning of each of sbatch's options in a job file. Pure.
 
-`DIRECTIVES` lists the options that are followed. Options that change neither what runs nor where are notes
-(`NOT_FOLLOWED`). All others are `unkept`: a job that was to be held, or to stay off a node, must not start as if nothing
-had been asked, so the caller refuses it unless the person ignores the option by name. Start at `translate`.
+`DIRECTIVES` lists the options that are followed. Options without effect on the command and its placement are notes
+(`NOT_FOLLOWED`). All others are `unkept`, and the caller refuses the job unless the user ignores the option by name: a
+job with a request to be held, or to stay off a node, must not start as if it had none. Start at `translate`.
 """
 
 import re
@@ -200,8 +200,11 @@ def _time(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
 
 
 def _signal(value: str, job: Fields, shape: Shape, notes: list[str]) -> None:
-    """`B:USR1@120`: so many seconds before the end (Slurm's own default: 60). TERM comes anyhow: its time is the grace. Slurm's
-    other form tells the steps and not the script; here it is the script that is told, and a remark says so."""
+    """Translate `B:USR1@120`: a signal and its time before the end in seconds (Slurm's own default: 60).
+
+    TERM is sent in any case: its time becomes the grace. Without `B:`, Slurm signals the steps and not the script. Here the
+    script is signalled, and a note states that.
+    """
     words, _, seconds = value.partition("@")
     told, colon, name = words.rpartition(":")
     signal = SLURM_SIGNALS.get(name.upper().removeprefix("SIG"))

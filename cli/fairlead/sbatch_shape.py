@@ -1,4 +1,6 @@
-"""How large sbatch's options make a job: Slurm counts per node, per task or in all, and a job file per node or per task. Pure."""
+"""Size of a job from sbatch's options: Slurm counts per node, per task or in all, and a job file per node or per task.
+Pure.
+"""
 
 from typing import Any
 
@@ -8,7 +10,7 @@ from fairlead_schemas.migprofiles import resource_of
 
 
 class Shape:
-    """What the directives say about size, collected first because each depends on the others."""
+    """Sizes given by the directives, collected first because each depends on the others."""
 
     def __init__(self) -> None:
         self.nodes = 1
@@ -28,12 +30,14 @@ class Shape:
 
     @property
     def counts_nodes(self) -> bool:
-        """Whether anything but tasks says how much is on a node."""
+        """True if an option other than tasks sets the amount per node."""
         return bool(self.nodes_asked or self.tasks_per_node or self.gpus or self.gpus_per_node or self.memory)
 
 
 def size(shape: Shape, job: dict[str, Any], notes: list[str]) -> None:
-    """Slurm counts some things per task or in all; a job file counts per node, or per task where nobody says how many nodes."""
+    """Write the sizes into the job. Slurm counts some amounts per task or in all; a job file counts per node, or per task
+    where the number of nodes is not given.
+    """
     if shape.tasks > 1 and not shape.counts_nodes:
         _tasks(shape, job, notes)
         return

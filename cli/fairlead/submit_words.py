@@ -1,4 +1,4 @@
-"""Options of `submit` as words of a job file, and how they win over what a file says. Pure but for the time of `moment`."""
+"""Options of `submit` as fields of a job file, and their precedence over the file's. Pure except the time of `moment`."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from fairlead_schemas.migprofiles import is_profile, resource_of
 
 
 class Options(NamedTuple):
-    """As they stand on the command line; "", None and () were not given."""
+    """Options from the command line, unchanged; "", None and () were not given."""
 
     name: str = ""
     queue: str = ""
@@ -66,7 +66,7 @@ def words_of(given: Options) -> dict[str, Any]:
 
 
 def _where(given: Options) -> dict[str, Any]:
-    """What its GPUs and nodes must be, and how they must lie."""
+    """Return the requirements on GPUs, nodes and topology."""
     gpu: dict[str, Any] = {}
     if given.gpu_model:
         gpu["model"] = given.gpu_model[0] if len(given.gpu_model) == 1 else list(given.gpu_model)
@@ -78,7 +78,7 @@ def _where(given: Options) -> dict[str, Any]:
 
 
 def _resources(given: Options) -> dict[str, Any]:
-    """Of a node, or of a task."""
+    """Return the resources per node, or per task."""
     resources: dict[str, Any] = {"cpu": given.cpus, "memory": given.memory}
     if given.gpus:
         resources[GPU] = _number(given.gpus)
@@ -106,8 +106,9 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def override(job: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
-    """The job with words that win over its own. GPUs of another kind and units of another kind give way, too: `--mig`
-    stands for the file's GPUs, `--tasks` for its nodes."""
+    """Return the job with `words` in precedence over its own fields. GPUs and units of another kind are replaced too: `--mig`
+    replaces the file's GPUs, `--tasks` its nodes.
+    """
     kept = dict(job)
     if any(is_gpu(key) for key in words.get("resources", {})):
         kept.pop("gpusPerTask", None)
@@ -123,7 +124,7 @@ def override(job: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
 
 
 def moment(text: str) -> str:
-    """A time as a job file has it: as it stands, or for a duration ("8h") so long from now."""
+    """Return a time as a job file has it: unchanged, or for a duration ("8h") that long from now."""
     try:
         ahead_s = quantities.parse_duration(text) / quantities.SECOND_NS
     except quantities.QuantityError:

@@ -1,5 +1,5 @@
-"""Text of other people on its way to a terminal. A job's output may hold sequences that rename the window, move the
-cursor over what stands there, or make the terminal answer as if somebody had typed; colours alone are let through.
+"""Filter for other people's text on its way to a terminal. A job's output may hold sequences that rename the window, move
+the cursor over existing text, or make the terminal answer as if a person had typed; colours alone pass.
 """
 
 import re

@@ -81,7 +81,7 @@ def _estimate(estimate: UsageEstimate) -> str:
 
 
 def comma_separated(statement: UsageStatement) -> str:
-    """One row per line of the statement, under heads."""
+    """Return the statement as CSV: a head row, then one row per line of the statement."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEADS)

@@ -1,4 +1,4 @@
-"""What running jobs' GPUs do now, as `fairlead top` says it: "-" stands for what nobody knows. Pure."""
+"""Texts on the present GPU use of running jobs for `fairlead top`: "-" means unknown. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ PART = "*"
 
 
 def table_columns(uses: Mapping[str, JobUse]) -> list[Column]:
-    """Of `fairlead top`: a job's row with what was measured of it."""
+    """Return the columns of `fairlead top`: a job's row with its measurements."""
 
     def told(words: Callable[[JobUse], str]) -> Callable[[Job], str]:
         def text(job: Job) -> str:
@@ -54,7 +54,7 @@ def power(use: JobUse) -> str:
 
 
 def remarks(jobs: Sequence[Job], uses: Mapping[str, JobUse]) -> list[str]:
-    """What must be said below the table of these running jobs: whose numbers are of some of their GPUs, and which are played."""
+    """Return remarks for below the table: jobs with some of their GPUs unmeasured, and simulated measurements."""
     partly = [use for job in jobs if (use := uses.get(job.id)) is not None and 0 < use.measured < use.gpus]
     said = [f"{PART} of job {use.job} only {use.measured} of {use.gpus} GPUs were heard of lately" for use in partly]
     if any(use.simulated for use in uses.values()):

@@ -1,7 +1,7 @@
-"""How the Python client talks to a gateway: addresses, headers, sending again, pages, and answers as what they must be.
+"""Connection of the Python client to a gateway: addresses, headers, retries, pages, and answers decoded to their types.
 
 Knows no path of the API. Every POST carries an Idempotency-Key, so it is safe to send again when the connection breaks
-before the answer: `Wire` does so by itself, a bounded number of times. Errors are those of `errors.py`.
+before the answer. `Wire` does so automatically, a bounded number of times. Errors are those of `errors.py`.
 """
 
 import getpass
@@ -35,7 +35,7 @@ NO_GATEWAY_HINT = "is this the address of a gateway, of this version? Set FAIRLE
 
 
 class Wire:
-    """One user's connections to a gateway, or to several of one cluster, one at a time; `Client` has what goes over them."""
+    """Connections of one user to a gateway, or to several of one cluster, one at a time; `Client` adds the API's requests."""
 
     def __init__(
         self, url: str = "", token: str = "", user: str = "", *, transport: httpx.BaseTransport | None = None
@@ -148,7 +148,7 @@ def _address(url: str) -> str:
 
 
 def _header(name: str, value: str) -> str:
-    """What a header can carry. Raises Refused, without the value: it may be a secret."""
+    """Return the value if a header can carry it. Raises Refused, without the value: it may be a secret."""
     if not (value.isascii() and value.isprintable()):
         raise Refused(f"{name}: expected printable ASCII characters only")
     return value
@@ -170,7 +170,7 @@ def decode_page[T](content: bytes, item: type[T]) -> Page[T]:
 
 
 def query_of(values: dict[str, Any]) -> dict[str, Any]:
-    """What of a query is to be said: nothing of what is not set."""
+    """Return the query without unset values (None and "")."""
     return {key: value for key, value in values.items() if value not in (None, "")}
 
 

@@ -13,12 +13,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_agent import machine
-from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
-from fairlead_agent.devices.named import Machine
-from fairlead_agent.devices.port import DevicesUnfit
-from fairlead_agent.inside.describe import describe
-from fairlead_agent.inside.files import read_number, read_text
+from fairlead_agent.devices.adapters import Machine
+from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
+from fairlead_agent.linux import machine
+from fairlead_agent.linux.sysfs import describe, read_number, read_text
 from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu

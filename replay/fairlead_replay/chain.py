@@ -23,7 +23,7 @@ PLACE_CHARS_MAX = 40
 
 
 class Finding(NamedTuple):
-    """What is wrong, and with which sequence of the log."""
+    """Fault of the log, and its sequence."""
 
     sequence: int
     what: str
@@ -49,7 +49,7 @@ class Break(NamedTuple):
 
 
 class Links:
-    """What is kept of a writer's commits for the check of its chain: the newest, and where it does not hold."""
+    """State of a writer's chain during the check: its newest commit, and the places where the chain breaks."""
 
     __slots__ = ("breaks", "count", "newest")
 
@@ -82,7 +82,7 @@ class Audit:
         self.expected = 1
 
     def take(self, stored: Stored) -> None:
-        """One commit as it was found, in order of place."""
+        """Check one commit as found in the log. Commits are passed in order of place."""
         sequence, subject, payload = stored.sequence, stored.subject, stored.payload
         if sequence != self.expected:
             self.find(self.expected, f"expected sequence {self.expected}, found {sequence}")
@@ -106,7 +106,7 @@ class Audit:
         self._follow(sequence, commit)
 
     def broken(self, sequence: int, what: str) -> None:
-        """Where a commit should stand, there is something else."""
+        """Record that other data was found in the place of a commit."""
         self.find(sequence, what)
         self.expected = sequence + 1
         self.commits += 1
@@ -154,7 +154,9 @@ class Audit:
         self._check_cursors(sequence, writer, commit)
 
     def _check_cursors(self, sequence: int, writer: str, commit: Commit) -> None:
-        """Inputs are consumed once. A node's reports are counted anew where it joins under another journal."""
+        """Check that inputs are consumed once. A node's reports are counted from the start again where it joins under another
+        journal.
+        """
         consumed = self.cursors.setdefault(writer, {})
         joined = {f"report.{event.node}" for event in commit.events if isinstance(event, NodeJoined)}
         for cursor, position in commit.cursors.items():

@@ -21,7 +21,7 @@ ASK_TIMEOUT_S = 5.0
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service answers about its state."""
+    """Answer of a service about its state."""
 
     sequence: int
     sha256: str
@@ -31,7 +31,7 @@ class LiveState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(NamedTuple):
-    """One state against the fold of the log to its sequence."""
+    """Comparison of one state with the fold of the log up to its sequence."""
 
     what: str  # "queue", "queue snapshot"
     sequence: int

@@ -1,11 +1,11 @@
-"""An exported log: a directory that anybody can keep, copy and check without a server.
+"""Exported log: a directory that can be kept, copied and checked without a server.
 
     log.jsonl       one line per commit: {"sequence":7,"subject":"fairlead.log.queue","commit":<its bytes, unchanged>}
     lines.sha256    one line per line of log.jsonl: the first 16 hex digits of its SHA-256
-    manifest.json   how many there are, where they end, and the SHA-256 of log.jsonl; written last
+    manifest.json   the number of commits, their end, and the SHA-256 of log.jsonl; written last
 
-The commit's bytes are what the hash chain is about, so they are carried raw and never encoded anew.
-`lines.sha256` is read only where log.jsonl is not the file that the manifest names: then it says which line.
+The hash chain covers the commit's bytes, so they are carried raw and never encoded again.
+`lines.sha256` is read only where log.jsonl is not the file that the manifest names: it then identifies the wrong line.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class HeadDoc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the export holds."""
+    """Contents of an export."""
 
     v: int
     commits: int
@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of log.jsonl."""
+    """Line of log.jsonl."""
 
     sequence: int
     subject: str
@@ -68,10 +68,10 @@ _manifest = msgspec.json.Decoder(Manifest)
 
 
 class Exporter:
-    """Writes an export while the log is read. Refuses (LogDamaged) to export a log whose chain is broken.
+    """Writer of an export while the log is read. Refuses (LogDamaged) to export a log with a broken chain.
 
-    Raises ExportError where an export lies already: an older one may be somebody's evidence. What an
-    export that broke off has left is no export (it has no manifest) and is written over.
+    Raises ExportError where an export already exists: an older one may be evidence. The remains of an interrupted export
+    are no export (they have no manifest) and are overwritten.
     """
 
     def __init__(self, directory: Path, created: str) -> None:
@@ -131,7 +131,7 @@ def write_export(directory: Path, stored: Iterable[Stored], *, created: str = ""
 
 
 def encode_line(stored: Stored) -> bytes:
-    """One line of log.jsonl, newline included."""
+    """Return one line of log.jsonl, newline included."""
     line = Line(sequence=stored.sequence, subject=stored.subject, commit=msgspec.Raw(stored.payload))
     return _encoder.encode(line) + b"\n"
 
@@ -146,7 +146,7 @@ def decode_line(line: bytes) -> Stored:
 
 
 def digest_line(line: bytes) -> bytes:
-    """What lines.sha256 says about a line of log.jsonl, newline included."""
+    """Return the line of lines.sha256 for a line of log.jsonl; both include the newline."""
     return hashlib.sha256(line).hexdigest()[:LINE_DIGEST_CHARS].encode() + b"\n"
 
 

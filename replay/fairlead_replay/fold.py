@@ -26,7 +26,7 @@ CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore]] = {
 
 
 class Placed(NamedTuple):
-    """One commit and its place in the log."""
+    """Commit with its place in the log."""
 
     sequence: int
     commit: Commit
@@ -101,8 +101,9 @@ def fold_to_time(commits: Iterable[Placed], at_ns: int) -> Cluster:
 
 
 def fold_from(writer: str, snapshot: bytes, after: int, commits: Iterable[Placed], sequence: int) -> Core:
-    """One writer's core from a snapshot that stands at `after`, folded on to `sequence`. Earlier commits of
-    `commits` are passed over."""
+    """Return one writer's core from a snapshot at sequence `after`, folded on to `sequence`. Skips earlier commits of
+    `commits`.
+    """
     core = CORES[writer].restore(snapshot)
     for placed in commits:
         if after < placed.sequence <= sequence:

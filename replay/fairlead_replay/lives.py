@@ -25,11 +25,11 @@ MOVING: frozenset[str] = frozenset(move.event for move in MOVES)
 
 
 class IllegalMove(ValueError):
-    """An event that cannot follow what the log said before it."""
+    """The event cannot follow the events before it in the log."""
 
 
 class Attempt:
-    """One authorised run: what its ranks have done. Ranks are bits."""
+    """Authorised run with the progress of its ranks. Ranks are bits."""
 
     __slots__ = ("ended", "number", "over", "ranks", "running", "started")
 
@@ -43,7 +43,7 @@ class Attempt:
 
 
 class Lives:
-    """Where every job stands, by the log alone: {job id: state} of all that are not retired."""
+    """State of every job, by the log alone: {job id: state} of all that are not retired."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}

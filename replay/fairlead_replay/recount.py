@@ -29,7 +29,7 @@ class NotCounted(ValueError):
 
 
 class Interval(NamedTuple):
-    """One node's part of an attempt. Times are Unix ns; `end` and `back` are the end of the log where there was none."""
+    """Part of an attempt on one node. Times are Unix ns; `end` and `back` are the end of the log where there was none."""
 
     words: dict[str, str]  # what statements are made by: user, queue, project, job, attempt, model, pool
     charged: int  # milli-GPU
@@ -53,7 +53,7 @@ type Told = dict[tuple[str, str], list[Happening]]
 
 
 class Book(NamedTuple):
-    """What a log says up to a sequence."""
+    """Contents of a log up to a sequence."""
 
     intervals: list[Interval]
     sequence: int
@@ -128,7 +128,9 @@ def _units(request: Json, got: int) -> list[int]:
 
 
 def _queue(birth: Happening, until: int, told: Told) -> str:
-    """Where the job had got to by then: as submitted, moved by people, moved with all others of a queue that went."""
+    """Return the job's queue at a place in the log: as submitted, moved by people, or moved with all others of a removed
+    queue.
+    """
     changes = _of(told, "JobMoved", birth.event["job"]) + _of(told, "QueueRemoved", "")
     queue = str(birth.event["queue"])
     for each in sorted(changes, key=lambda each: each.place):
@@ -242,7 +244,7 @@ def _cost(charged: int, per_hour: str) -> str:
 
 
 def differences(statement: Json, book: Book, prices: str) -> list[str]:
-    """Where a statement (as the API writes it) is not what the log says; sentences, at most `TOLD_MAX`."""
+    """Return the differences between a statement (as the API writes it) and the log; sentences, at most `TOLD_MAX`."""
     told: list[str] = []
     if statement["as_of_ns"] != book.at or statement["sequence"] != book.sequence:
         told.append(f"the log was read up to {book.sequence}, the statement speaks of {statement['sequence']}")

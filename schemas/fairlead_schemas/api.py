@@ -10,7 +10,7 @@ from fairlead_schemas.idle import IdleEvidence
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a job is where it is: a closed code, one sentence, and the decision's own numbers."""
+    """Reason for a job's state: a closed code, one sentence, and the decision's own numbers."""
 
     code: str
     message: str
@@ -18,7 +18,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobIdle(msgspec.Struct, kw_only=True):
-    """A run that lies idle by a policy: since when, what becomes of it when, and the evidence."""
+    """Idle run under a policy: its start, its consequence and the time of that, and the evidence."""
 
     rule: str  # utilization | interaction | lifetime
     scope: str
@@ -55,7 +55,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """One job (or one element of an array)."""
+    """Job, or element of an array."""
 
     id: str
     name: str
@@ -118,7 +118,7 @@ class Ailment(msgspec.Struct, kw_only=True):
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """One node."""
+    """Node with its state, its free resources and its jobs."""
 
     id: str
     state: str  # ready | suspect | silent | cordoned | quarantined | draining | drained | lost
@@ -157,7 +157,7 @@ class Node(msgspec.Struct, kw_only=True):
 
 
 class Maintenance(msgspec.Struct, kw_only=True):
-    """One maintenance window that is not over."""
+    """Maintenance window that is not over."""
 
     name: str
     state: str  # scheduled | started (its nodes get no new work)
@@ -172,7 +172,7 @@ class Maintenance(msgspec.Struct, kw_only=True):
 
 
 class Rollout(msgspec.Struct, kw_only=True):
-    """One rolling upgrade."""
+    """Rolling upgrade of nodes."""
 
     name: str
     state: str  # running | paused | done | cancelled
@@ -193,7 +193,7 @@ class Rollout(msgspec.Struct, kw_only=True):
 
 
 class Tripped(msgspec.Struct, kw_only=True):
-    """What made automatic action stop: `found` nodes of `of` were hit, `allowed` would have been no matter."""
+    """Cause that stopped automatic action: `found` nodes of `of` were hit, up to `allowed` would have been acceptable."""
 
     kind: str  # nodes | loss
     found: int
@@ -203,14 +203,14 @@ class Tripped(msgspec.Struct, kw_only=True):
 
 
 class Breaker(msgspec.Struct, kw_only=True):
-    """Whether nodes are acted upon automatically: not while anything has tripped it."""
+    """State of the breaker: automatic action on nodes stops while anything has tripped it."""
 
     tripped: list[Tripped]
     sequence: int
 
 
 class QueueBudget(msgspec.Struct, kw_only=True):
-    """A queue's budget, and how far it was used in this period when the queue service last said so (at 80 and 100 %)."""
+    """Budget of a queue, and its use in this period as last recorded by the queue service (at 80 and 100 %)."""
 
     gpu_hours: float
     period: str
@@ -219,8 +219,11 @@ class QueueBudget(msgspec.Struct, kw_only=True):
 
 
 class Queue(msgspec.Struct, kw_only=True):
-    """One queue. Amounts are {resource: amount}: "gpu" and "gpu:<model>" in milli-GPU, "cpu" in milli-CPU, "memory" in
-    MiB. What is counted or charged includes the queues below."""
+    """Queue with its limits and its use.
+
+    Amounts are {resource: amount}: "gpu" and "gpu:<model>" in milli-GPU, "cpu" in milli-CPU, "memory" in MiB.
+    Counted and charged amounts include the queues below.
+    """
 
     path: str
     #: The maximum of "gpu" (null: none) and what of it is charged.
@@ -248,7 +251,7 @@ class Queue(msgspec.Struct, kw_only=True):
 
 
 class Pool(msgspec.Struct, kw_only=True):
-    """One pool of nodes and queues."""
+    """Pool of nodes and queues."""
 
     name: str
     #: As a queue file says it.
@@ -261,7 +264,7 @@ class Pool(msgspec.Struct, kw_only=True):
 
 
 class QueuesApplied(msgspec.Struct, kw_only=True):
-    """What became of a queue file; `items` are the queues that it names."""
+    """Result of an applied queue file; `items` are the queues that it names."""
 
     configured: int
     removed: int
@@ -281,14 +284,14 @@ class IdleScope(msgspec.Struct, kw_only=True):
 
 
 class IdleApplied(msgspec.Struct, kw_only=True):
-    """What became of a policy file: the scopes that it names, as they are now."""
+    """Result of an applied policy file: the scopes that it names, in their present state."""
 
     items: list[IdleScope]
     sequence: int
 
 
 class IdleRun(msgspec.Struct, kw_only=True):
-    """One run that lies idle."""
+    """Idle run, with its job and its policy's state."""
 
     job: str
     name: str
@@ -302,8 +305,9 @@ class IdleRun(msgspec.Struct, kw_only=True):
 
 
 class IdleSaving(msgspec.Struct, kw_only=True):
-    """What a policy in dry run would have saved: runs, and GPU-hours that these held from then until they were used again or
-    ended."""
+    """Saving of a policy in dry run: runs, and the GPU-hours that they held from then until they were used again or
+    ended.
+    """
 
     scope: str
     rule: str
@@ -315,7 +319,7 @@ class IdleSaving(msgspec.Struct, kw_only=True):
 
 
 class Idle(msgspec.Struct, kw_only=True):
-    """Who lies idle, by which policies, and what dry runs would have saved."""
+    """Idle runs, the policies, and the savings of dry runs."""
 
     policies: list[IdleScope]
     items: list[IdleRun]
@@ -373,7 +377,7 @@ class SubmitResult(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Why(msgspec.Struct, kw_only=True):
-    """Why a job is where it is, as of a sequence."""
+    """Explanation of a job's state, as of a sequence."""
 
     id: str
     state: str
@@ -394,7 +398,10 @@ class Why(msgspec.Struct, kw_only=True):
 
 
 class QuotaAfter(msgspec.Struct, kw_only=True):
-    """One resource of a queue on the way up, with the job in it: amounts as of `Queue`, and in `words` as of a queue file."""
+    """Use of one resource of a queue on the way up, with the job included.
+
+    Amounts have the form of `Queue`, and in `words` the form of a queue file.
+    """
 
     queue: str
     resource: str
@@ -419,7 +426,7 @@ class Displaced(msgspec.Struct, kw_only=True):
 
 
 class StartEstimate(msgspec.Struct, kw_only=True):
-    """When the job may start: an estimate, and what it rests on. null: nothing can be said."""
+    """Estimate of the job's start, and its basis. null: no estimate is possible."""
 
     start_at: str | None
     wait_seconds: int | None
@@ -427,7 +434,7 @@ class StartEstimate(msgspec.Struct, kw_only=True):
 
 
 class DryRun(msgspec.Struct, kw_only=True):
-    """What would become of a job if it were submitted now; nothing was sent."""
+    """Expected result of a job if it were submitted now; no command was sent."""
 
     #: False: it would be refused, `errors` say why.
     valid: bool = True

@@ -1,7 +1,8 @@
 """Questions to the folded state, and their answers: request and reply on the bus, never stored, never in the log.
 
-Whoever answers has folded the log with the queue's own core (of moves and of what pools have left: the placer's), so an answer is what that would
-decide. It is true for `sequence` and promises nothing for later.
+The answering service has folded the log with the queue's own core, so its answer is the queue's own decision.
+For moves and free capacity of pools it uses the placer's core. An answer is true for `sequence` and promises
+nothing for later.
 """
 
 import msgspec
@@ -23,7 +24,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AskWhy(_Words, frozen=True, kw_only=True, tag=True):
-    """Why is this job where it is, and what would start it now?"""
+    """Question for the reason of a job's state, and for the changes with which it would start now."""
 
     job: str
     #: The log sequence to answer for; 0: the newest.
@@ -31,19 +32,19 @@ class AskWhy(_Words, frozen=True, kw_only=True, tag=True):
 
 
 class AskDryRun(_Words, frozen=True, kw_only=True, tag=True):
-    """What would become of these jobs if they were submitted now, each by itself? COMMANDS_MAX of them at most."""
+    """Question for the outcome of these jobs if each alone were submitted now. COMMANDS_MAX of them at most."""
 
     commands: tuple[SubmitJob, ...]
 
 
 class AskDefrag(_Words, frozen=True, kw_only=True, tag=True):
-    """Which runs of the pool would be moved so that big jobs start?"""
+    """Question for the runs of the pool that would be moved so that big jobs start."""
 
     pool: str
 
 
 class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
-    """How is the pool packed, how fragmented is it, and which are the largest jobs that could start?"""
+    """Question for the pool's packing, its fragmentation, and the largest jobs that could start."""
 
     pool: str
     #: The log sequence to answer for; 0: the newest.
@@ -56,7 +57,7 @@ Ask = AskWhy | AskDryRun | AskDefrag | AskPacking
 
 
 class Change(_Words, frozen=True, kw_only=True):
-    """One smallest change with which the job could start now, as far as the queue can tell."""
+    """Smallest change with which the job could start now, within the queue's knowledge."""
 
     #: wait | smaller | other_queue | quota | request (another one: waiting does not help)
     kind: str
@@ -93,7 +94,7 @@ class QuotaAfter(_Words, frozen=True, kw_only=True):
 
 
 class Estimate(_Words, frozen=True, kw_only=True):
-    """When it may start: an estimate, with what it rests on."""
+    """Estimate of a job's start, with its basis."""
 
     basis: str
     #: Unix ns; 0: nothing can be said.
@@ -101,7 +102,7 @@ class Estimate(_Words, frozen=True, kw_only=True):
 
 
 class Outcome(_Words, frozen=True, kw_only=True):
-    """What would become of one job."""
+    """Expected outcome of one job."""
 
     #: Why it would be refused: the code, the field, and what was expected.
     code: str = ""
@@ -118,7 +119,7 @@ class Outcome(_Words, frozen=True, kw_only=True):
 
 
 class Answer(_Words, frozen=True, kw_only=True):
-    """What was asked, as of a log sequence; or why there is no answer."""
+    """Answer to a question, as of a log sequence, or the reason for its absence."""
 
     sequence: int = 0
     why: Explanation | None = None
@@ -142,10 +143,10 @@ def encode(message: "Ask | Answer") -> bytes:
 
 
 def decode_ask(payload: bytes) -> Ask:
-    """One question. Raises msgspec.MsgspecError."""
+    """Decode one question. Raises msgspec.MsgspecError."""
     return decode(_ask, payload)
 
 
 def decode_answer(payload: bytes) -> Answer:
-    """One answer. Raises msgspec.MsgspecError."""
+    """Decode one answer. Raises msgspec.MsgspecError."""
     return decode(_answer, payload)

@@ -1,8 +1,8 @@
-"""The bus as an AsyncAPI 3.1 document: channels, messages, who sends them, and how they are stored.
+"""Bus as an AsyncAPI 3.1 document: channels, messages, their senders, and their storage.
 
-AsyncAPI's NATS binding knows queues only, so the facts of JetStream stand under `x-jetstream`.
-Addresses come from `subjects`, schemas from the types: nothing is said twice. A channel without an address is the
-inbox that a request names for its answer.
+AsyncAPI's NATS binding knows queues only, so the facts of JetStream are under `x-jetstream`. Addresses come
+from `subjects` and schemas from the types, so that each fact has one source. A channel without an address is
+the inbox that a request names for its answer.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ _LOSSY = {"discard": "old", "durable": False, "cursor": "numbers and offsets ins
 
 
 class Channel(NamedTuple):
-    """One subject (or a family of them)."""
+    """Channel for one subject, or for a family of subjects."""
 
     name: str
     address: str | None

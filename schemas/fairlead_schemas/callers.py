@@ -1,4 +1,4 @@
-"""Who asks: what the gateway knows of a caller, and tells the services that answer. It decides nothing by itself."""
+"""Callers: the gateway's knowledge of a caller, passed to the services that answer. This module decides nothing."""
 
 from typing import Literal, get_args
 
@@ -10,7 +10,7 @@ ROLES: tuple[Role, ...] = get_args(Role.__value__)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One who asks."""
+    """Caller of the API, with role and visible projects."""
 
     user: str
     role: Role

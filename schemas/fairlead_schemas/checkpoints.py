@@ -1,7 +1,7 @@
-"""How a job saves its work: what tells it that its end is near, and for how long it may then go on. In integers.
+"""Checkpoint settings of a job: the notice of a near end, and the time that the job then has. In integers.
 
-The words of a job file for it are `checkpointwords.py`. What a job says by itself ("saved, at step 1200") is a report
-(reports.CheckpointSeen) and then an event (events.CheckpointSaved).
+The job file's words for them are in `checkpointwords.py`. A statement of the job ("saved, at step 1200") is a
+report (reports.CheckpointSeen) and then an event (events.CheckpointSaved).
 """
 
 import msgspec
@@ -19,7 +19,7 @@ NOTE_CHARS_MAX = 200
 class Checkpoint(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):  # fmt: skip
-    """A job that says when it has saved; with `signal` or `command` it is told when to, before TERM."""
+    """Settings of a job that reports its saves; with `signal` or `command` it is notified before TERM."""
 
     #: Sent to the program itself, not to its children.
     signal: str = ""
@@ -32,12 +32,14 @@ class Checkpoint(
 
     @property
     def is_told(self) -> bool:
-        """Whether it gets a notice at all."""
+        """True if the job gets a notice at all."""
         return self.notice_ns > 0 and bool(self.signal or self.command)
 
 
 def note_of(text: str) -> str:
-    """What a job has said, as a line that can be printed and stored: cut, and nothing in it but what has a shape."""
+    """Return a job's note as one line that can be printed and stored: cut to length, with unprintable characters
+    replaced by "?".
+    """
     line = text.strip().partition("\n")[0]
     return "".join(char if char.isprintable() else "?" for char in line[:NOTE_CHARS_MAX])
 

@@ -14,7 +14,9 @@ DEFAULT_NOTICE = "2m"
 
 
 def checkpoint_of(words: CheckpointWords | None, total_ns: int, reading: Reading) -> Checkpoint | None:
-    """What the words mean; None for a job that says nothing of it. What is wrong is noted."""
+    """Return the checkpoint settings of a job file's words, None for a job without them. Mistakes are noted in
+    `reading`.
+    """
     if words is None:
         return None
     signal = words.signal.strip().upper()

@@ -22,7 +22,7 @@ TYPES_IN = (JOB_SUBMIT, JOB_CANCEL, JOB_HOLD, JOB_RELEASE)
 
 
 class CloudEventIn(msgspec.Struct, frozen=True, kw_only=True):
-    """A CloudEvent as somebody sends it. Extension attributes are allowed by the standard and ignored."""
+    """CloudEvent as a client sends it. Extension attributes are allowed by the standard and ignored."""
 
     specversion: str
     type: str

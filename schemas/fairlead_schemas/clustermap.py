@@ -1,16 +1,16 @@
-"""The cluster map of the HTTP API (`GET /v1/map`): every node's GPUs, who holds them, and what of them is left for whom.
+"""Cluster map of the HTTP API (`GET /v1/map`): every node's GPUs, their holders, and the remaining capacity.
 
 A GPU is in one state:
 
-free       nobody holds any of it, and it may be given now
+free       no run holds any of it, and it may be given now
 kept       as free, but its node takes the work of one waiting job only (`MapNode.reserved_for`)
 tainted    as free, but only work that tolerates its node's taints may have it
 cut        as free, but in MIG mode: only its instances can be given, not all of it
-closed     nobody holds any of it, but its node takes no work: it is cordoned, draining, drained, in quarantine, lost or silent,
-           suspect with its one run, or tainted by Fairlead itself (fairlead/unhealthy, fairlead/preflight)
+closed     no run holds any of it, but its node takes no work: it is cordoned, draining, drained, in quarantine,
+           lost or silent, suspect with its one run, or tainted by Fairlead itself (fairlead/unhealthy, fairlead/preflight)
 held       runs hold it, or parts of it
 cleaning   the runs that held it have ended; it waits for evidence that nothing is left on it
-unhealthy  nobody holds any of it, and it is faulted: it may not be used
+unhealthy  no run holds any of it, and it is faulted: it may not be used
 """
 
 from typing import Literal
@@ -38,14 +38,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """A MIG instance on a GPU; whoever holds it names it (`Holder.instance`)."""
+    """MIG instance on a GPU; its holder names it (`Holder.instance`)."""
 
     uuid: str
     profile: str  # "3g.20gb"
 
 
 class MapGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU."""
+    """GPU with its state and its holders."""
 
     uuid: str
     index: int
@@ -59,7 +59,9 @@ class MapGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MapNode(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `domains`: {level: its domain there}, of the levels that its labels name (rack, block, spine …)."""
+    """Node with its GPUs. `domains` is {level: its domain there}, for the levels that its labels name (rack, block,
+    spine …).
+    """
 
     id: str
     pool: str
@@ -105,7 +107,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What the shown nodes of one pool have left."""
+    """Free capacity of the shown nodes of one pool."""
 
     pool: str
     nodes: int

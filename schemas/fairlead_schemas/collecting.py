@@ -96,7 +96,7 @@ def _text(value: Any) -> str:
 
 
 class Reading:
-    """One text being read. Every method notes what is wrong and gives something of the right type."""
+    """State of reading one text. Every method notes mistakes and returns a value of the right type."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -120,8 +120,9 @@ class Reading:
             yield str(key), one, joined(at, str(key))
 
     def fields(self, value: Any, kind: type[msgspec.Struct], at: str) -> dict[str, Any]:
-        """{field: value} of those that a struct has and that are of the right type; maps are not looked into.
-        Mandatory fields that are missing are noted."""
+        """Return {field: value} for the fields that the struct has and whose values have the right type. Nested maps are
+        not checked. Missing mandatory fields are noted.
+        """
         known = {field.name: field for field in msgspec.structs.fields(kind)}
         found: dict[str, Any] = {}
         for key, one, path in self.entries(value, at):

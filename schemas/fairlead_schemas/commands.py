@@ -30,7 +30,7 @@ USER_CHARS_MAX = 128
 class CommandBase(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):
-    """What every command carries."""
+    """Fields that every command carries."""
 
     id: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
     #: Who asks.
@@ -141,7 +141,7 @@ class UntaintNode(CommandBase, tag=True, frozen=True, kw_only=True):
 
 
 class QuarantineNode(CommandBase, tag=True, frozen=True, kw_only=True):
-    """Give the node no work until it is released; what runs there goes on."""
+    """Give the node no work until it is released; its runs continue."""
 
     node: str
     reason: str = ""
@@ -154,7 +154,9 @@ class UnquarantineNode(CommandBase, tag=True, frozen=True, kw_only=True):
 
 
 class DeclareNodeDead(CommandBase, tag=True, frozen=True, kw_only=True):
-    """Somebody has seen that the lost node runs nothing any more: what it ran may be started elsewhere, strict jobs, too."""
+    """Declare that a person has seen that the lost node runs nothing any more. Its work may be started elsewhere,
+    including strict jobs.
+    """
 
     node: str
     reason: str = ""
@@ -199,7 +201,8 @@ class CancelMaintenance(CommandBase, tag=True, frozen=True, kw_only=True):
 
 class StartRollout(CommandBase, tag=True, frozen=True, kw_only=True):
     """Drain and return these nodes (named, or by selector as in ScheduleMaintenance, or `every`), as many at a time as
-    the budget allows. What the other fields mean stands at RolloutStarted."""
+    the budget allows. RolloutStarted defines the other fields.
+    """
 
     name: str
     budget_gpus: int
@@ -221,7 +224,7 @@ class PauseRollout(CommandBase, tag=True, frozen=True, kw_only=True):
 
 
 class ResumeRollout(CommandBase, tag=True, frozen=True, kw_only=True):
-    """Go on with it."""
+    """Continue a paused rollout."""
 
     name: str
 
@@ -298,7 +301,7 @@ _id_decoder = msgspec.json.Decoder(_OnlyId)
 
 
 def encode_commands(commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand]") -> bytes:
-    """One message of commands."""
+    """Encode commands as one message."""
     return _encoder.encode(commands)
 
 

@@ -22,7 +22,7 @@ COMMIT_BYTES_MAX = 256 * 1024
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One decision of one writer."""
+    """Decision of one writer, with its events."""
 
     v: int
     writer: str

@@ -23,7 +23,7 @@ type ConditionCode = Literal[
 
 
 class Remedy(NamedTuple):
-    """One command that helps, and its purpose."""
+    """Command that helps, and its purpose."""
 
     command: str
     purpose: str
@@ -138,7 +138,7 @@ CONDITIONS: Mapping[ConditionCode, Kind] = {
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition that holds now."""
+    """Condition that holds now."""
 
     code: ConditionCode
     #: A sentence: what was expected, what was found, which sequences.

@@ -10,7 +10,7 @@ import msgspec
 
 
 class Decoder[T](Protocol):
-    """What msgspec.json.Decoder is to its users here."""
+    """Interface of msgspec.json.Decoder that is used here."""
 
     def decode(self, buf: bytes, /) -> T: ...
 

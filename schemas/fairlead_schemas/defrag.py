@@ -39,7 +39,9 @@ class DefragPlan(_Words, frozen=True, kw_only=True):
 
 
 class Defrag(_Words, frozen=True, kw_only=True):
-    """What would be moved in a pool, as of a log sequence. Each plan goes by itself; one is carried out at a time."""
+    """Planned moves in a pool, as of a log sequence. Each plan is independent of the others; one is carried out at a
+    time.
+    """
 
     pool: str
     #: Whether the pool asks for it (`defragment`): else nothing is ever moved.

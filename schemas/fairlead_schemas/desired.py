@@ -1,8 +1,8 @@
 """Desired state: the whole list of what should be on a node now. Written by the placer only.
 
-Derived from the log, so it may be lost and written again at any time. An agent ignores a value
-with a lower `sequence` than one it has seen, and a value for another incarnation: so neither a
-late message nor a journal that was lost can start an attempt a second time.
+Desired state is derived from the log, so it may be lost and written again at any time. An agent ignores a value
+with a lower `sequence` than one it has seen, and a value for another incarnation. So a late message or the loss
+of a journal cannot start an attempt a second time.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ from fairlead_schemas.resources import MigInstance, MigPlace
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One rank of one attempt, as this node shall run it."""
+    """Rank of an attempt that this node shall run."""
 
     job: str
     attempt: int
@@ -62,8 +62,11 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LayoutOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A GPU to be cut anew, once: all of `destroy` go, then all of `create` are made; where one step fails, what was
-    there is put back. Either way the answer is an inventory (reports.InventorySeen) that names the plan."""
+    """Order to repartition a GPU once: all of `destroy` are removed, then all of `create` are made.
+
+    If one step fails, the previous layout is restored. Either way the answer is an inventory
+    (reports.InventorySeen) that names the plan.
+    """
 
     gpu: str  # UUID
     #: Sequence of the commit that planned it: a later plan for this node has a higher one.
@@ -75,7 +78,7 @@ class LayoutOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """That the node is drained: it stays empty until somebody returns it, and may be worked on."""
+    """Mark of a drained node: the node stays empty until it is returned, and may be worked on."""
 
     #: What led to the drain ("cmd:<id>"): another drain has another one.
     cause: str
@@ -124,5 +127,5 @@ def encode_order(order: RunOrder) -> msgspec.Raw:
 
 
 def decode_desired(payload: bytes) -> Desired:
-    """One node's desired state. Raises msgspec.MsgspecError."""
+    """Decode one node's desired state. Raises msgspec.MsgspecError."""
     return decode(_decoder, payload)

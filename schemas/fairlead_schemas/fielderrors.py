@@ -1,7 +1,7 @@
-"""What is wrong with what somebody sent, told by the path of the field.
+"""Mistakes in received data, each with the path of its field.
 
-Job files, queue files and the bodies of HTTP requests are refused in these words. `field_error` turns a decoder's
-error into one of them.
+Job files, queue files and the bodies of HTTP requests are refused in this form. `field_error` converts a
+decoder's error.
 """
 
 import re
@@ -11,7 +11,7 @@ import msgspec
 
 
 class FieldError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing wrong with what somebody sent."""
+    """Mistake in received data, with the path of its field."""
 
     field: str  # path, such as "resources.cpu"; "" for the whole
     message: str

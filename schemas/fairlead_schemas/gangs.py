@@ -1,8 +1,8 @@
-"""What agents whose nodes hold ranks of one run say to each other: request and answer, nothing stored.
+"""Messages between agents whose nodes hold ranks of one run: request and answer, nothing stored.
 
-The subject names who speaks and who is spoken to (`subjects.gang`), and the server lets each node speak under its own name only.
-The placer's process passes it on with that name (`GangReply`); whether the node holds the rank that it speaks for, the one
-spoken to sees from its own order. Start at `GangCall`.
+The subject names the sender and the receiver (`subjects.gang`), and the server lets each node send under its
+own name only. The placer's process passes a message on with that name (`GangReply`). The receiver checks
+against its own order that the sender's node holds the rank. Start at `GangCall`.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ COMMAND_BYTES_MAX = 128 * 1024
 class GangCallBase(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):
-    """Which run of which placement it is about, and which rank speaks."""
+    """Fields of every gang call: the run, its placement (`epoch`), and the sender's rank."""
 
     job: str
     attempt: int
@@ -29,7 +29,9 @@ class RankReady(GangCallBase, tag=True, frozen=True, kw_only=True):
 
 
 class DaemonWanted(GangCallBase, tag=True, frozen=True, kw_only=True):
-    """From rank 0, whose mpirun wants this command to run beside the rank spoken to. The same `id` again changes nothing."""
+    """Request of rank 0, whose mpirun wants this command to run on the receiving rank's node. A repeated `id` changes
+    nothing.
+    """
 
     id: int
     command: str
@@ -76,7 +78,7 @@ def decode_call(payload: bytes) -> GangCall:
 
 
 def decode_heard(payload: bytes) -> tuple[str, GangCall]:
-    """(the node that spoke, what it said). Raises msgspec.MsgspecError."""
+    """Return (sending node, its call). Raises msgspec.MsgspecError."""
     heard = decode(_heard, payload)
     return heard.speaker, decode_call(bytes(heard.call))
 

@@ -103,7 +103,7 @@ def capability(text: str, at: str, reading: Reading) -> int:
 
 
 def requirements(wanted: GpuWanted, path: str, reading: Reading) -> Iterator[str]:
-    """What a node's labels must say of its GPUs."""
+    """Yield the requirements on a node's labels that follow from the wanted GPUs. Mistakes are noted in `reading`."""
 
     def read(at: str, make: Callable[[], str]) -> Iterator[str]:
         try:

@@ -1,8 +1,10 @@
-"""What an agent may find of its node's and its GPUs' health, by code, and what follows. One closed table: the agent reports these
-codes, the placer acts on them, docs/reference/health.md and people's views explain them.
+"""Health codes of nodes and GPUs, and their consequences.
 
-The codes of XIDs are "xid" and their number, and mean what xids.py decides. A code of a GPU that nobody knows takes the GPU
-out of use: better one GPU too few than work on a broken one.
+One closed table: the agent reports these codes, the placer acts on them, docs/reference/health.md and people's
+views explain them.
+
+The codes of XIDs are "xid" and their number, with the meaning that xids.py decides. An unknown code of a GPU
+takes the GPU out of use: one GPU too few is better than work on a broken one.
 """
 
 import re
@@ -26,7 +28,7 @@ Severity = Literal[
 
 
 class Meaning(NamedTuple):
-    """What a code asks for."""
+    """Consequences of a health code."""
 
     #: Of a GPU: it may not be used.
     fault: bool = True
@@ -40,7 +42,7 @@ class Meaning(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """How much is done."""
+        """Extent of the consequences: the whole node, the GPU, or a note only."""
         return "node" if self.node else "gpu" if self.fault else "note"
 
     @property
@@ -105,7 +107,7 @@ def is_code(text: str) -> bool:
 
 
 def meaning_of_gpu(code: str) -> Meaning:
-    """What a code means of a GPU, whatever it is."""
+    """Return the meaning of a GPU's code; unknown codes have one, too."""
     known = OF_GPUS.get(code)
     if known is not None:
         return known
@@ -117,5 +119,5 @@ def meaning_of_gpu(code: str) -> Meaning:
 
 
 def meaning_of(gpu: str, code: str) -> Meaning:
-    """What it means; `gpu` is "" for the node itself."""
+    """Return the meaning of a code; `gpu` is "" for the node itself."""
     return meaning_of_gpu(code) if gpu else OF_NODES.get(code, Meaning(fault=False))

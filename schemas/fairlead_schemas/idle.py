@@ -1,7 +1,8 @@
-"""Policies for what lies idle: when a run counts as idle, what is done about it, and the evidence for it.
+"""Idle policies: the conditions under which a run counts as idle, the action taken, and the evidence for it.
 
-Scopes are "global", "project:<name>" and "user:<name>"; of each rule the narrowest policy that speaks of a run counts, within the
-bounds of the wider ones. The telemetry service decides by them; the queue carries out what it asks for.
+Scopes are "global", "project:<name>" and "user:<name>". For each rule the narrowest policy that covers a run
+applies, within the bounds of the wider ones. The telemetry service decides by the policies; the queue carries
+out its requests.
 """
 
 from typing import Literal
@@ -40,7 +41,9 @@ ActiveReason = Literal[
 
 
 class IdleEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One signal over the window that decided: the highest it was on any GPU or rank, and where it had to stay below."""
+    """Signal over the window that decided: its highest value on any GPU or rank, and the threshold that it had to stay
+    below.
+    """
 
     signal: IdleSignal
     #: In the signal's unit: thousandths of a GPU's time (gpu, memory_traffic), milliwatts above the GPU's rest (power), bytes per
@@ -52,7 +55,7 @@ class IdleEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class IdlePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One rule at one scope."""
+    """Idle policy for one rule at one scope."""
 
     rule: IdleRule
     action: IdleAction

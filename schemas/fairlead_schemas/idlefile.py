@@ -1,4 +1,4 @@
-"""The policy file: what people write about what lies idle, decoded strictly and turned into integers.
+"""Policy file: idle policies as people write them, decoded strictly and converted to integers.
 
     scopes:
       global:
@@ -6,11 +6,11 @@
            extend: 2h, extensions: 2}
       "project:llm":
         - {rule: lifetime, after: 7d, notice: 1h, action: warn, mode: always}
-      "user:ada": []          # no say of its own
+      "user:ada": []          # no policies of its own
 
-`read_policy_file` gives the policies of each scope, or every mistake at once, each at its path in the file; `read_policies` those
-of one scope. What needs the policies of the other scopes (bounds of the wider ones) is the telemetry service's to check.
-`policy_words` is the inverse.
+`read_policy_file` returns the policies of each scope, or every mistake at once, each at its path in the file;
+`read_policies` returns those of one scope. The telemetry service makes the checks that need the policies of
+other scopes (bounds of the wider ones). `policy_words` is the inverse.
 """
 
 from typing import Any, Literal, get_args
@@ -33,7 +33,7 @@ _SIGNALS: dict[str, IdleSignal] = {signal: signal for signal in get_args(IdleSig
 
 
 class IdlePolicyWords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One rule at one scope, in people's units."""
+    """Idle policy for one rule at one scope, in people's units."""
 
     rule: IdleRule
     #: Without one, only what would have been done is said.
@@ -72,7 +72,7 @@ class InvalidPolicies(ValueError):
 
 
 def is_scope(text: str) -> bool:
-    """Whether a policy can be somebody's of this name."""
+    """Return True if the text is a valid scope of policies."""
     kind, _, name = text.partition(":")
     if kind == "project":
         return 0 < len(name) <= PROJECT_CHARS_MAX and name.isprintable()
@@ -155,7 +155,7 @@ def _below(reading: Reading, value: Any, at: str) -> dict[IdleSignal, int]:
 
 
 def _check(reading: Reading, policy: IdlePolicy, at: str) -> None:
-    """What the fields of one policy must be to each other."""
+    """Note contradictions between the fields of one policy."""
     if policy.rule == "utilization" and not policy.below:
         reading.wrong(f"{at}.below", "expected thresholds such as {gpu: 5%, network: 10KiB/s}, found none")
     if policy.rule != "utilization" and policy.below:

@@ -82,7 +82,9 @@ def _shown(signal: IdleSignal, value: int) -> str:
 
 
 def evidence_words(evidence: Sequence[IdleEvidence], window_ns: int = 0) -> str:
-    """What decided, in one line: "GPU at most 1.2 % of 5 % for 20m, 1,200 samples; network at most …". "" without evidence."""
+    """Return the evidence in one line: "GPU at most 1.2 % of 5 % for 20m, 1,200 samples; network at most …". ""
+    without evidence.
+    """
     told = [_one(each, window_ns if not at else 0) for at, each in enumerate(evidence)]
     return "; ".join(told)
 

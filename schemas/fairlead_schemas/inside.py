@@ -1,7 +1,7 @@
-"""What an agent says of its node's inside: links, NUMA nodes, CPUs, NICs. Plain data; whether it makes sense is the
-placer's to say.
+"""Agent's description of its node's inside: links, NUMA nodes, CPUs, NICs. Plain data; the placer checks its
+consistency.
 
-GPUs stand in the order of the node's inventory, in every list here.
+Every list here has the GPUs in the order of the node's inventory.
 """
 
 from typing import Literal, get_args
@@ -25,7 +25,7 @@ INSIDE_BYTES_MAX = 32 * 1024
 
 
 class NumaNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One NUMA node, with or without GPUs."""
+    """NUMA node, with or without GPUs."""
 
     node: int
     #: As Linux writes it, "0-19,40-59" (cpulists.py); "" is not known. CPUs are given in this order: who knows which threads share
@@ -50,7 +50,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are."""
+        """Number of GPUs."""
         return len(self.numa)
 
 

@@ -6,7 +6,10 @@ from fairlead_schemas.callers import Caller
 
 
 class JobMetricsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What rpc("telemetry", "metrics") takes. 0 stands for: the newest attempt; its begin; its end, or now; a step that suits."""
+    """Request of rpc("telemetry", "metrics").
+
+    A value of 0 means: the newest attempt; its begin; its end, or now; a suitable step.
+    """
 
     caller: Caller
     job: str
@@ -17,7 +20,7 @@ class JobMetricsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
 
 
 class GpuSeries(msgspec.Struct, kw_only=True):
-    """One GPU of the run. All lists have a place for every step; null: nothing was measured then."""
+    """Series of one GPU of the run. All lists have a place for every step; null: nothing was measured then."""
 
     node: str
     uuid: str
@@ -30,7 +33,7 @@ class GpuSeries(msgspec.Struct, kw_only=True):
 
 
 class JobMetrics(msgspec.Struct, kw_only=True):
-    """One attempt from `from_ns` (Unix ns), `steps` steps of `step_s` seconds each."""
+    """Metrics of one attempt from `from_ns` (Unix ns), `steps` steps of `step_s` seconds each."""
 
     job: str
     attempt: int

@@ -48,8 +48,11 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
 
 class GpuWanted(_Strict, frozen=True, kw_only=True):
-    """What each GPU must be. `model`: a product ("NVIDIA-A100-SXM4-80GB"), a word of it ("A100"), or several, any of which
-    will do. Versions such as ">=12.4" are of the node's driver and of the CUDA that it can run."""
+    """Requirements on each GPU.
+
+    `model` is a product ("NVIDIA-A100-SXM4-80GB"), a word of it ("A100"), or a list in which any entry is
+    acceptable. Versions such as ">=12.4" refer to the node's driver and to the CUDA that it can run.
+    """
 
     model: str | list[str] = ""
     memory: str | int = 0
@@ -69,9 +72,12 @@ class Times(_Strict, frozen=True, kw_only=True):
 
 
 class CheckpointWords(_Strict, frozen=True, kw_only=True):
-    """How the job saves its work. Told by `signal` (SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP) or by `command`, run beside it, it
-    has `notice` before TERM (2m unless it says otherwise); it says itself when it has saved (FAIRLEAD_CHECKPOINT_FILE).
-    `every`: how often it saves without being told."""
+    """Checkpoint settings of a job.
+
+    The job is notified by `signal` (SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP) or by `command`, which runs
+    alongside it. It then has `notice` before TERM (2m by default). The job itself reports when it has saved
+    (FAIRLEAD_CHECKPOINT_FILE). `every`: the interval of its saves without a notice.
+    """
 
     signal: str = ""
     command: list[str] = []
@@ -80,7 +86,7 @@ class CheckpointWords(_Strict, frozen=True, kw_only=True):
 
 
 class Retries(_Strict, frozen=True, kw_only=True):
-    """How often a failed exit is tried again; losses of a node are not counted here."""
+    """Number of retries after a failed exit; losses of a node are not counted here."""
 
     max: int = 0
 
@@ -94,8 +100,9 @@ class OutputWords(_Strict, frozen=True, kw_only=True):
 
 
 class PartitionWords(_Strict, frozen=True, kw_only=True):
-    """When its node falls silent: after how long its program is stopped there ("60s" unless the cluster says otherwise), and
-    after how long it is started elsewhere ("120s"). Either may be "never"."""
+    """Rules for the silence of a job's node: the time after which its program is stopped there ("60s" unless the
+    cluster sets another), and the time after which it is started elsewhere ("120s"). Either may be "never".
+    """
 
     stopAfter: str | int = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
     replaceAfter: str | int = ""  # noqa: N815 -- as above
@@ -109,7 +116,7 @@ class DependsOn(_Strict, frozen=True, kw_only=True):
 
 
 class NodesRange(_Strict, frozen=True, kw_only=True):
-    """As many nodes as can be had at once, within these bounds."""
+    """Number of nodes within bounds: as many as are available at once."""
 
     min: int
     max: int
@@ -161,7 +168,7 @@ class Group(_Strict, frozen=True, kw_only=True):
 
 
 class JobSpec(_Strict, frozen=True, kw_only=True):
-    """One job file. Resource words are Kubernetes': `resources: {nvidia.com/gpu: 8, cpu: "32"}`."""
+    """Job file. Resource words are Kubernetes': `resources: {nvidia.com/gpu: 8, cpu: "32"}`."""
 
     command: list[str]
     args: list[str] = []

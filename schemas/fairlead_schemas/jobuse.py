@@ -1,4 +1,4 @@
-"""What running jobs' GPUs do now, by the newest samples. The answer of GET /v1/use, and of telemetry's `use`."""
+"""Present GPU use of running jobs, by the newest samples. The answer of GET /v1/use, and of telemetry's `use`."""
 
 from typing import Annotated
 
@@ -11,14 +11,16 @@ JOBS_MAX = 500
 
 
 class JobUseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What rpc("telemetry", "use") takes: of which jobs."""
+    """Request of rpc("telemetry", "use"), with the jobs in question."""
 
     caller: Caller
     jobs: Annotated[list[str], msgspec.Meta(max_length=JOBS_MAX)]
 
 
 class JobUse(msgspec.Struct, kw_only=True):
-    """One run. null: nobody knows: no sample of its GPUs is new enough, its driver does not say, or only part of a GPU is its own."""
+    """GPU use of one run. A null value is unknown: no sample of its GPUs is new enough, its driver does not report the
+    value, or only part of a GPU is its own.
+    """
 
     job: str
     attempt: int
@@ -36,7 +38,7 @@ class JobUse(msgspec.Struct, kw_only=True):
 
 
 class JobUses(msgspec.Struct, kw_only=True):
-    """Of the jobs that were asked about, those that hold GPUs and that the caller may see."""
+    """GPU use of the requested jobs that hold GPUs and that the caller may see."""
 
     #: Of the log: up to there it is known what runs hold.
     sequence: int

@@ -1,6 +1,7 @@
-"""How the ranks of a job are started, and how their ends bear on each other: the words, and what follows from them.
+"""Launchers of a job's ranks, and the effect of one rank's end on the others: the words, and their consequences.
 
-The queue and the placer know only the second (`GangRule`); the first is the agent's (fairlead_agent/launching/).
+The queue and the placer know only the second (`GangRule`); the first belongs to the agent
+(fairlead_agent/launching/).
 """
 
 from typing import Literal
@@ -20,12 +21,12 @@ GangRule = Literal["", "continue", "leader"]
 
 
 def launcher_of(launcher: str, command: list[str]) -> str:
-    """One of LAUNCHERS: as the job file says, else as the command's first word does."""
+    """Return an entry of LAUNCHERS: the job file's own, else the one that fits the command's first word."""
     return launcher or _BY_PROGRAM.get(command[0].rpartition("/")[2] if command else "", "none")
 
 
 def gang_rule(launcher: str, on_failure: str) -> GangRule:
-    """What the placer has to know of a launcher (of LAUNCHERS) and of what a failure does."""
+    """Return the placer's rule for a launcher (of LAUNCHERS) and a failure policy."""
     if launcher == "mpi":
         return "leader"
     return "continue" if on_failure == "continue" else ""

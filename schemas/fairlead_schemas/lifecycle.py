@@ -26,7 +26,7 @@ GOES_ON: frozenset[str] = frozenset({"preempted", "drained", "gpu_fault", "prefl
 
 
 class Move(NamedTuple):
-    """One legal move."""
+    """Legal move of a job between states."""
 
     source: str  # "" for birth
     event: str
@@ -106,7 +106,7 @@ NEXT: dict[tuple[str, str], str] = {(m.source, m.event): m.target for m in rever
 
 
 def next_state(state: str, event: str) -> str:
-    """Where a move leads. Raises KeyError naming both when the move is not legal."""
+    """Return the state after a move. Raises KeyError naming both when the move is not legal."""
     try:
         return NEXT[(state, event)]
     except KeyError:

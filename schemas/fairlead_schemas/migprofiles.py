@@ -19,9 +19,9 @@ _NAME = re.compile(r"([1-7])g\.[1-9]\d{0,3}gb(\+me)?\Z", re.ASCII)
 
 
 def resource_of(profile: str) -> str:
-    """The Kubernetes resource of a profile: `resource_of("1g.5gb+me") == "nvidia.com/mig-1g.5gb.me"`.
+    """Return the Kubernetes resource of a profile: `resource_of("1g.5gb+me") == "nvidia.com/mig-1g.5gb.me"`.
 
-    A plus sign may not stand in a resource's name; NVIDIA's device plugin writes a dot.
+    A resource's name may not contain a plus sign; NVIDIA's device plugin writes a dot.
     """
     return MIG_PREFIX + profile.replace("+", ".")
 

@@ -1,7 +1,7 @@
-"""What volumes and secrets of a job file mean, and which are refused. Pure.
+"""Volumes and secrets of a job file: their meaning, and the reasons for refusal. Pure.
 
-The gateway refuses by these rules at submit, and a node's agent asks them again before it starts anything: what it
-mounts is its own affair, whoever sent the order.
+The gateway refuses by these rules at submit. A node's agent checks them again before it starts anything,
+because the agent is responsible for its own mounts, regardless of the order's sender.
 """
 
 import posixpath
@@ -63,7 +63,7 @@ def secret_of(words: str | SecretWords) -> Secret:
 
 
 def project_directory(project: str) -> str:
-    """What a project's volumes and secrets are filed under. Meaningless for a project that `faults` refuses."""
+    """Return the directory for a project's volumes and secrets. Meaningless for a project that `faults` refuses."""
     return project or DEFAULT_PROJECT
 
 
@@ -98,7 +98,7 @@ def _of_one(field: str, name: str, path: str) -> Iterator[FieldError]:
 
 
 def path_fault(path: str) -> str:
-    """Why nothing may be mounted there; "" where it may."""
+    """Return the reason for which a path may not be mounted; "" if it may."""
     if len(path) > PATH_CHARS_MAX or not _PATH.match(path) or posixpath.normpath(path) != path:
         return 'expected an absolute path such as "/data" of letters, digits and . _ @ + -, without "." and ".." parts'
     for closed in CLOSED_PATHS:

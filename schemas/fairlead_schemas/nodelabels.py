@@ -1,5 +1,6 @@
-"""What a node's admin says of it, as Kubernetes writes it: labels "key=value"; taints "key=value:Effect", and
-"key:Effect" for one without a value."""
+"""Labels and taints of a node's admin, as Kubernetes writes them: labels "key=value"; taints "key=value:Effect",
+and "key:Effect" for one without a value.
+"""
 
 import re
 from typing import NamedTuple
@@ -19,7 +20,7 @@ class NodeLabelError(ValueError):
 
 
 class Taint(NamedTuple):
-    """One taint, read."""
+    """Taint in parsed form."""
 
     key: str
     value: str
@@ -27,7 +28,7 @@ class Taint(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As an inventory has it."""
+        """Text of the taint, as in an inventory."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 

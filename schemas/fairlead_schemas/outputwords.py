@@ -21,7 +21,7 @@ KEEP, MAX = "output.keep", "output.max"
 
 
 class OutputBounds(NamedTuple):
-    """Bounds that a job sets for its own output; 0: none beside those of the node."""
+    """Bounds that a job sets for its own output; 0: none in addition to those of the node."""
 
     keep_ns: int = 0
     #: Of each of its two files.

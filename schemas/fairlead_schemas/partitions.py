@@ -1,7 +1,9 @@
-"""What becomes of a job whose node falls silent: how long its program may run on there, and when it is started elsewhere.
+"""Rules for a job whose node falls silent: the time for which its program may continue there, and the time of its
+start elsewhere.
 
-Nobody can know from outside whether a silent node still runs something. So its agent ends the run by itself first, with TERM,
-grace and KILL, and only later may another node have it; or it is not started elsewhere at all before somebody has proof.
+From outside it is impossible to know if a silent node still runs something. So its agent first ends the run,
+with TERM, grace and KILL, and only later may another node have it. Otherwise the run is not started elsewhere
+before a person has proof.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""How a pool is packed and what it has left, as the explainer answers it and the API shows it."""
+"""Packing of a pool and its free capacity, in the explainer's answers and in the API."""
 
 import msgspec
 

@@ -35,14 +35,16 @@ class AgeingWords(_Strict, frozen=True, kw_only=True):
 
 
 class SharingWords(_Strict, frozen=True, kw_only=True):
-    """How the pool's nodes slice their GPUs by time: replicas of each, and whether a job gets one at most on each node."""
+    """Time slicing of the pool's GPUs: replicas of each, and `oneEach`: a job gets at most one on each node."""
 
     replicas: int
     oneEach: bool = False  # noqa: N815 -- Kubernetes' spelling is the users' spelling
 
 
 class PoolWords(_Strict, frozen=True, kw_only=True):
-    """One pool. Durations are such as "5m" or "7d"; `prices`: what a GPU of a model counts for in budgets (others: 1)."""
+    """Settings of a pool in words. Durations are such as "5m" or "7d"; `prices`: the factor of a model's GPU in
+    budgets (others: 1).
+    """
 
     sequencer: str = "drf"
     ageing: AgeingWords | None = None
@@ -58,7 +60,7 @@ class PoolWords(_Strict, frozen=True, kw_only=True):
 
 
 def read_pool(reading: Reading, name: str, words: Any, at: str) -> PoolSettings:
-    """One pool's settings; nothing at all stands for the defaults."""
+    """Return one pool's settings; an empty entry means the defaults."""
     if not is_token(name):
         reading.wrong(at, f"expected a name of 1 to 63 of a-z 0-9 _ -, found {shown(name)}")
     fields = reading.fields({} if words is None else words, PoolWords, at)
@@ -104,7 +106,7 @@ def _sharing(reading: Reading, value: Any, at: str) -> Sharing | None:
 
 
 def _half_life(reading: Reading, value: Any, at: str) -> int:
-    """0 stands for the usual one in settings, so that nobody can write it."""
+    """Return the half-life in ns, 0 for the default one. A written value of 0 is a mistake."""
     ns = reading.quantity(_some_time, value, at) if value is not None else 0
     return 0 if ns == HALF_LIFE_NS else ns
 
@@ -128,7 +130,7 @@ def _prices(reading: Reading, value: Any, at: str) -> dict[str, int]:
 
 
 def pool_words(settings: PoolSettings) -> dict[str, Any]:
-    """The inverse of `read_pool`, defaults left out but for the sequencer."""
+    """Return the words of a pool's settings, the inverse of `read_pool`. Defaults are left out, except the sequencer."""
     words: dict[str, Any] = {"sequencer": settings.sequencer}
     if settings.ageing is not None:
         words["ageing"] = {"every": duration_word(settings.ageing.every_ns), "most": settings.ageing.most}

@@ -44,7 +44,7 @@ class InvalidQueues(ValueError):
 
 
 class QueueFile(NamedTuple):
-    """The entries of one file, by name and path; a queue stands before those below it."""
+    """Entries of one file, by name and path; a queue precedes its children."""
 
     pools: tuple[PoolEntry, ...]
     queues: tuple[QueueEntry, ...]
@@ -151,7 +151,7 @@ def queue_file(pools: Mapping[str, PoolSettings], queues: Mapping[str, QueueSett
 
 
 def words_file(pools: Mapping[str, dict[str, Any]], queues: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """A file of settings that are words already; a queue stands below its parent where that is there."""
+    """Return a file of settings that are words already; a queue is below its parent if the parent is present."""
     tops: dict[str, Any] = {}
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(queues, key=lambda path: path.split("/")):

@@ -1,8 +1,8 @@
-"""What can be configured of queues and pools, in integers: the meaning of a queue file.
+"""Settings of queues and pools, in integers: the meaning of a queue file.
 
-Amounts are {resource: amount}: "gpu" (milli-GPU), "gpu:<model>" (milli-GPU of one model class, named as in
-the node label nvidia.com/gpu.product), "cpu" (milli-CPU), "memory" (MiB). A resource that is not named is
-not limited (a guarantee of it: nothing).
+Amounts are {resource: amount}: "gpu" (milli-GPU), "gpu:<model>" (milli-GPU of one model class, named as in the
+node label nvidia.com/gpu.product), "cpu" (milli-CPU), "memory" (MiB). A resource that is not named is not
+limited; a guarantee of it is nothing.
 """
 
 from typing import Literal, get_args
@@ -52,7 +52,9 @@ class Budget(_Setting, frozen=True, kw_only=True):
 
 
 class Preemption(_Setting, frozen=True, kw_only=True):
-    """Whose running jobs may be asked to yield to a job of this queue, and how long its own are safe."""
+    """Rules of preemption: the running jobs that may be asked to yield to a job of this queue, and the protection of
+    its own.
+    """
 
     #: From other queues: what they use over their guarantee, when this one is within its own.
     reclaim: Reclaim = "any"
@@ -66,7 +68,7 @@ class Preemption(_Setting, frozen=True, kw_only=True):
 
 
 class QueueSettings(_Setting, frozen=True, kw_only=True):
-    """One queue's settings, whole."""
+    """Complete settings of one queue."""
 
     #: The pool; only a queue at the top names one, those below are in the same.
     pool: str = ""
@@ -101,7 +103,7 @@ class Sharing(_Setting, frozen=True, kw_only=True):
 
 
 class PoolSettings(_Setting, frozen=True, kw_only=True):
-    """One pool's settings, whole. Its nodes are those with the label `fairlead/pool: <name>`."""
+    """Complete settings of one pool. Its nodes are those with the label `fairlead/pool: <name>`."""
 
     #: Who goes first: drf, fifo, lifo, fairshare, or a name of an entry point in group fairlead.sequencers.
     sequencer: str = "drf"

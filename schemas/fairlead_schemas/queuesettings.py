@@ -55,7 +55,9 @@ class BudgetWords(_Strict, frozen=True, kw_only=True):
 
 
 class PreemptionWords(_Strict, frozen=True, kw_only=True):
-    """Whose runs may be asked to yield to a job of this queue, and how long its own are safe."""
+    """Rules of preemption in words: the runs that may be asked to yield to a job of this queue, and the protection of
+    its own.
+    """
 
     reclaim: Reclaim = "any"
     rebalance: bool = False
@@ -64,8 +66,11 @@ class PreemptionWords(_Strict, frozen=True, kw_only=True):
 
 
 class QueueWords(_Strict, frozen=True, kw_only=True):
-    """One queue. Amounts are such as {nvidia.com/gpu: 16, cpu: "256", memory: 2Ti}; `users`: the most that each may
-    hold, "default" for all who are not named; `queues`: those below."""
+    """Settings of a queue in words.
+
+    Amounts are such as {nvidia.com/gpu: 16, cpu: "256", memory: 2Ti}; `users`: the most that each may hold,
+    "default" for all who are not named; `queues`: the queues below.
+    """
 
     pool: str = ""
     guaranteed: dict[str, Quantity] = {}
@@ -81,7 +86,7 @@ class QueueWords(_Strict, frozen=True, kw_only=True):
 
 
 def read_queue(reading: Reading, fields: dict[str, Any], at: str) -> QueueSettings:
-    """One queue's settings from its fields (as `Reading.fields` gives them), those of queues below left alone."""
+    """Return one queue's settings from its fields (the result of `Reading.fields`), without those of the queues below."""
 
     def amounts(name: str) -> Amounts:
         return read_amounts(reading, fields.get(name, {}), joined(at, name))

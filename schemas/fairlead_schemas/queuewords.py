@@ -73,7 +73,7 @@ def resource_word(resource: str) -> str:
 
 
 def amount_word(resource: str, amount: int) -> str | int:
-    """One amount as the file has it: 16 GPUs are 16, 1500 milli-CPU "1500m", 65536 MiB "64Gi"."""
+    """Return one amount in the form of the file: 16 GPUs are 16, 1500 milli-CPU "1500m", 65536 MiB "64Gi"."""
     if resource == "memory":
         return format_memory(amount)
     if amount % MILLI == 0:

@@ -20,7 +20,7 @@ IMAGE_CHARS_MAX = 400
 class ReportBase(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):
-    """What every report carries: its number, rising by one."""
+    """Field that every report carries: its number, rising by one."""
 
     n: int
 
@@ -92,8 +92,9 @@ class CleanSeen(ReportBase, tag=True, frozen=True, kw_only=True):
 
 
 class HealthSeen(ReportBase, tag=True, frozen=True, kw_only=True):
-    """What the agent found of a GPU's health, or of the node's own: a code of health.py. A GPU has one at a time, the gravest; the
-    node may have several."""
+    """Finding of the agent about a GPU's health, or the node's own: a code of health.py. A GPU has one at a time, the
+    gravest; the node may have several.
+    """
 
     gpu: str  # its UUID; "": the node itself
     #: Of a GPU, "": it is well again.
@@ -109,7 +110,7 @@ Report = InventorySeen | StartSeen | CheckpointSeen | ExitSeen | CleanSeen | Hea
 
 
 class ReportBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One message of reports: consecutive numbers of one incarnation."""
+    """Message of reports: consecutive numbers of one incarnation."""
 
     node: str
     incarnation: str
@@ -188,15 +189,15 @@ def encode(message: "ReportBatch | Heartbeat | ReportAck | OutputPiece | ReadOut
 
 
 def decode_reports(payload: bytes) -> ReportBatch:
-    """One message of reports. Raises msgspec.ValidationError or DecodeError with the path."""
+    """Decode one message of reports. Raises msgspec.ValidationError or DecodeError with the path."""
     return decode(_batch, payload)
 
 
 def decode_heartbeat(payload: bytes) -> Heartbeat:
-    """One beat. Raises msgspec.MsgspecError."""
+    """Decode one heartbeat. Raises msgspec.MsgspecError."""
     return decode(_beat, payload)
 
 
 def decode_ack(payload: bytes) -> ReportAck:
-    """One confirmation. Raises msgspec.MsgspecError."""
+    """Decode one acknowledgement. Raises msgspec.MsgspecError."""
     return decode(_confirm, payload)

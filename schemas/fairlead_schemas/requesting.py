@@ -1,7 +1,7 @@
-"""What a job file's words ask for, as a `Request`: units, amounts, GPUs, and where they may lie.
+"""Request of a job file, as a `Request`: units, amounts, GPUs, and their permitted places.
 
-Only the words are read here; whether the request they make is one that can be placed at all is `requestrules`. A word
-that cannot be read is noted at its field and stands for something harmless, so that each mistake is named once.
+Only the words are read here; `requestrules` decides if the request can be placed at all. An unreadable word is
+noted at its field and replaced by a harmless value, so that each mistake is named once.
 """
 
 import re
@@ -92,7 +92,7 @@ def _per_task(spec: JobSpec, reading: Reading) -> int | str | None:
 def _unit(
     words: JobSpec | Group, nodes: int, path: str, reading: Reading, per_task: int | str | None = None
 ) -> Request:
-    """One kind of unit: its amounts, its GPUs and its selector."""
+    """Return the request of one kind of unit: its amounts, its GPUs and its selector."""
     at, wanted, get = f"{path}resources.", words.gpu, words.resources.get
     for key in words.resources:
         if key not in PLAIN and not gpuwords.is_gpu(key):
@@ -171,7 +171,7 @@ def _tolerations(wanted: Sequence[str | TolerationWords], reading: Reading) -> t
 
 
 def _toleration(words: str | TolerationWords) -> str:
-    """One text, of Kubernetes' four fields or as it stands. Raises TolerationError."""
+    """Return the text of a toleration, given as text or in Kubernetes' four fields. Raises TolerationError."""
     if isinstance(words, str):
         return tolerations.parse(words).text
     if words.operator not in ("Equal", "Exists"):
@@ -185,7 +185,7 @@ def _toleration(words: str | TolerationWords) -> str:
 
 
 def _read[**P](reading: Reading, at: str, read: Callable[P, str], *args: P.args, **kwargs: P.kwargs) -> tuple[str, ...]:
-    """One text, or nothing where it cannot be read."""
+    """Return the text in a tuple; empty if it cannot be read, with the mistake noted."""
     try:
         return (read(*args, **kwargs),)
     except ValueError as error:

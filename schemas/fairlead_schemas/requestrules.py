@@ -1,7 +1,8 @@
-"""What a request must be like to be placed at all. One place says so, for the gateway and for the queue.
+"""Rules for a request that can be placed at all, shared by the gateway and the queue.
 
-The gateway turns words into a request and asks here before it sends it; the queue asks again, because commands come
-from elsewhere as well. Nothing is said about what a cluster has: that is admission's and the placer's.
+The gateway turns words into a request and checks it here before sending. The queue checks again, because
+commands come from elsewhere as well. The rules do not depend on the cluster's resources: admission and the
+placer check those.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ NODE_BYTES, GPU_BYTES, INSTANCE_BYTES = 150, 51, 44
 
 
 class Fault(NamedTuple):
-    """One thing that no valid request has."""
+    """Fault that no valid request has."""
 
     field: str  # as the job file calls it
     message: str
@@ -98,7 +99,7 @@ def _of_kind(kind: Request, path: str, where: str) -> Iterator[Fault]:
 
 
 def _of_gpus(kind: Request) -> Iterator[str]:
-    """What is wrong with a unit's GPUs."""
+    """Yield the faults of a unit's GPUs."""
     count, milli = gpu_count(kind), kind.gpu_milli
     if not 0 <= count <= GPUS_PER_NODE_MAX or milli < 0:
         found = count if milli >= 0 else milli
@@ -133,7 +134,7 @@ def _of_groups(request: Request) -> Iterator[Fault]:
 
 
 def _only_kind(kind: Request) -> Request:
-    """The same without what is said once for all kinds."""
+    """Return the request without the fields that are set once for all kinds."""
     return Request(
         nodes=kind.nodes, gpu_milli=kind.gpu_milli, cpu_milli=kind.cpu_milli, memory_mib=kind.memory_mib,
         shm_mib=kind.shm_mib, selector=kind.selector, gpu_memory_mib=kind.gpu_memory_mib, gpu_parts=kind.gpu_parts,

@@ -36,7 +36,7 @@ def _needs(kind: Request, *, tasks: bool) -> str:
 
 
 def places(kind: Request, *, tasks: bool) -> str:
-    """Where all of that must be: "on one node", "on each of 2 nodes", "for each of 16 tasks"."""
+    """Return the place of the request in words: "on one node", "on each of 2 nodes", "for each of 16 tasks"."""
     unit, word = ("task", "for") if tasks else ("node", "on")
     return f"{word} each of {_count(kind)} {unit}s" if kind.nodes > 1 else f"{word} one {unit}"
 

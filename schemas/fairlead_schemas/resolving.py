@@ -73,7 +73,7 @@ def resolve(
 
 
 def _check_request(request: Request, reading: Reading) -> None:
-    """The rules of requests, each field told once."""
+    """Note violations of the rules of requests, one per field."""
     for fault in requestrules.faults(request):
         if all(error.field != fault.field for error in reading.errors):
             reading.wrong(fault.field, fault.message)
@@ -226,7 +226,7 @@ def _on_partition(spec: JobSpec, reading: Reading) -> OnPartition:
 
 
 def _silence(reading: Reading, field: str, value: str | int) -> int:
-    """Nanoseconds; 0 where nothing is said, NEVER_NS for "never"."""
+    """Return nanoseconds; 0 without a value, NEVER_NS for "never"."""
     if value in ("", partitions.NEVER):
         return 0 if value == "" else NEVER_NS
     found = amount(reading, field, quantities.parse_duration, value)

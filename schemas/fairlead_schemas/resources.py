@@ -1,7 +1,7 @@
-"""What a job asks for and what a node has, in integers.
+"""Requests of jobs and resources of nodes, in integers.
 
-milli-GPU (1000 = one whole GPU), milli-CPU, MiB. `Request` is hashable: equal requests form
-one equivalence class, which is placed, refused and parked together.
+milli-GPU (1000 = one whole GPU), milli-CPU, MiB. `Request` is hashable: equal requests form one equivalence
+class, which is placed, refused and parked together.
 """
 
 from typing import Literal
@@ -58,7 +58,9 @@ class Request(
     also: tuple["Request", ...] = ()
 
     def without(self, missing: int) -> "Request":
-        """What an attempt holds whose placement has so many units less than the most it asks for (`nodes_min`)."""
+        """Return the resources of an attempt whose placement has `missing` units less than the request's maximum
+        (`nodes_min`).
+        """
         return msgspec.structs.replace(self, nodes=self.nodes - missing) if missing else self
 
     @property
@@ -88,7 +90,7 @@ class Request(
 
 
 class MigInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One MIG instance that exists on a GPU."""
+    """MIG instance that exists on a GPU."""
 
     uuid: str
     profile: str  # "3g.20gb"
@@ -104,7 +106,7 @@ class MigPlace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One device as an agent found it."""
+    """GPU device as an agent found it."""
 
     uuid: str
     index: int

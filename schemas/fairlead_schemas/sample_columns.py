@@ -1,11 +1,11 @@
-"""Samples on the bus: what one node measured at one moment, as columns, in MessagePack.
+"""Samples on the bus: one node's measurements at one moment, as columns, in MessagePack.
 
-A column holds one value per GPU (or use, or run), in the order of the first one. It is left out where nobody knows anything,
-and a single value where all have the same. A batch stands alone, for any other may be lost: nothing is told as a
-difference to one before.
+A column holds one value per GPU (or use, or run), in the order of the first column. The column is left out if
+every value is unknown, and holds a single value if all are the same. A batch is complete in itself and never a
+difference to an earlier one, because any other may be lost.
 
-Bytes of strangers: `decode_columns` takes what fits these types, with all columns of one length, and nothing else.
-Fields are only added, at the end of their struct.
+The bytes are untrusted: `decode_columns` accepts only data that fits these types, with all columns of one
+length. Fields are only added, at the end of their struct.
 """
 
 import re
@@ -148,7 +148,9 @@ _PLACE = re.compile(r"\$\.(gpus|uses|resources)\[(\d+)\]")
 
 
 def encode_samples(batch: SampleBatch) -> bytes:
-    """Bytes of one batch. A number beyond its bound is told as not known: one mad counter does not cost the others."""
+    """Encode one batch. A number beyond its bound is encoded as unknown, so that one wrong counter does not cost the
+    others.
+    """
     return _encoder.encode(columns_of(batch))
 
 
@@ -162,7 +164,7 @@ def encode_fitting(batch: SampleBatch) -> tuple[bytes, bool]:
 
 
 def columns_of(batch: SampleBatch) -> SampleColumns:
-    """The batch as it is told."""
+    """Return the batch as columns, the form on the bus."""
     return SampleColumns(
         v=VERSION, node=batch.node, incarnation=batch.incarnation, n=batch.n, at_ns=batch.at_ns - batch.at_ns % NS_PER_MS,
         gpus=GpuColumns(**_told(batch.gpus, _GPUS)) if batch.gpus else None,
@@ -184,7 +186,7 @@ def _told(rows: Sequence[Any], bounds: tuple[tuple[str, int], ...]) -> dict[str,
 
 
 def decode_columns(payload: bytes) -> SampleColumns:
-    """One batch, checked. Raises msgspec.MsgspecError that names what does not fit."""
+    """Decode and check one batch. Raises msgspec.MsgspecError with the place of the mismatch."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise msgspec.ValidationError(f"a batch of {len(payload)} bytes, expected at most {PAYLOAD_BYTES_MAX}")
     try:
@@ -219,7 +221,7 @@ def _check(what: str, columns: Columns | None, bounds: tuple[tuple[str, int], ..
 
 
 def decode_samples(payload: bytes) -> SampleBatch:
-    """One batch as rows. Raises msgspec.MsgspecError."""
+    """Decode one batch into rows. Raises msgspec.MsgspecError."""
     return rows_of(decode_columns(payload))
 
 

@@ -7,7 +7,9 @@ import msgspec
 
 
 class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One GPU or MIG instance at one moment. None stands for "not known": the GPU, its driver or the adapter does not say."""
+    """Sample of one GPU or MIG instance at one moment. None means unknown: the GPU, its driver or the adapter does not
+    report it.
+    """
 
     uuid: str
     #: Of a MIG instance: the GPU that it is cut from; "" for a GPU.
@@ -57,7 +59,7 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
 
 class RunUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What the processes of one run use of a GPU or MIG instance, as the driver counts it."""
+    """Use of a GPU or MIG instance by the processes of one run, as counted by the driver."""
 
     uuid: str
     run: str  # "<job>.<attempt>"
@@ -68,7 +70,7 @@ class RunUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class RunResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What one rank of a run uses of its node besides GPUs. Counters rise from its start; None: not known."""
+    """Use of a node by one rank of a run, except GPUs. Counters rise from the rank's start; None: not known."""
 
     run: str  # "<job>.<attempt>"
     rank: int = 0

@@ -1,4 +1,4 @@
-"""What a job may require of a node's labels: Kubernetes' label selectors, and versions.
+"""Requirements of a job on a node's labels: Kubernetes' label selectors, and versions.
 
 One requirement is one text, so that it can be counted, compared and shown as it was written:
 
@@ -29,7 +29,7 @@ class SelectorError(ValueError):
 
 
 class Requirement(NamedTuple):
-    """One requirement, read."""
+    """Requirement in parsed form."""
 
     key: str
     operator: str  # = != in notin exists absent ~ >= <= > <
@@ -37,7 +37,7 @@ class Requirement(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it is written in a request."""
+        """Text of the requirement, as in a request."""
         match self.operator:
             case "exists":
                 return self.key
@@ -51,7 +51,9 @@ class Requirement(NamedTuple):
                 return f"{self.key}{self.operator}{self.values[0]}"
 
     def suits(self, labels: dict[str, str]) -> bool:
-        """Whether labels are as required. What forbids a value is met by a label that is not there, as in Kubernetes."""
+        """Return True if the labels satisfy the requirement. As in Kubernetes, a missing label satisfies a requirement
+        that forbids a value.
+        """
         value = labels.get(self.key)
         match self.operator:
             case "=" | "in":
@@ -137,7 +139,7 @@ def suits(labels: dict[str, str], selector: tuple[str, ...]) -> bool:
 
 
 def has_word(value: str, word: str) -> bool:
-    """True when the words of `word` stand in `value` side by side, whatever the case: H100 in NVIDIA-H100-PCIe."""
+    """Return True when the words of `word` are adjacent in `value`, regardless of case: H100 in NVIDIA-H100-PCIe."""
     have, want = _words(value), _words(word)
     return any(have[at : at + len(want)] == want for at in range(len(have) - len(want) + 1)) if want else False
 

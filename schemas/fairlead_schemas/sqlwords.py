@@ -1,6 +1,7 @@
-"""What is sent to ask the warehouse in SQL, and what comes back: between gateway and telemetry service, and to people.
+"""SQL requests to the warehouse and their answers: between gateway and telemetry service, and to people.
 
-An answer is JSON. Where CSV or Arrow was asked for, it is one line of JSON (an `SqlHead`, or {"error": …}), a line break, and the bytes.
+An answer is JSON. If CSV or Arrow was requested, it is one line of JSON (an `SqlHead`, or {"error": …}), a line
+break, and the bytes.
 """
 
 from typing import Literal, get_args
@@ -22,7 +23,7 @@ ROWS_MAX = 10_000
 
 
 class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What rpc("telemetry", "sql") takes."""
+    """Request of rpc("telemetry", "sql")."""
 
     caller: Caller
     query: str
@@ -35,14 +36,14 @@ class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SqlCancel(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What rpc("telemetry", "sql_cancel") takes. Only who asked, or an admin, cancels."""
+    """Request of rpc("telemetry", "sql_cancel"). Only the user of the query, or an admin, may cancel."""
 
     caller: Caller
     id: str
 
 
 class SqlHead(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What an answer says beside its rows."""
+    """Head of an answer, without its rows."""
 
     #: [{"name", "type"}], types as DuckDB calls them.
     columns: list[dict[str, str]]

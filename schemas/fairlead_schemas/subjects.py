@@ -28,7 +28,7 @@ ASK = "fairlead.ask"
 
 
 def log(writer: str) -> str:
-    """Where a writer's commits stand; the fence is per subject."""
+    """Return the subject of a writer's commits; the fence is per subject."""
     return f"fairlead.log.{writer}"
 
 
@@ -38,22 +38,22 @@ def writer_of(subject: str) -> str:
 
 
 def cmd(service: str) -> str:
-    """Where a service's commands wait."""
+    """Return the subject on which a service's commands wait."""
     return f"fairlead.cmd.{service}"
 
 
 def sample(node: str) -> str:
-    """Where a node's samples go."""
+    """Return the subject of a node's samples."""
     return f"fairlead.sample.{node}"
 
 
 def output(node: str, job: str) -> str:
-    """Where a node puts what a job's ranks print there; other jobs of the node may have the same subject."""
+    """Return the subject of the output of a job's ranks on a node; other jobs of the node may have the same subject."""
     return f"fairlead.output.{node}.{zlib.crc32(job.encode()) % OUTPUT_SHARDS}"
 
 
 def outputs_of_node(node: str) -> str:
-    """Where all output of a node goes."""
+    """Return the subject pattern of all output of a node."""
     return f"fairlead.output.{node}.*"
 
 
@@ -73,17 +73,17 @@ def node_of_output(subject: str) -> str:
 
 
 def report(node: str) -> str:
-    """Where a node's agent reports."""
+    """Return the subject of an agent's reports."""
     return f"fairlead.report.{node}"
 
 
 def beat(node: str) -> str:
-    """Where a node's agent says that it is alive."""
+    """Return the subject of an agent's heartbeats."""
     return f"fairlead.beat.{node}"
 
 
 def confirm(node: str) -> str:
-    """Where the placer answers a node's agent."""
+    """Return the subject of the placer's answers to an agent."""
     return f"fairlead.confirm.{node}"
 
 
@@ -98,21 +98,21 @@ def node_of(subject: str) -> str:
 
 
 def gang(speaker: str, node: str) -> str:
-    """Where one node's agent asks another's about a run of both."""
+    """Return the subject of one agent's request to another about a run of both nodes."""
     return f"fairlead.gang.{speaker}.{node}"
 
 
 def parse_gang(subject: str) -> tuple[str, str]:
-    """(the node that speaks, the node that is spoken to)."""
+    """Return (sending node, receiving node)."""
     _, _, speaker, node = subject.split(".")
     return speaker, node
 
 
 def rpc(service: str, verb: str) -> str:
-    """Where a service answers requests (core request/reply; nothing stored)."""
+    """Return the subject of a service's requests (core request/reply; nothing stored)."""
     return f"fairlead.rpc.{service}.{verb}"
 
 
 def rpc_node(node: str, verb: str) -> str:
-    """Where a node's agent answers requests."""
+    """Return the subject of requests to a node's agent."""
     return f"fairlead.rpc.node.{node}.{verb}"

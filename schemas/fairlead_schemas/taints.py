@@ -1,9 +1,9 @@
-"""Taints and what tolerates them, in Kubernetes' words. Pure text; knows neither nodes nor jobs.
+"""Taints and tolerations, in Kubernetes' words. Pure text, without knowledge of nodes or jobs.
 
-A taint is "key=value:Effect", or "key:Effect" without a value. NoSchedule and NoExecute keep work away that does not
-tolerate them, NoExecute sends away what is there, PreferNoSchedule is the last choice only. A toleration has the same
-shape, and whatever part it leaves out matches anything: "key=value:Effect", "key:Effect" (any value), "key" (any value
-and effect), ":Effect", and "" for all taints there are.
+A taint is "key=value:Effect", or "key:Effect" without a value. NoSchedule and NoExecute keep work without a
+toleration away, NoExecute also evicts running work, PreferNoSchedule makes a node the last choice only. A
+toleration has the same shape, and any part that it leaves out matches anything: "key=value:Effect",
+"key:Effect" (any value), "key" (any value and effect), ":Effect", and "" for all taints.
 """
 
 import re
@@ -24,7 +24,7 @@ class BadTaint(ValueError):
 
 
 class Taint(NamedTuple):
-    """One taint, or with empty parts a pattern that matches several."""
+    """Taint, or with empty parts a pattern that matches several."""
 
     key: str
     value: str

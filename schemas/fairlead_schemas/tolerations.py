@@ -24,7 +24,7 @@ class TolerationError(ValueError):
 
 
 class Toleration(NamedTuple):
-    """One toleration, read."""
+    """Toleration in parsed form."""
 
     #: "": of every taint.
     key: str
@@ -35,12 +35,12 @@ class Toleration(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it is written in a request."""
+        """Text of the toleration, as in a request."""
         name = self.key if self.value is None else f"{self.key}={self.value}"
         return f"{name}:{self.effect}" if self.effect or not name else name
 
     def tolerates(self, key: str, value: str, effect: str) -> bool:
-        """Whether a taint of a node keeps this job away no longer."""
+        """Return True if a node's taint does not keep the job away."""
         if self.effect not in ("", effect):
             return False
         return not self.key or (self.key == key and self.value in (None, value))
@@ -72,5 +72,5 @@ def checked(found: Toleration) -> Toleration:
 
 
 def tolerated(tolerations: tuple[str, ...], key: str, value: str, effect: str) -> bool:
-    """Whether any of a request's tolerations speaks of this taint."""
+    """Return True if any of a request's tolerations covers this taint."""
     return any(parse(text).tolerates(key, value, effect) for text in tolerations)

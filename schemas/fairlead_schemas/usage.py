@@ -1,7 +1,7 @@
-"""What is said of GPU time and its cost: the answer of GET /v1/usage and of the telemetry service's verb `usage`.
+"""GPU time and its cost: the answer of GET /v1/usage and of the telemetry service's verb `usage`.
 
-Exact amounts are milli-GPU times nanoseconds, as integers: 3,600,000,000,000,000 is one GPU-hour (`GPU_HOUR`). Readers of JSON
-that know floats only (JavaScript, jq) take `gpu_hours`.
+Exact amounts are milli-GPU times nanoseconds, as integers: 3,600,000,000,000,000 is one GPU-hour (`GPU_HOUR`).
+Readers of JSON that know floats only (JavaScript, jq) take `gpu_hours`.
 """
 
 from typing import Literal, get_args
@@ -15,7 +15,7 @@ GPU_HOUR = 1000 * 3600 * 10**9
 
 
 class UsageLine(msgspec.Struct, kw_only=True):
-    """What one user (queue, project, job, attempt, model, pool) was charged of one model at one price."""
+    """Charge of one user (queue, project, job, attempt, model, pool) for one model at one price."""
 
     key: str
     model: str
@@ -44,8 +44,11 @@ class UsageEstimateLine(msgspec.Struct, kw_only=True):
 
 
 class UsageEstimate(msgspec.Struct, kw_only=True):
-    """GPU time up to now if everything that runs goes on: telemetry's clock, which the log does not confirm. An estimate is
-    never billed, audited, or counted by budgets; the exact figures stand beside it."""
+    """Estimate of GPU time up to now, if all present runs continue.
+
+    The time is telemetry's clock, which the log does not confirm. An estimate is never billed, audited, or counted
+    by budgets; the statement holds the exact figures separately.
+    """
 
     at_ns: int  # Unix ns, never below the statement's `as_of_ns`
     lines: list[UsageEstimateLine]

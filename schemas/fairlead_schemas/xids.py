@@ -1,9 +1,12 @@
-"""What Fairlead does about each XID, the numbers by which NVIDIA's driver reports errors of a GPU. One table for the agent that
-sees them, the placer that acts on them, and docs/reference/health.md that explains them.
+"""Fairlead's decision on each XID, the numbers by which NVIDIA's driver reports errors of a GPU.
 
-The catalogue (xid_catalog.csv) holds names and resolutions of NVIDIA's XID catalogue of October 2025 and what gpud makes of
-them, both as leptonai/gpud holds them (Apache-2.0), and which XIDs NVIDIA/k8s-device-plugin ignores (Apache-2.0); unchanged. What
-we decide follows from NVIDIA's immediate resolution by `RULES`, but for the codes in `OURS`, each with its reason.
+One table serves the agent that sees XIDs, the placer that acts on them, and docs/reference/health.md that
+explains them.
+
+The catalogue (xid_catalog.csv) holds names and resolutions of NVIDIA's XID catalogue of October 2025 and gpud's
+judgement of them, both in the form of leptonai/gpud (Apache-2.0), and the XIDs that NVIDIA/k8s-device-plugin
+ignores (Apache-2.0); unchanged. Fairlead's decision follows from NVIDIA's immediate resolution by `RULES`,
+except for the codes in `OURS`, each with its reason.
 """
 
 import csv
@@ -96,7 +99,7 @@ OURS: dict[int, tuple[Decision, str]] = {
 
 
 class Xid(NamedTuple):
-    """One row of the catalogue."""
+    """Row of the XID catalogue."""
 
     number: int
     mnemonic: str
@@ -120,7 +123,7 @@ def catalogue() -> dict[int, Xid]:
 
 
 def decision(number: int) -> Decision:
-    """What we do about it."""
+    """Return Fairlead's decision on an XID."""
     if number in OURS:
         return OURS[number][0]
     row = catalogue().get(number)
@@ -128,8 +131,11 @@ def decision(number: int) -> Decision:
 
 
 def disputed(row: Xid) -> bool:
-    """Whether the sources say different things: NVIDIA takes it for light and gpud for fatal, or NVIDIA for grave and another
-    for light. What NVIDIA calls unused is nobody's to dispute."""
+    """Return True if the sources disagree on an XID.
+
+    The sources disagree if NVIDIA calls it light and gpud fatal, or NVIDIA calls it grave and another source light.
+    An XID that NVIDIA calls unused is never disputed.
+    """
     if row.name == "Unused":
         return False
     rule = RULES.get(row.immediate)

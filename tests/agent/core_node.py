@@ -1,10 +1,10 @@
 """The agent's core alone, with a journal in a list: no clock, so every case is a few lines."""
 
-from fairlead_agent.instructions import StartRun, Step
-from fairlead_agent.reconcile import Reconciler
-from fairlead_agent.records import Ledger, Opened, Record
-from fairlead_agent.run import Found, RunKey
-from fairlead_agent.stopping import SECOND_NS
+from fairlead_agent.core.ledger import Ledger, Opened, Record
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_stop import SECOND_NS
+from fairlead_agent.core.runs import Found, RunKey
+from fairlead_agent.core.steps import StartRun, Step
 from fairlead_schemas.desired import Desired, RunOrder
 from fairlead_schemas.reports import ReportAck
 from fairlead_schemas.resources import Inventory

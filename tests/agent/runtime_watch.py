@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fairlead_agent.launch import Launch, Place, Program, plan
-from fairlead_agent.run import Exit, RunKey
+from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.launch.plan import Launch, Place, Program, plan
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.events import StartFault
 

@@ -4,22 +4,22 @@ import argparse
 
 import pytest
 
-from fairlead_agent import admin
+from fairlead_agent import settings
 from fairlead_agent.settings import from_environment
 from fairlead_bus.settings import BadSetting
 
 
-def said(*words: str, **env: str) -> admin.Admin:
+def said(*words: str, **env: str) -> settings.Admin:
     """By these words after this environment."""
     parser = argparse.ArgumentParser()
-    admin.add_arguments(parser)
-    return admin.from_environment(admin.with_arguments(env, parser.parse_args(words)))
+    settings.add_arguments(parser)
+    return settings.admin_from_environment(settings.with_arguments(env, parser.parse_args(words)))
 
 
 def test_nothing_is_said() -> None:
     """Neither labels nor taints."""
-    assert said() == admin.Admin({}, ())
-    assert from_environment({"FAIRLEAD_NODE": "n1"}).admin == admin.Admin({}, ())
+    assert said() == settings.Admin({}, ())
+    assert from_environment({"FAIRLEAD_NODE": "n1"}).admin == settings.Admin({}, ())
 
 
 def test_the_command_line_comes_after_the_environment() -> None:

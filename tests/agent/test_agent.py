@@ -7,10 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.admin import Admin
-from fairlead_agent.build import build_agent
-from fairlead_agent.journal import Journal
-from fairlead_agent.settings import from_environment
+from fairlead_agent.__main__ import build_agent
+from fairlead_agent.files.journal import Journal
+from fairlead_agent.settings import Admin, from_environment
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
 from fairlead_schemas.queues import POOL_LABEL

@@ -1,6 +1,6 @@
 """What the kernel's files say, from texts as both versions of control groups write them."""
 
-from fairlead_agent.runtimes.counters import blkio, family, groups, io_stat, keyed, net_dev, process, terminal_name
+from fairlead_agent.linux.counters import blkio, family, groups, io_stat, keyed, net_dev, process, terminal_name
 
 
 def stat(pid: int, parent: int, session: int, *, name: str = "sh", ticks: tuple[int, ...] = (3, 2, 10, 5)) -> str:

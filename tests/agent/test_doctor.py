@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent.doctor import judging, reading
-from fairlead_agent.doctor.facts import Disk, Driver, Engine, Facts, Mode, Node
-from fairlead_agent.doctor.judging import Check
-from fairlead_agent.installing import doing
-from fairlead_agent.installing.doing import Where
-from fairlead_agent.journal import Journal
+from fairlead_agent.doctor import checks, collect
+from fairlead_agent.doctor.checks import Check, Disk, Driver, Engine, Facts, Mode, Node
+from fairlead_agent.files.journal import Journal
+from fairlead_agent.setup import install
+from fairlead_agent.setup.install import Where
 from fairlead_bus import bus_users
 from tests.bus.keyed import Keyed
 from tests.cli.conftest import Run, run  # noqa: F401 -- a fixture
@@ -32,15 +31,15 @@ GOOD = Facts(
 
 
 def bad(facts: Facts) -> list[Check]:
-    return [check for check in judging.judge(facts) if check.level != "ok"]
+    return [check for check in checks.judge(facts) if check.level != "ok"]
 
 
 def test_a_good_node_has_nothing_to_mend() -> None:
     """Every check has looked, and has no command to type."""
-    checks = judging.judge(GOOD)
+    found = checks.judge(GOOD)
     assert bad(GOOD) == []
-    assert [check for check in checks if check.mend] == []
-    assert {check.name for check in checks} == {
+    assert [check for check in found if check.mend] == []
+    assert {check.name for check in found} == {
         "python", "settings", "bus", "modes", "agent", "guard", "docker", "runc", "NVIDIA driver", "NVIDIA container toolkit", "disk", "clock",
     }  # fmt: skip
 
@@ -147,22 +146,22 @@ def test_a_real_node_is_read(keyed: Keyed, tmp_path: Path) -> None:
         "FAIRLEAD_DEVICES": "none",
         "FAIRLEAD_DATA": str(tmp_path / "data"),
     }
-    installed = doing.install(Where(tmp_path), settings, lambda what, text: None)
-    stranger = reading.read(tmp_path)
+    installed = install.install(Where(tmp_path), settings, lambda what, text: None)
+    stranger = collect.read(tmp_path)
     assert f"does not know the key {installed.public_key}" in stranger.bus
     bus_users.change(keyed.directory, lambda users: bus_users.with_key(users, "node", "n7", installed.public_key))
     keyed.server.restart()
-    facts = reading.read(tmp_path)
+    facts = collect.read(tmp_path)
     assert (facts.bus, facts.keyed, facts.node) == ("", True, Node("n7", "process", "none"))
     assert (facts.agent_runs, facts.spawner_runs, facts.guard_runs) == (False, False, False)
     assert {Path(mode.path).name for mode in facts.modes} == {"node.nk", "agent.env", "fairlead"}
-    assert facts.kernel.keys() == judging.KERNEL_LEAST.keys()
+    assert facts.kernel.keys() == checks.KERNEL_LEAST.keys()
     assert [disk.free_bytes <= disk.total_bytes for disk in facts.disks] == [True]
 
     async def held() -> bool | None:
         journal = Journal.open(tmp_path / "data" / "agent-n7", "n7", "incarnation")
         try:
-            return (await asyncio.to_thread(reading.read, tmp_path)).agent_runs
+            return (await asyncio.to_thread(collect.read, tmp_path)).agent_runs
         finally:
             await journal.close()
 
@@ -179,31 +178,31 @@ def test_device_files_are_looked_for_by_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "nvidia0").symlink_to("/dev/null")
     (tmp_path / "nvidiactl").symlink_to("/dev/zero")
     (tmp_path / "nvidia-caps").mkdir()
-    assert reading.unlinked(tmp_path) == ("nvidia0", "nvidiactl")
+    assert collect.unlinked(tmp_path) == ("nvidia0", "nvidiactl")
     (tmp_path / "char").mkdir()
     (tmp_path / "char/1:3").symlink_to("/dev/null")
-    assert reading.unlinked(tmp_path) == ("nvidiactl",)
+    assert collect.unlinked(tmp_path) == ("nvidiactl",)
 
 
 @pytest.mark.docker
 def test_a_real_engine_describes_itself() -> None:
     """Version, runc and cgroup version are there, and are judged without a complaint about what could not be read."""
-    facts = GOOD._replace(engine=reading.engine())
+    facts = GOOD._replace(engine=collect.engine())
     assert facts.engine is not None
     assert (facts.engine.silent, facts.engine.cgroup in ("1", "2")) == ("", True)
-    assert [check.finding for check in judging.judge(facts) if "could not be read" in check.finding] == []
+    assert [check.finding for check in checks.judge(facts) if "could not be read" in check.finding] == []
 
 
 def test_an_engine_that_does_not_answer_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never an exception."""
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
-    assert "does not answer" in reading.engine().silent
+    assert "does not answer" in collect.engine().silent
 
 
 def test_an_address_of_the_bus_that_cannot_be_is_a_finding(run: Run, tmp_path: Path) -> None:  # noqa: F811
     """Never an exception; tokens of a list are not shown."""
     settings = {"FAIRLEAD_NATS": "nats://s3@a:4222,http://s3@b", "FAIRLEAD_NODE": "n7", "FAIRLEAD_DEVICES": "none"}
-    doing.install(Where(tmp_path), settings, lambda what, text: None)
+    install.install(Where(tmp_path), settings, lambda what, text: None)
     (tmp_path / "etc/fairlead/node.nk").chmod(0o600)
     ran = run("doctor", "--root", str(tmp_path), "-o", "json")
     (bus,) = (each for each in msgspec.json.decode(ran.out) if each["name"] == "bus")
@@ -215,7 +214,7 @@ def test_the_command_prints_a_line_for_each_and_fails_when_one_does(run: Run, tm
     """JSON has the same four fields; exit code 1; names are those that fail."""
     key = tmp_path / "etc/fairlead/node.nk"
     settings = {"FAIRLEAD_NATS": "nats://127.0.0.1:1", "FAIRLEAD_NODE": "n7", "FAIRLEAD_DEVICES": "none"}
-    doing.install(Where(tmp_path), settings, lambda what, text: None)
+    install.install(Where(tmp_path), settings, lambda what, text: None)
     key.chmod(0o644)
     ran = run("doctor", "--root", str(tmp_path), "-o", "json")
     checks = {each["name"]: each for each in msgspec.json.decode(ran.out)}

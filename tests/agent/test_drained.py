@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent import machine
-from fairlead_agent.drained import load, log_file, save, until_over
+from fairlead_agent.linux import machine
 from fairlead_agent.settings import from_environment
+from fairlead_agent.shell.drain_hook import load, log_file, save, until_over
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired, Drained, RunOrder, encode_desired

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.journal import Journal
-from fairlead_agent.records import Took
+from fairlead_agent.core.ledger import Took
+from fairlead_agent.files.journal import Journal
 from fairlead_bus.reserve import NAME, Reserve
 from fairlead_schemas.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order

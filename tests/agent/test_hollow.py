@@ -12,10 +12,10 @@ import pytest
 from fairlead_agent.devices.profiles import played_inside
 from fairlead_agent.hollow.__main__ import arguments
 from fairlead_agent.hollow.__main__ import shapes as hollow_shapes
-from fairlead_agent.hollow.commands import played
 from fairlead_agent.hollow.fleet import HollowFleet
+from fairlead_agent.hollow.outcomes import played
 from fairlead_agent.hollow.shapes import alike, inventory, read_shapes
-from fairlead_agent.launch import Program
+from fairlead_agent.launch.plan import Program
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import RunOrder

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.installing import doing, layout
-from fairlead_agent.installing.doing import Where
 from fairlead_agent.settings import from_environment
+from fairlead_agent.setup import install, layout
+from fairlead_agent.setup.install import Where
 from fairlead_bus import nkey
 from fairlead_bus.settings import BadSetting
 
@@ -39,12 +39,12 @@ def tree(root: Path) -> dict[str, tuple[int, bytes]]:
 def test_a_node_has_its_directories_settings_key_and_units(tmp_path: Path) -> None:
     """With modes that keep others out; the agent's own reader takes the settings."""
     said = Said()
-    installed = doing.install(Where(tmp_path), GIVEN, said)
+    installed = install.install(Where(tmp_path), GIVEN, said)
     made = tree(tmp_path)
     assert {path: oct(mode) for path, (mode, _) in made.items() if path.startswith(("etc/fairlead", "var/lib/"))} == {
         "etc/fairlead": "0o755", "etc/fairlead/agent.env": "0o600", "etc/fairlead/node.nk": "0o600", "var/lib/fairlead": "0o711",
     }  # fmt: skip
-    assert installed == doing.Installed("n7", nkey.read_file(tmp_path / "etc/fairlead/node.nk").public, False)
+    assert installed == install.Installed("n7", nkey.read_file(tmp_path / "etc/fairlead/node.nk").public, False)
     settings = from_environment(layout.read_settings((tmp_path / "etc/fairlead/agent.env").read_text()))
     assert (settings.node, settings.runtime, str(settings.data)) == ("n7", "docker", "/var/lib/fairlead")
     assert said.words() == ["made"] * 6 + ["left"]
@@ -52,20 +52,20 @@ def test_a_node_has_its_directories_settings_key_and_units(tmp_path: Path) -> No
 
 def test_again_it_changes_nothing_and_says_so(tmp_path: Path) -> None:
     """Not even a time of change: what runs under these units is not disturbed."""
-    doing.install(Where(tmp_path), GIVEN, Said())
+    install.install(Where(tmp_path), GIVEN, Said())
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     said = Said()
-    installed = doing.install(Where(tmp_path), {}, said)
+    installed = install.install(Where(tmp_path), {}, said)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
     assert (said.words(), installed.known_key) == (["kept"] * 6 + ["left"], True)
 
 
 def test_what_the_admin_wrote_stays(tmp_path: Path) -> None:
     """Comments, order and other settings; only what is given is replaced."""
-    doing.install(Where(tmp_path), GIVEN, Said())
+    install.install(Where(tmp_path), GIVEN, Said())
     path = tmp_path / "etc/fairlead/agent.env"
     path.write_text("# ours\n" + path.read_text() + 'FAIRLEAD_NODE_LABELS="fairlead/rack=r1"\n')
-    doing.install(Where(tmp_path), {"FAIRLEAD_NODE": "n8", "FAIRLEAD_POOL": "a100"}, Said())
+    install.install(Where(tmp_path), {"FAIRLEAD_NODE": "n8", "FAIRLEAD_POOL": "a100"}, Said())
     lines = path.read_text().splitlines()
     assert lines[0] == "# ours"
     assert lines[-2:] == ['FAIRLEAD_NODE_LABELS="fairlead/rack=r1"', "FAIRLEAD_POOL=a100"]
@@ -76,11 +76,11 @@ def test_what_the_admin_wrote_stays(tmp_path: Path) -> None:
 
 def test_a_loose_file_is_made_tight_again(tmp_path: Path) -> None:
     """The settings may hold a token."""
-    doing.install(Where(tmp_path), GIVEN, Said())
+    install.install(Where(tmp_path), GIVEN, Said())
     (tmp_path / "etc/fairlead/agent.env").chmod(0o644)
     (tmp_path / "var/lib/fairlead").chmod(0o777)
     said = Said()
-    doing.install(Where(tmp_path), {}, said)
+    install.install(Where(tmp_path), {}, said)
     assert {what for what, text in said if "agent.env" in text or "var/lib" in text} == {"changed", "made"}
     assert tree(tmp_path)["etc/fairlead/agent.env"][0] == 0o600
 
@@ -88,9 +88,9 @@ def test_a_loose_file_is_made_tight_again(tmp_path: Path) -> None:
 def test_a_dry_run_makes_nothing_and_says_all(tmp_path: Path) -> None:
     """The same lines as the real one."""
     dry, real = Said(), Said()
-    doing.install(Where(tmp_path, dry=True), GIVEN, dry)
+    install.install(Where(tmp_path, dry=True), GIVEN, dry)
     assert tree(tmp_path) == {}
-    doing.install(Where(tmp_path), GIVEN, real)
+    install.install(Where(tmp_path), GIVEN, real)
     assert dry.words() == real.words()
 
 
@@ -102,27 +102,27 @@ def test_a_setting_that_the_agent_would_refuse_is_refused_before_anything_is_mad
 ) -> None:
     """An agent that cannot start is noticed here, not in the journal of systemd."""
     with pytest.raises(BadSetting, match=next(iter(given))):
-        doing.install(Where(tmp_path), GIVEN | given, Said())
+        install.install(Where(tmp_path), GIVEN | given, Said())
     assert tree(tmp_path) == {}
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     """It may have been read already: make another, or take the risk and tighten it."""
-    doing.install(Where(tmp_path), GIVEN, Said())
+    install.install(Where(tmp_path), GIVEN, Said())
     (tmp_path / "etc/fairlead/node.nk").chmod(0o644)
     with pytest.raises(nkey.BadKey, match="expected 0600"):
-        doing.install(Where(tmp_path), {}, Said())
+        install.install(Where(tmp_path), {}, Said())
 
 
 def test_uninstalling_leaves_what_could_be_missed(tmp_path: Path) -> None:
     """Units go; settings and key on request; the journals never."""
-    doing.install(Where(tmp_path), GIVEN, Said())
+    install.install(Where(tmp_path), GIVEN, Said())
     (tmp_path / "var/lib/fairlead/agent-n7").mkdir()
-    doing.uninstall(Where(tmp_path), Said())
+    install.uninstall(Where(tmp_path), Said())
     assert list((tmp_path / "etc/systemd/system").iterdir()) == []
     assert (tmp_path / "etc/fairlead/node.nk").exists()
     said = Said()
-    doing.uninstall(Where(tmp_path), said, purge=True)
+    install.uninstall(Where(tmp_path), said, purge=True)
     assert said.words() == ["removed", "removed", "kept"]
     assert (tmp_path / "var/lib/fairlead/agent-n7").is_dir()
     assert not (tmp_path / "etc/fairlead/node.nk").exists()
@@ -132,7 +132,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     """Read by `systemd-analyze verify`: no unknown setting, no program that is not there."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd: no systemd-analyze to read the units with (install systemd)")
-    doing.install(Where(tmp_path), GIVEN, Said())
+    install.install(Where(tmp_path), GIVEN, Said())
     units = [str(path) for path in sorted((tmp_path / "etc/systemd/system").glob("*.service"))]
     assert len(units) == 2
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, timeout=60)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent import journal as module
-from fairlead_agent.journal import Journal, JournalDamaged, JournalHeld, decode_lines, encode_line
-from fairlead_agent.records import Accepted, Booted, Confirmed, Forgot, Ledger, Opened, Record, Reported, Took
+from fairlead_agent.core.ledger import Accepted, Booted, Confirmed, Forgot, Ledger, Opened, Record, Reported, Took
+from fairlead_agent.files import journal as module
+from fairlead_agent.files.journal import Journal, JournalDamaged, JournalHeld, decode_lines, encode_line
 from fairlead_schemas.reports import ExitSeen, StartSeen
 
 RECORDS: list[Record] = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.launch import Place, Program, Unlaunchable, plan
+from fairlead_agent.launch.plan import Place, Program, Unlaunchable, plan
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
 

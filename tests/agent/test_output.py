@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_agent.output import OutputShipper
-from fairlead_agent.run import RunKey
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.shell.output import OutputShipper
 from fairlead_schemas.reports import OutputPiece
 
 KEY = RunKey("7", 1, 0)

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.answering import printed
-from fairlead_agent.run import RunKey
-from fairlead_agent.runtimes.kept_output import Keep, too_much
+from fairlead_agent.core.output_retention import Keep, too_much
+from fairlead_agent.core.runs import RunKey
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import from_environment
+from fairlead_agent.shell.output import printed
 from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
 
 DAY = 86400.0

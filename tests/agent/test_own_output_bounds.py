@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.launch import Place, Unlaunchable, plan, read_program
-from fairlead_agent.output import read_piece
-from fairlead_agent.run import RunKey
-from fairlead_agent.runtimes.kept_output import Keep
-from fairlead_agent.runtimes.own_bounds import cut_head
-from fairlead_agent.runtimes.run_directory import RunDirectories
+from fairlead_agent.core.output_retention import Keep
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.launch.plan import Place, Unlaunchable, plan, read_program
+from fairlead_agent.runtimes.run_directory import RunDirectories, cut_head
+from fairlead_agent.shell.output import read_piece
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds
 from fairlead_schemas.quantities import SECOND_NS as S

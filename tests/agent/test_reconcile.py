@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_agent.instructions import KillRun, StartRun, Step, TerminateRun
-from fairlead_agent.reconcile import Reconciler
-from fairlead_agent.records import Ledger, Opened
-from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.stopping import KILL_AGAIN_NS, SECOND_NS, SHARE_GRACE_NS, START_NS
+from fairlead_agent.core.ledger import Ledger, Opened
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_stop import KILL_AGAIN_NS, SECOND_NS, SHARE_GRACE_NS, START_NS
+from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.core.steps import KillRun, StartRun, Step, TerminateRun
 from fairlead_schemas.desired import Desired, RunOrder
 from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, ReportAck, StartSeen
 from fairlead_schemas.resources import Inventory

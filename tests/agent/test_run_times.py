@@ -2,10 +2,10 @@
 
 import pytest
 
-from fairlead_agent.instructions import NoticeRun, TerminateRun
-from fairlead_agent.records import Ledger
-from fairlead_agent.run import Exit, Found
-from fairlead_agent.stopping import SECOND_NS
+from fairlead_agent.core.ledger import Ledger
+from fairlead_agent.core.run_stop import SECOND_NS
+from fairlead_agent.core.runs import Exit, Found
+from fairlead_agent.core.steps import NoticeRun, TerminateRun
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.reports import ExitSeen, StartSeen

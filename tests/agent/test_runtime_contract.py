@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.launch import Launch
-from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.runtimes.metering import Metering
-from fairlead_agent.runtimes.notes import write_note
+from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.launch.plan import Launch
+from fairlead_agent.linux.metering import Metering
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
-from fairlead_agent.saving import read_word
+from fairlead_agent.runtimes.run_directory import write_note
+from fairlead_agent.shell.checkpoint_watcher import read_word
 from fairlead_schemas.checkpoints import Checkpoint
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file

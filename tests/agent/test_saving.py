@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.run import Word
-from fairlead_agent.saving import FILE_BYTES_MAX, read_word
+from fairlead_agent.core.runs import Word
+from fairlead_agent.shell.checkpoint_watcher import FILE_BYTES_MAX, read_word
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.reports import CheckpointSeen, ExitSeen, StartSeen
 from tests.agent.placer_script import order

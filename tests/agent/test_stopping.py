@@ -2,10 +2,10 @@
 
 import pytest
 
-from fairlead_agent.instructions import KillRun, NoticeRun, StartRun, TerminateRun
-from fairlead_agent.run import Exit, Found, RunKey, Word
-from fairlead_agent.saved_words import WORD_EVERY_NS
-from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS
+from fairlead_agent.core.checkpoint_reports import WORD_EVERY_NS
+from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS
+from fairlead_agent.core.runs import Exit, Found, RunKey, Word
+from fairlead_agent.core.steps import KillRun, NoticeRun, StartRun, TerminateRun
 from fairlead_schemas.checkpoints import Checkpoint
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.reports import CheckpointSeen, ExitSeen

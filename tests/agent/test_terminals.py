@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.run import RunKey
-from fairlead_agent.runtimes.metering import Metering
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.linux.metering import Metering
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_schemas.samples import RunResources

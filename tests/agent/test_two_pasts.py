@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.build import build_agent
-from fairlead_agent.instructions import GiveUp, Step
-from fairlead_agent.journal import Journal, JournalDamaged
-from fairlead_agent.pasts import DOUBT_NS, DOUBTS_MAX
-from fairlead_agent.reconcile import Reconciler
-from fairlead_agent.records import Condemned, Confirmed, Ledger, Opened, Record, Reported, Took
-from fairlead_agent.reporting import Outbox
+from fairlead_agent.__main__ import build_agent
+from fairlead_agent.core.divergence import DOUBT_NS, DOUBTS_MAX
+from fairlead_agent.core.ledger import Condemned, Confirmed, Ledger, Opened, Record, Reported, Took
+from fairlead_agent.core.outbox import Outbox
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_stop import SECOND_NS
+from fairlead_agent.core.steps import GiveUp, Step
+from fairlead_agent.files.journal import Journal, JournalDamaged
 from fairlead_agent.settings import Settings
-from fairlead_agent.stopping import SECOND_NS
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.reports import CleanSeen, ExitSeen, ReportAck, StartSeen
 from fairlead_schemas.resources import Inventory

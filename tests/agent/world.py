@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from fairlead_agent.__main__ import build_agent
 from fairlead_agent.agent import Agent
-from fairlead_agent.build import build_agent
-from fairlead_agent.run import RunKey
+from fairlead_agent.core.runs import RunKey
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.reports import ExitSeen

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.main import main
-from fairlead_agent.installing import layout
+from fairlead_agent.setup import layout
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "set-up-a-node.md").read_text()
 #: In code blocks and in backticks; what stands behind # is a remark.

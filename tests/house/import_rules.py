@@ -114,11 +114,11 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
         "the simulator runs the real shells on the in-memory bus, in virtual time",
     ),
     "fairlead.commands.agent": (
-        ("fairlead_agent.installing",),
+        ("fairlead_agent.setup",),
         "`agent install` makes this very machine a node",
     ),
     "fairlead.commands.doctor_node": (
-        ("fairlead_agent.doctor", "fairlead_agent.installing"),
+        ("fairlead_agent.doctor", "fairlead_agent.setup"),
         "`doctor` looks at this very machine",
     ),
     "fairlead.commands.stack": (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fairlead_agent import lease, settings, stopping
+from fairlead_agent import settings
+from fairlead_agent.core import lease, run_stop
 from fairlead_bus.settings import BadSetting
 from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
 from fairlead_placer.sources import FENCE_GRACE_S, FENCE_MARGIN_S, FENCE_S, lease_from
@@ -132,7 +133,7 @@ def test_the_fence_is_the_agents() -> None:
     told = settings.from_environment({"FAIRLEAD_NODE": "n1"})
     assert (told.fence_ns, told.fence_grace_ns) == (FENCE_S * SECOND_NS, FENCE_GRACE_S * SECOND_NS)
     assert told.fence_margin_ns == FENCE_MARGIN_S * SECOND_NS
-    assert stopping.FENCE_GRACE_NS == FENCE_GRACE_S * SECOND_NS == partitions.GRACE_NS
+    assert run_stop.FENCE_GRACE_NS == FENCE_GRACE_S * SECOND_NS == partitions.GRACE_NS
     assert (told.fence_ns, told.fence_margin_ns) == (partitions.STOP_AFTER_NS, partitions.MARGIN_NS)
     assert least_replace_ns(0) == DEFAULT_LEASE_NS
     assert (partitions.NEVER_NS, partitions.STOP_AFTER_LEAST_NS) == (lease.NEVER_NS, lease.STOP_AFTER_LEAST_NS)

@@ -8,8 +8,8 @@ import pytest
 import fairlead_bus.log
 import fairlead_bus.source
 import fairlead_placer.reports
-from fairlead_agent.instructions import Step
-from fairlead_agent.reconcile import Reconciler
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.steps import Step
 from fairlead_bus.core import Core
 from fairlead_bus.log import FencedWriter
 from fairlead_bus.port import Bus, Stored

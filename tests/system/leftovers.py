@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_agent.guard.plain import SPAWNER
-from fairlead_agent.runtimes.processes import TAG, stat_identity
+from fairlead_agent.guard.work import SPAWNER
+from fairlead_agent.linux.processes import TAG, stat_identity
 
 #: What was killed goes as soon as the kernel gets to it, and what serves a process that has ended sees that and ends, too.
 GONE_S = 60.0

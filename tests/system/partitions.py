@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_agent.lease_file import boottime_ns
+from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_bus.log import LogReader
 from fairlead_bus.nats_bus import connect
 from fairlead_schemas import events as ev

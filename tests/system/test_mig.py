@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.admin import Admin
+from fairlead_agent.__main__ import build_agent
 from fairlead_agent.agent import Agent
-from fairlead_agent.build import build_agent
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import of_profile
-from fairlead_agent.settings import Settings
+from fairlead_agent.settings import Admin, Settings
 from fairlead_schemas import events as ev
 from tests.placer.cutting.migworld import mig
 from tests.placer.test_shell import Cluster

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.nats, pytest.mark.slow]
 def notebook(*arguments: str) -> dict[str, object]:
     """A job with three tenths of a simulated GPU, for a program that plays."""
     return {
-        "command": [sys.executable, "-m", "fairlead_agent.devices.play", *arguments],
+        "command": [sys.executable, "-m", "fairlead_agent.devices.simulated_use", *arguments],
         "resources": {"nvidia.com/gpu": "0.3", "cpu": "100m", "memory": "16Mi"},
     }
 

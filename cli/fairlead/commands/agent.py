@@ -7,8 +7,8 @@ import typer
 
 from fairlead import render
 from fairlead.errors import FairleadError, Refused
-from fairlead_agent.installing import doing
-from fairlead_agent.installing.doing import Where
+from fairlead_agent.setup import install as setup
+from fairlead_agent.setup.install import Where
 from fairlead_bus.nkey import BadKey
 from fairlead_bus.settings import BadSetting
 
@@ -47,7 +47,7 @@ def install(
     } | dict(_named(each) for each in setting or ())  # fmt: skip
     where = Where(root.absolute(), dry_run)
     try:
-        installed = doing.install(where, given, _say)
+        installed = setup.install(where, given, _say)
     except (BadSetting, BadKey) as error:
         raise Refused(str(error), hint="nothing was started") from error
     except OSError as error:
@@ -70,7 +70,7 @@ def uninstall(
     fairlead agent uninstall
     """
     try:
-        doing.uninstall(Where(root.absolute(), dry_run), _say, purge=purge)
+        setup.uninstall(Where(root.absolute(), dry_run), _say, purge=purge)
     except OSError as error:
         raise _failed(error) from error
 

@@ -1,6 +1,8 @@
-"""`audit key`, `archive`, `restore`, `prove` and `check`: the log's archive, by hand. The work is `fairlead_replay.archive`'s.
+"""Commands `audit key`, `archive`, `restore`, `prove` and `check`: the log's archive, by hand. `fairlead_replay.archive`
+does the work.
 
-The archiver that follows the log for ever is a process of its own, `python -m fairlead_replay.archive` (docs/how-to/archive.md).
+The archiver that follows the log continuously is a process of its own, `python -m fairlead_replay.archive`
+(docs/how-to/archive.md).
 """
 
 from collections.abc import Iterator
@@ -142,7 +144,7 @@ def prove(
         ),
     ] = 0,
 ) -> None:
-    """Print a proof (JSON) that a commit stands in the log, for somebody who has nothing but a checkpoint or the public key.
+    """Print a proof (JSON) that a commit is in the log, for a person with only a checkpoint or the public key.
 
     fairlead audit prove 4711 --archive ./archive > proof.json
     """
@@ -232,7 +234,7 @@ def verify_with(
 
 
 def _told(report: "Report") -> str:
-    """What was read and how far signatures vouch for it, in one line."""
+    """Return one line with the data that was read and the extent that signatures cover."""
     parts = [
         f"the log up to {report.log}" if report.log >= 0 else "no log (none was found; name one with --data or --nats)",
         f"the archive up to {report.archived} ({report.events} events)",
@@ -246,7 +248,7 @@ def _told(report: "Report") -> str:
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """What is wrong with an archive, a key or a proof as errors of the command line."""
+    """Convert faults of an archive, a key or a proof to errors of the command line."""
     from fairlead_replay.archive.store import ArchiveBusy
 
     try:

@@ -269,7 +269,7 @@ def _lines(cluster: "Cluster", compared: "Sequence[Comparison]") -> Iterator[str
 
 
 def summary(cluster: "Cluster") -> list[tuple[str, str]]:
-    """What a folded cluster amounts to, in words: when, which jobs, which nodes, which queues."""
+    """Return a summary of a folded cluster as (label, text) pairs: its time, its jobs, its nodes, its queues."""
     if not cluster.at_ns:
         return []
     queue, nodes = cluster.queue.state, cluster.placer.state.nodes.values()

@@ -36,13 +36,13 @@ def commands(
     nats: Nats = "",
     output: Output = Format.table,
 ) -> None:
-    """Hold the stream of commands against the log. Exit code 1 names the sequences that are gone.
+    """Compare the stream of commands with the log. Exit code 1 means that commands are gone; their sequences are printed.
 
     fairlead audit commands
 
     fairlead audit commands --accept-loss
 
-    Works on a running cluster, which goes on by itself within seconds, and on the data of a stopped one.
+    Works on a running cluster, which recovers automatically within seconds, and on the data of a stopped one.
     """
     from fairlead_bus import command_recovery
     from fairlead_bus.main import with_bus

@@ -1,6 +1,6 @@
-"""`credentials`: who may speak on the bus, with which keys. For whoever keeps the nats-server.
+"""Command `credentials`: the users of the bus and their keys, for the operator of the nats-server.
 
-The list and what the server reads of it are files of one directory (fairlead_bus/bus_users.py). A key's secret half is
+The list and the server's copy of it are files of one directory (fairlead_bus/bus_users.py). A key's secret half is
 written once, to a file of its own, or made on the node and never seen here (--public).
 """
 
@@ -74,7 +74,7 @@ def add(
     ] = None,
     pid_file: Pid = None,
 ) -> None:
-    """Let a node (or another service's process) in; for one that has a key already: a second one beside it, to change over.
+    """Admit a node (or another service's process). One that has a key already gets a second key, to change over.
 
     fairlead credentials add n7 --public UBJ3…     (`fairlead agent install` on the node has printed it)
 
@@ -173,7 +173,7 @@ def _told() -> Generator[None]:
 
 
 def _tell(pid_file: Path | None, directory: Path) -> None:
-    """The server reads its users when it is told to."""
+    """Signal the server to read its users again, or print the command for it without a pid file."""
     if pid_file is None:
         render.note(
             f"next   nats-server --signal reload=PID_FILE, so that the server reads {directory / bus_users.ACCOUNTS} again"

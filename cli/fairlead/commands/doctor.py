@@ -30,7 +30,7 @@ DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
 class Finding(NamedTuple):
-    """One look: `ok` (fine), `note` (missing, but only wanted by some), `bad` (nothing works without)."""
+    """Result of one check: `ok` (fine), `note` (missing, but only some need it), `bad` (nothing works without it)."""
 
     what: str
     verdict: str
@@ -215,7 +215,7 @@ def _fsync(folder: Path) -> Finding:
 
 
 def _clock() -> Finding:
-    """Whether the kernel believes its clock to be synchronised; unknown is said to be unknown."""
+    """Return a finding on the kernel's clock synchronisation; an unknown state is reported as unknown."""
     program = shutil.which("timedatectl")
     if program is None:
         return Finding(

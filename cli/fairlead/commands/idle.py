@@ -1,4 +1,6 @@
-"""`extend`, `idle`, `idle policies`, `idle apply`, `idle report`: who lies idle, what becomes of it, and by whose word."""
+"""Commands `extend`, `idle`, `idle policies`, `idle apply`, `idle report`: idle jobs, their further treatment, and the
+policies behind it.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,13 +87,15 @@ def apply(
 
     fairlead idle apply -f idle.yaml
 
-    A file is such as
+    An example of a file:
 
-    {scopes: {global: [{rule: utilization, below: {gpu: 5%, network: 10KiB/s}, after: 20m, notice: 5m, action: stop, mode: on_demand, extend: 2h, extensions: 2}]}}
+    {scopes: {global: [{rule: utilization, below: {gpu: 5%, network: 10KiB/s}, after: 20m, notice: 5m, action: stop,
+    mode: on_demand, extend: 2h, extensions: 2}]}}
 
-    Scopes are global, project:NAME and user:NAME; a scope gets exactly the policies that stand there, an empty list takes its say away.
-    Rules: utilization (below its thresholds), interaction (nobody types in its terminals), lifetime. Actions: note, warn, stop,
-    requeue, shrink. Modes: dry_run (the default: see fairlead idle report), on_demand (only for somebody who waits for those GPUs), always.
+    Scopes are global, project:NAME and user:NAME. A scope gets exactly the policies listed for it; an empty list removes
+    its policies. Rules: utilization (below its thresholds), interaction (no input in its terminals), lifetime. Actions:
+    note, warn, stop, requeue, shrink. Modes: dry_run (the default: see fairlead idle report), on_demand (only while a job
+    waits for those GPUs), always.
     """
     scopes = read(read_script(file, FILE_BYTES_MAX), file.name)
     with connect() as client:

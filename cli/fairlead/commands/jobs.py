@@ -101,7 +101,7 @@ def _plot(found: list[JobMetrics], output: Format) -> None:
 
 
 def _write(found: list[Job], output: Format) -> None:
-    """One job as its document, several as the API's list."""
+    """Write one job as its document, several as the API's list."""
     if len(found) == 1 and output in (Format.json, Format.yaml):
         render.write(render.document(found[0], output))
         return
@@ -110,7 +110,7 @@ def _write(found: list[Job], output: Format) -> None:
 
 
 def played_how(node: Node) -> str:
-    """What is not real about a run on this node; "" where everything is."""
+    """Return a note on the simulated part of a run on this node; "" where everything is real."""
     if node.runtime == "hollow":
         return " (hollow: nothing really ran)"
     return " (simulated)" if node.simulated else ""
@@ -138,7 +138,9 @@ def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _times(job: Job) -> list[tuple[str, str]]:
-    """What it may still use, by when it shall end, for whom it waits, to whom it has yielded, and what of it is saved."""
+    """Return the job's time used and left, slice, deadline, dependencies, yields, and saved and lost work as (label, text)
+    pairs.
+    """
     left = "" if job.left_seconds is None else f", {_seconds(job.left_seconds)} left"
     shown = bool(job.preempted or job.left_seconds is not None) and job.array is None
     missed = " (missed)" if job.deadline_missed else ""
@@ -156,14 +158,14 @@ def _times(job: Job) -> list[tuple[str, str]]:
 
 
 def _idle(job: Job) -> list[tuple[str, str]]:
-    """Since when it lies idle, what follows, and the evidence; until when it was extended."""
+    """Return since when the job is idle, the consequence, the evidence, and the end of its extension as (label, text) pairs."""
     told = "" if job.idle is None else idle_words.standing(job.idle, idle_words.now())
     words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 
 
 def _output_kept(job: Job) -> str:
-    """How much of its output its nodes keep, as its job file has it."""
+    """Return the amount of output that the job's nodes keep, according to its job file."""
     words = msgspec.json.decode(job.spec, type=_SpecOutput).output
     return outputwords.described(outputwords.output_of(words, Reading()))
 

@@ -40,7 +40,7 @@ def events(
 
 
 def _line(event: CloudEventOut, output: Format) -> str:
-    """One event. JSON is one document per line, because a log has no end to close a list with."""
+    """Return the text of one event. JSON is one document per line, because a log has no end to close a list with."""
     if output is Format.json:
         return msgspec.json.encode(event).decode() + "\n"
     if output is Format.yaml:

@@ -37,13 +37,13 @@ def nodes(
     at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="With --map: as it was then.", show_default=False)] = "",
     reason: Annotated[str, typer.Option("--reason", help="With remove: why; it stays in the log.", show_default=False)] = "",
 ) -> None:  # fmt: skip
-    """List nodes with what is free on them, draw them, tell all about one, or remove one for good.
+    """List nodes with their free resources, draw them, describe one in detail, or remove one permanently.
 
     fairlead nodes -o wide
 
-    fairlead nodes describe sim-1     (its state and why, and what is not well, with the evidence and since when)
+    fairlead nodes describe sim-1     (its state and why, and its faults, with the evidence and since when)
 
-    fairlead nodes remove sim-1 --reason sold     (one that is lost and runs nothing any more: it is forgotten)
+    fairlead nodes remove sim-1 --reason sold     (a lost node that runs nothing any more: it is forgotten)
 
     fairlead nodes --map     (pools, racks and their nodes: a sign for each GPU, a letter for each of the largest jobs)
 
@@ -51,10 +51,11 @@ def nodes(
 
     fairlead nodes --map -o wide     (a line for each node, however many; -o json has the same facts)
 
-    What --map counts: a GPU is free when nobody holds any of it, it is well, MIG does not cut it, and its node takes anybody's work. A free GPU is
-    fragmented when others of its node are not free: work that needs whole nodes cannot have it. "Could start now" is the
-    largest job by GPUs alone, on one node, and of whole nodes within one rack, block, spine and the pool (node labels
-    fairlead/rack, fairlead/block, fairlead/spine); whether CPUs and memory suffice too, submit --dry-run says.
+    Counts of --map: a GPU is free when no job holds any of it, it is healthy, MIG does not cut it, and its node accepts
+    work of every user. A free GPU is fragmented when others of its node are not free: work that needs whole nodes cannot
+    have it. "Could start now" is the largest job by GPUs alone, on one node, and of whole nodes within one rack, block,
+    spine and the pool (node labels fairlead/rack, fairlead/block, fairlead/spine). To check CPUs and memory too, use submit
+    --dry-run.
     """
     if words:
         _about_one(words, output, reason)
@@ -74,7 +75,7 @@ def nodes(
 
 
 def _breaker(client: Client) -> str:
-    """One line where the breaker has tripped: no node is then acted upon automatically."""
+    """Return one line if the breaker has tripped, else "". A tripped breaker stops all automatic action on nodes."""
     tripped = client.breaker().tripped
     if not tripped:
         return ""
@@ -122,7 +123,7 @@ def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:
 
 
 def cordon(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
-    """Give a node no new work; what runs there goes on.
+    """Give a node no new work; its present runs continue.
 
     fairlead cordon sim-1 --reason "fan is loud"
     """
@@ -186,7 +187,7 @@ def untaint(
 
 
 def quarantine(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
-    """Give a node no work until it is released; what runs there goes on.
+    """Give a node no work until it is released; its present runs continue.
 
     fairlead quarantine sim-1 --reason "smells"
     """

@@ -76,7 +76,9 @@ def complete_queue(incomplete: str) -> list[str]:
 
 
 def pick(client: Client, words: list[str]) -> list[str]:
-    """Job ids for what somebody typed. `last` is their newest job, `all` all of theirs that have not ended."""
+    """Return the job ids for words from the command line. `last` is the user's newest job, `all` all their jobs that have not
+    ended.
+    """
 
     def mine() -> list[str]:
         jobs = [job for job in client.jobs(user=client.user).items if job.state not in END_STATES and "_" not in job.id]

@@ -25,7 +25,7 @@ def packing(
     at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="As it was then.", show_default=False)] = "",
     output: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Show how a pool is packed and what it has left, or choose its policy.
+    """Show the packing of a pool and its free resources, or choose its policy.
 
     fairlead packing
 
@@ -33,13 +33,13 @@ def packing(
 
     fairlead packing a100 --policy most_allocated
 
-    Free GPUs are fragmented as far as the usual job cannot use them: by all jobs that came to the pool, the newer ones more, and what
-    they ask of GPUs, their model, CPU and memory. "Could start now" are the largest gangs by GPUs alone, on one node, and
-    within one domain of each level that node labels name (rack, block, spine), for a job that tolerates no taint; whether a job's
-    CPUs and memory fit too, submit --dry-run says.
+    Free GPUs are fragmented to the extent that the usual job cannot use them. The usual job is measured by all jobs of the
+    pool, the newer ones more, and by their requests: GPUs, GPU model, CPU and memory. "Could start now" are the largest
+    gangs by GPUs alone, on one node, and within one domain of each level that node labels name (rack, block, spine), for a
+    job that tolerates no taint. To check a job's CPUs and memory too, use submit --dry-run.
 
-    --policy sets the key packing of the pool in the queue file, and no other; jobs that say placement: pack or spread go by
-    that. The names are explained in docs/reference/queues.md.
+    --policy sets the key packing of the pool in the queue file, and no other; jobs with placement: pack or spread use their
+    own setting. The names are explained in docs/reference/queues.md.
     """
     if policy and policy not in PACKINGS:
         raise Refused(f'--policy: expected one of {", ".join(PACKINGS)}, found "{policy}"')
@@ -59,7 +59,9 @@ def packing(
 
 
 def _choose(client: Client, pool: str, policy: str, output: Format) -> None:
-    """All settings of the pool are written anew: another change of the same moment may be lost, as with a queue file."""
+    """Set the packing policy of a pool. All settings of the pool are rewritten: another change made at the same moment may be
+    lost, as with a queue file.
+    """
     settings = {each.name: each.settings for each in client.pools().items}
     if pool not in settings:
         raise NotFound(f'there is no pool "{pool}"; there are {", ".join(settings)}', hint="a queue file makes pools")

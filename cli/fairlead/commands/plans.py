@@ -109,7 +109,7 @@ def start(
 
 @rollout.command()
 def show(name: Name, output: Output = Format.table) -> None:
-    """One rollout: which node is where.
+    """Show one rollout with the step of each node.
 
     fairlead rollout show driver-580
     """
@@ -138,7 +138,7 @@ def pause(name: Name, reason: Reason = "", output: Output = Format.table) -> Non
 
 @rollout.command()
 def resume(name: Name, output: Output = Format.table) -> None:
-    """Go on with it.
+    """Resume a rollout.
 
     fairlead rollout resume driver-580
     """

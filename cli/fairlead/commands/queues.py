@@ -64,18 +64,18 @@ def apply(
     ] = False,
     output: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Create queues and pools or replace their settings: all that a file says, or nothing of it.
+    """Create queues and pools or replace their settings: all settings of a file, or none.
 
     fairlead queues apply -f queues.yaml --dry-run
 
     fairlead queues apply -f queues.yaml
 
-    Amounts are GPUs in whole numbers, CPUs and memory in Kubernetes' words (cpu: "256", memory: 2Ti), durations such as
-    5m or 7d. A file is such as
+    Amounts are GPUs in whole numbers, CPUs and memory in Kubernetes' notation (cpu: "256", memory: 2Ti), durations such as
+    5m or 7d. An example of a file:
 
     {queues: {research: {guaranteed: {nvidia.com/gpu: 16}, queues: {vision: {maximum: {nvidia.com/gpu: 8}}}}}}
 
-    A queue that is named gets exactly what stands there: what is left out is at its default. Others stay as they are.
+    A named queue gets exactly the settings of the file: omitted settings get their defaults. Other queues stay as they are.
     """
     document = read(read_script(file, FILE_BYTES_MAX), file.name)
     wanted = check(document)

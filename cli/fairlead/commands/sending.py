@@ -1,4 +1,4 @@
-"""What becomes of job files that are ready: checked, sent or tried, shown, and waited for."""
+"""Last steps of ready job files: checked, sent or tried, shown, and waited for."""
 
 from typing import Any
 

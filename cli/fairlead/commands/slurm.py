@@ -124,7 +124,7 @@ def sbatch_verb(
 
 
 class Mode(NamedTuple):
-    """What sbatch itself is told to do, rather than the job."""
+    """Options that address sbatch itself rather than the job."""
 
     wrap: str = ""
     wait: bool = False

@@ -1,4 +1,4 @@
-"""Where a job comes from: a file, a script, or the words after `--`."""
+"""Sources of a job: a file, a script, or the words after `--`."""
 
 import sys
 from pathlib import Path
@@ -50,6 +50,6 @@ def read_script(path: Path, limit: int = jobfile.FILE_BYTES_MAX) -> str:
 
 
 def _head(path: Path, limit: int) -> bytes:
-    """One byte over the limit is enough to know that a file is too large."""
+    """Return the start of a file, up to one byte over the limit: enough to detect that the file is too large."""
     with path.open("rb") as file:
         return file.read(limit + 1)

@@ -21,7 +21,7 @@ QUERY_BYTES_MAX = 4 * 64 * 1024
 
 
 class SqlOutput(StrEnum):
-    """What `fairlead sql -o` takes."""
+    """Output formats of `fairlead sql -o`."""
 
     table = "table"
     json = "json"
@@ -82,7 +82,7 @@ def sql(
 
 
 def _print(client: Client, query: str, output: SqlOutput, limit: int | None, timeout_s: float | None) -> dict[str, Any]:
-    """Ask and print; what the answer says beside its rows."""
+    """Run a query, print its rows, and return the answer's other fields."""
     match output:
         case SqlOutput.csv | SqlOutput.arrow:
             form = "csv" if output is SqlOutput.csv else "arrow"

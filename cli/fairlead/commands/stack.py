@@ -86,7 +86,7 @@ def up(
 
 
 def say(what: str, text: str) -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     render.write(f"{what:<9} {text}\n")
 
 
@@ -175,7 +175,7 @@ def _up_detached(options: Options) -> None:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """What `up` printed on its way, and the error that it ended with, if it did."""
+    """Return the progress output of `up`, and the error at its end ("" without one)."""
     at = 0 if text.startswith("error: ") else text.find("\nerror: ") + 1
     return (text[:at], text[at:]) if text.startswith("error: ", at) else (text, "")
 
@@ -193,7 +193,7 @@ def down(
     jobs: Annotated[bool, typer.Option("--jobs", help="End every job, too, running or waiting.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Stop the cluster on this machine. Running jobs go on and waiting ones wait, unless --jobs; the data stays.
+    """Stop the cluster on this machine. Running jobs continue and waiting ones wait, unless --jobs; the data stays.
 
     fairlead down
 
@@ -249,7 +249,7 @@ def _ids(jobs: list[Job]) -> str:
 
 
 class _Ending(NamedTuple):
-    """What became of the jobs that `--jobs` was to end; `left` is None where the gateway answered no more."""
+    """Outcome for the jobs that `--jobs` was to end; `left` is None where the gateway no longer answered."""
 
     ended: int = 0
     left: list[Job] | None = []
@@ -308,8 +308,9 @@ def _end_jobs(url: str) -> _Ending:
 
 
 def _on_silent_nodes(client: Client, jobs: list[Job]) -> dict[str, list[str]]:
-    """{job: its unheard nodes} of those that have one: its agent does not run, or cannot reach the cluster, and a job ends
-    only when all its ranks have."""
+    """Return {job: its unheard nodes} for jobs with such a node. The agent of an unheard node does not run, or cannot reach
+    the cluster, and a job ends only when all its ranks have.
+    """
     readiness = client.readiness()
     unheard = set(readiness.nodes.unheard) if readiness is not None else set[str]()
     return {job.id: sorted(unheard.intersection(job.nodes)) for job in jobs if unheard.intersection(job.nodes)}

@@ -23,7 +23,7 @@ BAR_SIGNS: dict[GpuState, str] = {"held": "#", **rows.SIGNS, "closed": "-"}
 
 
 class Sort(StrEnum):
-    """Which jobs stand first; those that are alike stay as they came, the newest first."""
+    """Sort orders of the jobs; jobs that compare equal keep their order, the newest first."""
 
     new = "new"
     gpus = "gpus"
@@ -84,7 +84,7 @@ def _live(client: Client, interval: float, sort: Sort) -> None:
 
 
 def look(client: Client, sort: Sort = Sort.new) -> str:
-    """One picture: a line per node with its GPUs, then the open jobs with what those that run make of theirs."""
+    """Return one picture: a line per node with its GPUs, then the open jobs with the GPU use of the running ones."""
     nodes = client.nodes()
     page = client.jobs(state=OPEN_STATES)
     gpus, free = sum(n.gpus for n in nodes.items), sum(n.gpus_free for n in nodes.items)
@@ -100,7 +100,7 @@ def look(client: Client, sort: Sort = Sort.new) -> str:
 
 
 def _measured(client: Client, jobs: list[Job]) -> tuple[dict[str, JobUse], list[str]]:
-    """{job: what its GPUs do}, and what is to be said of that. Nobody is kept from looking by telemetry that is away."""
+    """Return {job: its GPU use} and remarks on it. Unavailable telemetry gives an empty result and a remark, not an error."""
     try:
         uses = {use.job: use for use in client.use([job.id for job in jobs]).items}
     except FairleadError as error:

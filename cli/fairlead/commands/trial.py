@@ -32,7 +32,7 @@ def dry_run(client: Client, jobs: list[dict[str, Any]], specs: list[JobSpec], ou
 
 
 def _file_only(spec: JobSpec, user: str, why_not: str) -> DryRun:
-    """What is known without the cluster."""
+    """Return a dry run's result without the cluster, from the file alone."""
     command = encode_commands([resolve(spec, command_id="", user=user)])[1:-1]
     told = f"checked: file only; the cluster could not be asked ({why_not})"
     return DryRun(checked="file", message=told, command=msgspec.Raw(command), sequence=0)

@@ -97,7 +97,7 @@ def _read(path: Path) -> str:
 
 
 def _book(upto: int, folder: Path, nats: str) -> "Book":
-    """What the log says, up to a sequence: of an export that is whole, or of a bus."""
+    """Return the book of the log up to a sequence: of a whole export, or of a bus."""
     from fairlead_bus.main import with_bus
     from fairlead_bus.port import Bus, BusError, LogDamaged
     from fairlead_replay import recount

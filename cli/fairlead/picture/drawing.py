@@ -105,7 +105,7 @@ def _rows(nodes: Sequence[MapNode], groups: Groups, width: int, *, single: bool)
 
 
 def _named(nodes: Sequence[MapNode], width: int) -> Iterator[Line]:
-    """Who takes no work, by name, since rows name few nodes; and how many have no GPU."""
+    """Yield lines with the names of nodes that take no work, since rows name few nodes, and the count of nodes without GPUs."""
     states: defaultdict[str, list[str]] = defaultdict(list)
     for node in nodes:
         if node.state != "ready":

@@ -1,4 +1,4 @@
-"""Who the GPUs belong to in a picture: groups by job, user, queue or state, each with a letter and a colour. Pure."""
+"""Groups of GPUs in a picture, by job, user, queue or state, each with a letter and a colour. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from fairlead_schemas.ids import array_of
 
 
 class By(StrEnum):
-    """What makes a group."""
+    """Criterion by which GPUs are grouped."""
 
     job = "job"
     user = "user"
@@ -33,7 +33,7 @@ _COLOURS = (
 
 
 class Group(NamedTuple):
-    """One group: `key` names it (an array's id for its elements), `letter` is OTHERS where there were too many."""
+    """Group of GPUs: `key` names it (an array's id for its elements), `letter` is OTHERS where there were too many groups."""
 
     key: str
     letter: str

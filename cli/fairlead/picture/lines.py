@@ -59,7 +59,7 @@ def cut(text: str, cells: int) -> str:
 
 
 def cut_left(text: str, cells: int) -> str:
-    """As `cut`, the end kept: names of machines differ there."""
+    """Shorten a text like `cut`, keeping its end: machine names differ there."""
     text = harmless(text)
     while cell_len(text) > cells:
         text = f"..{text.removeprefix('..')[1:]}" if len(text) > 2 else text[1:]

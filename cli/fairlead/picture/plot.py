@@ -1,6 +1,6 @@
-"""A job's GPUs over time: a line of signs for each, with the least, the mean and the most. Pure.
+"""Plot of a job's GPUs over time: a line of signs for each GPU, with the minimum, the mean and the maximum. Pure.
 
-Whoever has no Unicode gets signs of ASCII. A step of which nothing was measured has a sign of its own: it is not zero.
+Terminals without Unicode get ASCII signs. A step without measurements has a sign of its own: it is not zero.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ ASCII = Signs("_.:-=+*#", "?")
 
 
 class Step(NamedTuple):
-    """What was measured of one GPU in one or several steps."""
+    """Measurements of one GPU in one or several steps."""
 
     samples: int
     mean: float
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 def signs_for(encoding: str | None) -> Signs:
-    """What a terminal of this encoding can show."""
+    """Return the signs that a terminal of this encoding can show."""
     try:
         (BLOCKS.levels + BLOCKS.unmeasured).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -24,7 +24,7 @@ CELLS_MIN = 8
 
 
 def cell(node: MapNode, gpu: MapGpu, groups: Groups) -> Piece:
-    """One GPU."""
+    """Return the piece that draws one GPU."""
     if gpu.state == "held":
         group = groups.of(gpu.holders)
         return Piece(SEVERAL) if group is None else Piece(group.letter, "" if group.letter == OTHERS else group.colour)
@@ -43,7 +43,7 @@ def _signed(sign: str) -> Piece:
 
 
 def each_on_its_line(nodes: Sequence[MapNode], groups: Groups, width: int) -> Iterator[Line]:
-    """A line per node, with its name and what is to be said of it; more where its GPUs do not fit on one."""
+    """Yield a line per node, with its name and a note; more lines where its GPUs do not fit on one."""
     label = min(max(len(node.id) for node in nodes), LABEL_MAX, width - CELLS_MIN - 4)
     room = width - label - 4
     widest = min(room, max(len(node.gpus) for node in nodes))
@@ -72,9 +72,9 @@ def _note(node: MapNode) -> str:
 
 
 def side_by_side(nodes: Sequence[MapNode], groups: Groups, width: int) -> Iterator[Line]:
-    """As many nodes to a line as fit, a rack's nodes together; a label names the rack, else the line's first node.
+    """Yield lines with as many nodes each as fit, a rack's nodes together. A label names the rack, else the line's first node.
 
-    Before each node stands its mark, which parts it from the one before.
+    Each node is preceded by its mark, which separates it from the previous node.
     """
     drawn = [node for node in nodes if node.gpus]
     if not drawn:

@@ -20,8 +20,8 @@ from fairlead.errors import Conflict, FairleadError, Refused, Unreachable
 from fairlead.stack import conditions, lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid, say
 from fairlead.stack.server_disk import ServerDisk, reserve_bytes
-from fairlead_agent.devices.racks import rack_labels
-from fairlead_agent.lease import NAME as LEASE
+from fairlead_agent.core.lease import NAME as LEASE
+from fairlead_agent.devices.labels import rack_labels
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas.conditions import UNHEARD_MAX, Condition, ConditionCode
 
@@ -48,7 +48,7 @@ type Say = Callable[[str, str], None]
 
 
 class Options(NamedTuple):
-    """What `up` was asked for. Ports 0 mean: any free one."""
+    """Options of `up`. Port 0 means any free port."""
 
     data: Path
     nodes: int = 4
@@ -96,7 +96,7 @@ def plan(options: Options, *, nats_url: str, port: int, real_gpus: int = 0, base
 
 
 def _labels(options: Options, number: int | None, given: str) -> str:
-    """Where a simulated node stands, then the labels that all were given: the later ones count."""
+    """Return a simulated node's topology labels, then the labels given for all nodes: later ones take precedence."""
     where = {} if number is None else rack_labels(number, options.nodes_per_rack, options.racks_per_block)
     return ",".join([*(f"{key}={value}" for key, value in where.items()), *filter(None, [given])])
 
@@ -118,7 +118,7 @@ def count_real_gpus() -> int:
 
 
 class Stack:
-    """One running stack in one data directory. Use `up`, then `down`."""
+    """Stack that runs in one data directory. Use `up`, then `down`."""
 
     def __init__(self, options: Options, say: Say = lambda what, text: None) -> None:
         self.options = options
@@ -166,7 +166,7 @@ class Stack:
         return killed
 
     def crashed(self) -> dict[str, int]:
-        """How often each process had to be started again."""
+        """Return the number of restarts of each process."""
         return self._supervisor.crashed()
 
     def _http_port(self) -> int:
@@ -283,7 +283,7 @@ class Stack:
         return readiness is not None and readiness.ready
 
     def _joined(self, client: Client) -> bool:
-        """True once every node of this stack is heard, but for those whose agents refuse to work."""
+        """Return True once heartbeats of every node of this stack arrive, except nodes with agents that refuse to work."""
         readiness = client.readiness()
         names = set(node_names(self.options, self._real_gpus)) - self._refusing()
         if readiness is None or not names:

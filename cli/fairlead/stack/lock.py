@@ -1,8 +1,8 @@
-"""One program at a time on a data directory: two servers on one store would lose what either acknowledged.
+"""Lock that admits one program at a time to a data directory: two servers on one store would lose acknowledged data.
 
-The lock is the kernel's (flock on `<data>/lock`) and ends with its holder however that ends. Processes that the
-holder starts do not inherit it: agents and jobs outlive it. What the file holds only says who to name. It is never
-removed, since whoever waits with the old one open would lock a file that nobody else sees. Start at `held`.
+The lock is the kernel's (flock on `<data>/lock`) and ends with its holder in every case. Processes that the holder
+starts do not inherit it: agents and jobs outlive it. The file's contents only name the holder. The file is never
+removed: a waiting process with the old file open would lock a file that no other process sees. Start at `held`.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ FILE = "lock"
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who took the lock last, and the server that it started to read the store, if it did."""
+    """Last holder of the lock, and the server that it started to read the store, if any."""
 
     command: str
     pid: int

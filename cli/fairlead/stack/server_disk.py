@@ -40,7 +40,7 @@ def reserve_bytes(env: Mapping[str, str]) -> int:
 
 
 class Look(NamedTuple):
-    """What was seen at one time."""
+    """Observations at one time."""
 
     #: Free bytes on the disk of the server's store.
     free: int
@@ -51,7 +51,7 @@ class Look(NamedTuple):
 
 
 class Step(Enum):
-    """What to do now."""
+    """Next action for the server's disk."""
 
     NOTHING = "nothing"
     GIVE_RESERVE = "give up the reserve"
@@ -150,7 +150,7 @@ class ServerDisk:
             pause_s = LOOK_S if well else LOOK_SOON_S
 
     def _once(self) -> bool:
-        """One look and what follows from it; False while something is wrong."""
+        """Observe once and act on the result. Returns False while there is a fault."""
         look = Look(self._free(), write_error(self._monitor), self._unstored())
         step = self._judge.step(look, time.monotonic())
         if step is Step.GIVE_RESERVE:

@@ -1,7 +1,7 @@
-"""What runs in a data directory: `stack.json`, and whether the processes that it names still live.
+"""Contents of `stack.json`, the processes of a data directory, and the check that they still run.
 
-A process is named by its id *and* its start time, because ids are used again. Nothing is started or
-stopped here. The file holds the bus's token, so only its owner can read it.
+A process is identified by its id *and* its start time, because ids are used again. No process is started or stopped
+here. The file holds the bus's token, so only its owner can read it.
 """
 
 import os
@@ -14,7 +14,7 @@ FILE = "stack.json"
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """One process: its part in the stack, its id, and when it started (opaque text)."""
+    """Process of a stack: its part in the stack, its id, and its start time (opaque text)."""
 
     name: str
     pid: int
@@ -85,7 +85,7 @@ def lives(process: Running) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process started, as opaque text; empty when there is none (or only its zombie)."""
+    """Return the start time of a process as opaque text; empty when there is no such process (or only its zombie)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Do two tellings of the log agree with each other and with what was signed? Pure. Start at `Telling`.
+"""Agreement of two copies of the log with each other and with the signed checkpoints. Pure. Start at `Telling`.
 
-A telling is the log as one place has it: the archive's files, or the bus. Each is checked by itself (chain.py) and by the
-tree that its lines make: at every size that somebody signed, its root must be the signed one. So a log whose hashes were
-all computed anew is found by any checkpoint that covers the change, whoever holds the server.
+A copy (`Telling`) is the log as one place has it: the archive's files, or the bus. Each copy is checked for itself
+(chain.py) and by the tree of its lines: at every signed size, its root must equal the signed one. A log with completely
+recomputed hashes is therefore detected by any checkpoint that covers the change, regardless of who controls the server.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ Where = Literal["log", "archive", "checkpoint", "snapshot"]
 
 
 class Disagreement(NamedTuple):
-    """One thing that is wrong: where it was seen, the first sequence in doubt (0: all), and what."""
+    """Disagreement: the place where it was found, the first sequence in doubt (0: all), and a description."""
 
     where: Where
     sequence: int
@@ -52,9 +52,9 @@ class Marks:
 
 
 class Telling:
-    """The log as one place tells it, commit by commit; `found` is what is wrong with it.
+    """Copy of the log as one place has it, read commit by commit; `found` lists its faults.
 
-    `other`: a telling that was read to its end; the two must be equal as far as both go.
+    `other`: a copy that was read to its end; the two must be equal up to the end of the shorter one.
     """
 
     def __init__(self, where: Where, marks: Marks, other: "Telling | None" = None) -> None:
@@ -73,7 +73,7 @@ class Telling:
 
     @property
     def size(self) -> int:
-        """How many commits it has told."""
+        """Number of commits read."""
         return self.tree.size
 
     def take(self, stored: Stored, line: bytes | None = None) -> None:
@@ -90,12 +90,12 @@ class Telling:
         self._check_mark()
 
     def damaged(self, sequence: int, what: str) -> None:
-        """It cannot be read on."""
+        """Record that the copy cannot be read further."""
         self._whole = False
         self.found.append(Disagreement(self.where, sequence, what))
 
     def leaf(self, sequence: int) -> bytes:
-        """The hash of the leaf of a sequence that it has told."""
+        """Return the hash of the leaf of a sequence that was already read."""
         return bytes(self.leaves[(sequence - 1) * HASH_BYTES : sequence * HASH_BYTES])
 
     def end(self) -> Verdict:

@@ -1,9 +1,9 @@
-"""Checkpoints: "the log's first <size> lines have this root", signed; and the book that they stand in. Pure.
+"""Checkpoints: "the log's first <size> lines have this root", signed; and the book that holds them. Pure.
 
 A checkpoint is a signed note (notes.py) with a text as in C2SP's tlog-checkpoint:
 
-    fairlead.log/berlin             whose log
-    4711                            how many lines: the log's sequences 1 to 4711
+    fairlead.log/berlin             the log's origin
+    4711                            number of lines: the log's sequences 1 to 4711
     <base64 of the Merkle root>     over these lines (merkle.py, segments.py)
     signed 2026-11-22T11:40:00Z     by the archiver's clock; for people, nothing is decided by it
 
@@ -22,7 +22,7 @@ _SIGNED = "signed "
 
 
 class Checkpoint(NamedTuple):
-    """What is signed: the origin's log of `size` lines has this root."""
+    """Signed statement: the origin's log of `size` lines has this root."""
 
     origin: str
     size: int
@@ -37,7 +37,7 @@ def sign(signer: Signer, size: int, root: bytes, now_ns: int) -> str:
 
 
 def open_checkpoint(note: str, verifier: Verifier) -> Checkpoint:
-    """What a checkpoint says, if this key has signed it for the log that bears its name. Raises BadNote."""
+    """Return the contents of a checkpoint that this key has signed for the log of its own name. Raises BadNote."""
     checkpoint = _read(open_note(note, verifier))
     if checkpoint.origin != verifier.name:
         raise BadNote(f"a checkpoint of {checkpoint.origin}, expected one of {verifier.name}")
@@ -64,7 +64,7 @@ def _read(text: str) -> Checkpoint:
 
 
 def entry(note: str) -> str:
-    """A note as it stands in a book."""
+    """Return a note in the form of a book's entry."""
     return f"{note}\n"
 
 
@@ -75,13 +75,13 @@ def read_book(book: str) -> list[str]:
 
 
 def whole(book: str) -> int:
-    """How many characters of a book are whole entries."""
+    """Return the number of characters of a book that belong to whole entries."""
     ends = _ends(book)
     return ends[len(ends) // 2 * 2 - 1] if len(ends) > 1 else 0
 
 
 def _ends(book: str) -> list[int]:
-    """Where its paragraphs end, the empty line included."""
+    """Return the positions of the paragraphs' ends, each behind its empty line."""
     found, at = [], book.find("\n\n")
     while at >= 0:
         found.append(at + 2)

@@ -27,7 +27,7 @@ def append(path: Path, payload: bytes) -> None:
 
 
 def truncate(path: Path, size: int) -> None:
-    """Drop what stands behind the first `size` bytes."""
+    """Drop everything behind the first `size` bytes."""
     with path.open("r+b") as file:
         file.truncate(size)
         os.fsync(file.fileno())

@@ -1,8 +1,8 @@
-"""The archiver: follows the log and lets an archive grow. The shell around `store.py`; start at `Archiver.run`.
+"""Archiver: follows the log and lets an archive grow. The shell around `store.py`; start at `Archiver.run`.
 
-Commits are on the archive's disk before more of the log is taken; a checkpoint is signed after so many events, or so long
-after the first commit that none covers. It ends, and says why, at whatever does not fit: a log that went back or was
-rewritten must be looked at by somebody, not archived.
+Commits are on the archive's disk before more of the log is read. A checkpoint is signed after a number of events, or a
+time after the first commit without a checkpoint. The archiver ends with the reason at any mismatch: a log that went
+back or was rewritten must be examined by a person, not archived.
 """
 
 import asyncio

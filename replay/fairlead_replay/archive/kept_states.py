@@ -1,7 +1,7 @@
-"""The services' snapshots against the log: is each state that a service would start from what the log amounts to there?
+"""Check of the services' snapshots against the log: each state from which a service would start must equal the fold.
 
-Who controls the bus's server can put an older or another state into the store, and a service would go on from it. Whoever
-folds the log from its beginning sees that.
+An attacker with control of the bus's server can put an older or another state into the store, and a service would
+continue from it. A fold of the log from its beginning detects that.
 """
 
 from fairlead_bus import snapshots
@@ -14,7 +14,9 @@ from fairlead_schemas.commit import decode_commit
 
 
 class KeptStates:
-    """Takes the log's commits in order, and compares each kept state when the fold comes to its sequence."""
+    """Comparison of kept states with the log: takes commits in order, and compares each state when the fold reaches its
+    sequence.
+    """
 
     def __init__(self, kept: list[tuple[str, Snapshot]]) -> None:
         self._kept = kept
@@ -49,7 +51,7 @@ class KeptStates:
                 self._check(writer, kept)
 
     def end(self) -> list[Disagreement]:
-        """What is wrong with them."""
+        """Return the disagreements found, including states beyond the log's end."""
         for writer, kept in self._kept:
             if kept.sequence > self._cluster.sequence and not self._broken:
                 what = f"{writer}'s state is of sequence {kept.sequence}, beyond the log's end: the log was cut or set back"

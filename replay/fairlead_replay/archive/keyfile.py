@@ -14,8 +14,9 @@ def generate(name: str) -> Signer:
 
 
 def read(path: Path) -> Signer:
-    """The key in a file. Raises BadNote. A file that others than its owner may read is refused: whoever has read it can
-    sign another history."""
+    """Return the key in a file. Raises BadNote. A file that is readable by users other than its owner is refused: every reader
+    of the key can sign another history.
+    """
     try:
         spelled = read_secret(path, "the signing key", "a secret key (PRIVATE+KEY+…)")
     except BadSecretFile as error:

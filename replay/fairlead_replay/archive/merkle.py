@@ -34,7 +34,7 @@ class Tree:
         self.peaks = list(peaks)
 
     def add(self, leaf: bytes) -> None:
-        """One more leaf, by its hash."""
+        """Add one leaf, given by its hash."""
         covered = self.size
         while covered & 1:
             leaf = node_hash(self.peaks.pop(), leaf)

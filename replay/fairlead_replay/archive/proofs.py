@@ -1,9 +1,9 @@
-"""One commit, provable to somebody who holds a checkpoint and nothing else: that it is in the log, and at which place.
+"""Proof of one commit for a verifier with only a checkpoint: the commit is in the log, and at a given place.
 
     make(directory, sequence) -> Proof        check(proof, key) -> Checkpoint
     with `before`, also that the log of an earlier checkpoint is the beginning of this one
 
-A proof holds one line of the log and about 20 hashes for a million; nothing else of the log is told.
+A proof holds one line of the log and about 20 hashes for a million; it reveals no other part of the log.
 """
 
 import base64
@@ -27,7 +27,7 @@ class BadProof(ValueError):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """That a line is the log's at a sequence."""
+    """Proof that a line is the log's line at a sequence."""
 
     v: int
     sequence: int
@@ -43,8 +43,10 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def make(directory: Path, sequence: int, *, before: int = 0) -> Proof:
-    """A proof for one sequence up to the newest checkpoint; `before`: the size of an earlier one, whose log this one must be
-    shown to go on from. Reads the whole archive. Raises BadProof, NoArchive, ArchiveDamaged."""
+    """Return a proof for one sequence up to the newest checkpoint. `before`: the size of an earlier checkpoint; the proof then
+    also shows that this log continues the log of that checkpoint. Reads the whole archive. Raises BadProof, NoArchive,
+    ArchiveDamaged.
+    """
     shelf = Shelf(directory)
     notes = shelf.notes()
     if not notes:

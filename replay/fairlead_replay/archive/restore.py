@@ -1,8 +1,9 @@
-"""A new log from an archive or an export: the same commits at the same sequences, so that every cursor and every cause still holds.
+"""New log from an archive or an export: the same commits at the same sequences, so that every cursor and every cause still
+holds.
 
-An old stream is never mended: it may be evidence. The new one must be empty. What the source does not have is lost, and
-`restore` returns where the log ends then. Services start on it as after any restart; commands that they had consumed are not
-there again, so the CMD stream goes on behind the last that the log names.
+An old stream is never mended: it may be evidence. The new stream must be empty. Commits missing from the source are
+lost, and `restore` returns the new end of the log. Services start on it as after any restart. Commands that they had
+consumed are not restored, so the CMD stream continues behind the last command that the log names.
 """
 
 from collections.abc import Callable, Iterator

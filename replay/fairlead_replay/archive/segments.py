@@ -1,11 +1,12 @@
-"""Sealed pieces of the log: a compressed file of lines, and a manifest that says what is in it. Neither changes again.
+"""Sealed pieces of the log: a compressed file of lines, and a manifest of its contents. Both never change again.
 
     segments/0000000000000001.jsonl.zst   lines as an export has them (export.py), zstd with its own checksum
-    segments/0000000000000001.json        the manifest: which sequences, the file's SHA-256, and where the log stood after it
+    segments/0000000000000001.json        the manifest: its sequences, the file's SHA-256, and the log's state after it
 
-A line without its newline is an entry of the Merkle tree: line n is leaf n - 1. The manifest of a segment holds the SHA-256
-of the one before, so that they form a chain; written last, it is what makes the segment part of the archive. It carries
-what is needed to go on from it (writers' heads, the tree's peaks), so that opening an archive reads one segment at most.
+A line without its newline is an entry of the Merkle tree: line n is leaf n - 1. The manifest of a segment holds the
+SHA-256 of the previous manifest, so that they form a chain. The manifest is written last and makes the segment part of
+the archive. The manifest carries the state needed to continue (writers' heads, the tree's peaks), so that opening an
+archive reads one segment at most.
 """
 
 import hashlib
@@ -47,7 +48,7 @@ class ArchiveDamaged(ValueError):
 
 
 class SegmentManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One sealed segment."""
+    """Manifest of one sealed segment."""
 
     v: int
     #: Sequences of the log, both included.
@@ -82,7 +83,7 @@ _manifest = msgspec.json.Decoder(SegmentManifest)
 
 
 class Segment:
-    """A sealed segment that lies in an archive."""
+    """Sealed segment of an archive."""
 
     def __init__(self, path: Path, manifest: SegmentManifest, manifest_sha256: str) -> None:
         self.path, self.manifest, self.manifest_sha256 = path, manifest, manifest_sha256
@@ -98,7 +99,7 @@ class Segment:
             raise self._damaged("is not the file that its manifest names")
 
     def lines(self) -> Iterator[bytes]:
-        """Its lines, newline included, unchecked but for their number and size. Raises ArchiveDamaged."""
+        """Yield the lines, newline included; only their number and size are checked. Raises ArchiveDamaged."""
         expected, found = self.manifest.last - self.manifest.first + 1, 0
         try:
             with zstd.open(self.path, "rb") as file:
@@ -147,7 +148,7 @@ def load(directory: Path) -> list[Segment]:
 
 
 def manifest_path(directory: Path, first: int) -> Path:
-    """Where the manifest of the segment that begins at a sequence lies, or will."""
+    """Return the path of the manifest of the segment that begins at a sequence; the file need not exist."""
     return directory / FOLDER / f"{first:016}.json"
 
 

@@ -1,6 +1,6 @@
-"""What lies in an archive's directory, for reading; nothing is written here. Start at `Shelf`.
+"""Contents of an archive's directory, for reading only. Start at `Shelf`.
 
-archive.json       whose log it is, and the public key of who signs its checkpoints
+archive.json       the log's origin, and the public key of the signer of its checkpoints
 segments/          sealed pieces of the log (segments.py)
 tail.jsonl         lines that are not sealed yet, in the same form, each fsynced with those that arrived with it
 checkpoints        the book of signed checkpoints (checkpoints.py)
@@ -36,7 +36,7 @@ _identity = msgspec.json.Decoder(Identity)
 
 
 class Shelf:
-    """An archive as it lies there. Raises NoArchive where it is none."""
+    """Archive on disk, for reading. Raises NoArchive where the directory has none."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -49,7 +49,7 @@ class Shelf:
 
     @property
     def sealed(self) -> int:
-        """The last sequence that lies in a sealed segment."""
+        """Last sequence in a sealed segment; 0 without one."""
         return self.segments[-1].manifest.last if self.segments else 0
 
     def pieces(self) -> Iterator[Segment | list[bytes]]:

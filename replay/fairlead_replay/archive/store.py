@@ -1,7 +1,7 @@
-"""An archive that grows: lines to its tail, full tails into sealed segments, checkpoints into its book. Start at `Store`.
+"""Growing archive: lines go to its tail, full tails into sealed segments, checkpoints into its book. Start at `Store`.
 
-Everything has reached the disk when a method returns; the cursor is what lies there, so a crash loses and repeats nothing.
-What does not fit what is there is refused, never mended: somebody has to look.
+All data has reached the disk when a method returns. The data on disk is the cursor, so a crash loses and repeats
+nothing. Input that does not fit the existing data is refused, never mended: a person has to examine it.
 """
 
 import fcntl
@@ -173,7 +173,7 @@ class Store:
         self._newest: Envelope | None = None
 
     def _take(self, stored: Stored, line: bytes) -> None:
-        """One line into what is known, not yet onto the disk. Raises LogDamaged."""
+        """Take one line into memory, not yet onto the disk. Raises LogDamaged."""
         try:
             envelope = decode_envelope(stored.payload)
         except CommitUndecodable as error:
@@ -188,8 +188,10 @@ class Store:
         self._newest = envelope
 
     def _signed_marks(self) -> dict[int, Checkpoint]:
-        """{size: checkpoint} of the book, of those that end behind the sealed segments (`verify` looks at all of them).
-        Raises ArchiveDamaged for one that was not signed by our key, and where the copy of the book is another one."""
+        """Return {size: checkpoint} for checkpoints of the book that end behind the sealed segments (`verify` checks all of them).
+        Raises ArchiveDamaged for a checkpoint that was not signed by this archive's key, and where the copy of the book
+        differs.
+        """
         book = _mended(self.directory / BOOK)
         if self.copy is not None and self.copy.exists() and not book.startswith(self.copy.read_bytes()):
             raise ArchiveDamaged(

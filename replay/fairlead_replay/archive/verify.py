@@ -1,10 +1,11 @@
-"""`audit verify` with an archive: log, archive and signed checkpoints, held against each other. The shell around `agreement.py`.
+"""Verification for `audit verify` with an archive: compares log, archive and signed checkpoints. The shell around
+`agreement.py`.
 
-    verify_archive(directory, ...) -> Report               what lies there
+    verify_archive(directory, ...) -> Report               the archive alone
     verify_together(bus, directory, ...) -> Report         and the log on the bus, and the snapshots in its store
     verify_with_export(export, directory, ...) -> Report   and an exported log
 
-It never raises for damage: damage is the answer.
+Damage never raises: it is part of the report.
 """
 
 from pathlib import Path
@@ -55,7 +56,7 @@ def verify_archive(directory: Path, *, key: Verifier | None = None, known: tuple
 async def verify_together(
     bus: Bus, directory: Path, *, key: Verifier | None = None, known: tuple[Path, ...] = ()
 ) -> Report:
-    """`verify_archive`, and the log on the bus and its snapshots besides. Raises NoArchive, Unavailable."""
+    """Verify like `verify_archive`, and also the log on the bus and its snapshots. Raises NoArchive, Unavailable."""
     notes, archive = _read_archive(directory, key, known)
     live = Telling("log", notes.marks, archive)
     states = await KeptStates.of(bus)
@@ -114,7 +115,7 @@ def _take_piece(piece: Segment | list[bytes], archive: Telling) -> None:
 
 
 def _check_manifest(segment: Segment, archive: Telling) -> None:
-    """What a manifest carries for the next start must be what its lines amount to. Raises ArchiveDamaged."""
+    """Check that the state in a manifest for the next start equals the state computed from its lines. Raises ArchiveDamaged."""
     manifest = segment.manifest
     heads = {writer: links.newest for writer, links in archive.audit.links.items()}
     if archive.tree.peaks != manifest.tree_peaks() or heads != manifest.chain_heads():

@@ -1,5 +1,6 @@
-"""Answers questions about jobs from a fold of its own: why one waits, now or at any sequence, and what would become of one.
+"""Explainer: answers questions about jobs from a fold of its own, such as why a job waits, now or at any sequence, and the
+outcome of a job if it were submitted.
 
-`questions.py` says what is answered (pure), `folds.py` brings the queue's core to where a question needs it,
-`service.py` takes the questions. It writes nothing, and costs nothing while nobody asks.
+`questions.py` computes the answers (pure), `folds.py` brings the queue's core to the sequence that a question needs,
+`service.py` receives the questions. The explainer writes nothing, and costs nothing while there are no questions.
 """

@@ -1,7 +1,7 @@
-"""A service's core, folded from the bus to where a question needs it, and kept for the next question.
+"""Core of a service, folded from the bus to the sequence that a question needs, and kept for the next question.
 
-Two are kept at most: one that goes on towards the log's end, and one of the past. Nothing is read between questions.
-Deadlines are in the event loop's time; what was folded when one is reached stays. Start at `Folds`.
+At most two are kept: one that advances towards the log's end, and one of the past. The bus is not read between
+questions. Deadlines are in the event loop's time; the commits folded before a deadline stay folded. Start at `Folds`.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Fold[C: Core]:
 
 
 class Kind[C: Core](NamedTuple):
-    """Whose core it is, and how one begins."""
+    """Kind of core: its writer, and the functions that create one."""
 
     writer: str
     #: The shape of its snapshots.
@@ -92,7 +92,7 @@ class Kind[C: Core](NamedTuple):
 
 
 class Folds[C: Core]:
-    """What is kept between questions. Not for two callers at once."""
+    """Folds kept between questions. Not for two callers at once."""
 
     def __init__(self, bus: Bus, kind: Kind[C]) -> None:
         self._bus, self._kind = bus, kind

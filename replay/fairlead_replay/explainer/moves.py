@@ -1,4 +1,4 @@
-"""Which runs would be moved, from the placer's folded state: its own plan, in words. Pure."""
+"""Runs that would be moved, from the placer's folded state: its own plan, in words. Pure."""
 
 from fairlead_placer.defragmenting.planning import WHY_NOT, Plan, plans
 from fairlead_placer.state import State
@@ -7,7 +7,7 @@ from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
 
 
 def defrag(state: State, sequence: int, pool: str, now_ns: int) -> Answer:
-    """What would be moved in a pool for its first big jobs; no plans where nobody waits, or the pool has no nodes."""
+    """Return the runs that would be moved in a pool for its first big jobs; no plans if no job waits or the pool has no nodes."""
     found = tuple(_plan(plan) for plan in plans(state, pool, now_ns))
     on = pool in state.defragmented
     return Answer(sequence=sequence, defrag=Defrag(pool=pool, on=on, plans=found, sequence=sequence))

@@ -1,4 +1,4 @@
-"""How a pool is packed and what it has left, from the placer's folded state: its own facts. Pure."""
+"""Packing of a pool and its free resources, from the placer's folded state: its own facts. Pure."""
 
 from collections.abc import Collection
 

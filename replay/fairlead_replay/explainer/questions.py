@@ -13,7 +13,7 @@ SHOWN_CHARS_MAX = 40
 
 
 def why(state: State, sequence: int, id_: str) -> Answer:
-    """Why a job is where it is in the state as of a sequence; `not_found` where the state does not know it."""
+    """Return the reason for a job's state as of a sequence; `not_found` where the state does not know the job."""
     job = state.jobs.get(id_)
     if job is not None:
         return Answer(sequence=sequence, why=explain(state, job))

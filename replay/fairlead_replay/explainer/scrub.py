@@ -47,7 +47,7 @@ class Scrub:
         self.result = Scrubbed()
 
     async def run(self) -> None:
-        """Pass after pass, for ever."""
+        """Run one pass after another, without end."""
         while True:
             try:
                 await self._pass()
@@ -93,7 +93,9 @@ class Scrub:
                 await asyncio.sleep(pause_s(len(piece), cost_s, quick=quick, percent=self._percent))
 
     async def _arrived(self, reader: LogReader) -> list[Stored]:
-        """The next commits. Raises LogDamaged where the server has none though its log goes on: it says nothing of that."""
+        """Return the next commits. Raises LogDamaged if the server delivers none although its log continues: the server does not
+        report such a gap.
+        """
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):

@@ -1,6 +1,7 @@
-"""Takes questions and answers them one at a time, in order. The shell around `folds.py` and `questions.py`.
+"""Service that receives questions and answers them one at a time, in order. The shell around `folds.py` and
+`questions.py`.
 
-Any number of explainers may run: each question goes to one of them. While nobody asks, an explainer holds a
+Any number of explainers may run: each question goes to one of them. Without questions, an explainer holds a
 connection and the scrub (`scrub.py`), and no state. Start at `Explainer`.
 """
 
@@ -53,7 +54,7 @@ log = structlog.get_logger()
 
 
 class Question(NamedTuple):
-    """One that waits for its answer."""
+    """Question that waits for its answer."""
 
     ask: Ask
     #: In the event loop's time.
@@ -108,7 +109,7 @@ class Explainer:
             await self._release()
 
     async def stop(self) -> None:
-        """Ask `run` to end; whoever waits is told to ask again."""
+        """Request `run` to end; waiting callers are asked to repeat their questions."""
         self._stopping.set()
 
     async def _say_goodbye(self) -> None:
@@ -149,7 +150,7 @@ class Explainer:
         return encode_alive(Alive(sequence=self.statistics()["sequence"], scrub=self._scrub.result))
 
     def statistics(self) -> dict[str, int]:
-        """Counts since the start; `sequence` is where the fold stands, 0 while nothing is held."""
+        """Return counts since the start; `sequence` is the position of the fold, 0 while no fold is held."""
         return {
             "sequence": max((folds.reached for folds in self._both if folds.held), default=0), "waiting": self._waiting.qsize(),
             "answered": self._answered, "refused": self._refused, "failed": self._failed, "folded": sum(folds.folded for folds in self._both),
@@ -179,7 +180,7 @@ class Explainer:
                 question.answer.set_result(payload)
 
     async def _answer(self, question: Question) -> bytes:
-        """Whatever happens, an answer."""
+        """Return an answer to a question in every case, errors included."""
         folds = self._placers if isinstance(question.ask, AskDefrag | AskPacking) else self._folds
         try:
             payload = encode(await self._find_out(question.ask, question.deadline))
@@ -211,7 +212,9 @@ class Explainer:
         return payload
 
     async def _find_out(self, ask: Ask, deadline: float) -> Answer:
-        """The cores' functions may look at thousands of jobs; on a thread they hold up nobody."""
+        """Compute the answer to a question. The cores' functions may scan thousands of jobs, so they run on a thread and block no
+        other task.
+        """
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
         if isinstance(ask, AskWhy):

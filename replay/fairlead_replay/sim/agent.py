@@ -1,7 +1,7 @@
-"""A simulated agent: the agent's own reconcile core and outbox on a simulated machine, journal and network.
+"""Simulated agent: the agent's own reconcile core and outbox on a simulated machine, journal and network.
 
-What stands in for the live shell is here only: when records become durable (instructions and reports wait
-for it), what a crash leaves of them, and how often beats go out.
+This module contains only the replacement of the live shell: when records become durable (instructions and reports wait
+for it), which of them survive a crash, and how often heartbeats are sent.
 """
 
 import asyncio
@@ -10,7 +10,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from fairlead_agent.instructions import (
+from fairlead_agent.core.ledger import Ledger, Opened, Record
+from fairlead_agent.core.outbox import Outbox
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.runs import Exit, Found, RunKey, key_of
+from fairlead_agent.core.steps import (
     GiveUp,
     Instruction,
     KillRun,
@@ -20,10 +24,6 @@ from fairlead_agent.instructions import (
     Step,
     TerminateRun,
 )
-from fairlead_agent.reconcile import Reconciler
-from fairlead_agent.records import Ledger, Opened, Record
-from fairlead_agent.reporting import Outbox
-from fairlead_agent.run import Exit, Found, RunKey, key_of
 from fairlead_bus.port import Message, Unavailable
 from fairlead_replay.sim import ills
 from fairlead_replay.sim.bus import FaultyBus
@@ -43,7 +43,7 @@ READ_EVERY_BEATS = 2
 
 
 class SimAgent:
-    """One agent process. Its journal is a list that outlives it."""
+    """Process of one agent. Its journal is a list that outlives it."""
 
     def __init__(self, machine: Machine, journal: list[Record], bus: FaultyBus, faults: Faults, fence_ns: int) -> None:
         self.machine, self.journal, self.bus, self.faults = machine, journal, bus, faults
@@ -109,13 +109,13 @@ class SimAgent:
         await self.bus.close()
 
     def pause(self) -> None:
-        """The process stands still (SIGSTOP): no timer of it fires and nothing that arrives is looked at."""
+        """Pause the process (SIGSTOP): none of its timers fires, and arriving messages are not processed."""
         if not self.dead and self._asleep is None:
             self._asleep = []
             self.machine.attended_since = None
 
     def resume(self) -> None:
-        """It goes on, late for everything."""
+        """Resume the process: all timers and messages delayed by the pause are handled now, in order."""
         waiting, self._asleep = self._asleep or [], None
         if not self.dead:
             self.machine.attended_since = self.loop.time()
@@ -123,7 +123,7 @@ class SimAgent:
                 call()
 
     def _sleeps(self, call: Callable[..., None], *arguments: Any) -> bool:
-        """True when the process stands still; the call is then made when it goes on."""
+        """Return True while the process is paused; the call is then made when the process resumes."""
         if self._asleep is None:
             return False
         self._asleep.append(partial(call, *arguments))

@@ -51,7 +51,7 @@ class FaultyTail:
 
 
 class FaultyBus:
-    """One client. Implements `port.Bus`."""
+    """Client of the faulty bus. Implements `port.Bus`."""
 
     def __init__(self, hub: MemoryHub, wire: MemoryBus, faults: Faults) -> None:
         self.hub, self.faults = hub, faults
@@ -70,7 +70,7 @@ class FaultyBus:
         self._awake.clear()
 
     def resume(self) -> None:
-        """Go on, with all that has come meanwhile."""
+        """Resume after a pause and deliver all messages that arrived meanwhile."""
         self._awake.set()
         while self._unread:
             handler, message = self._unread.popleft()

@@ -1,15 +1,15 @@
-"""What processes hold of one machine's devices, as the machine sees it; and GPUs that are cut anew, as a driver does it.
+"""Devices of one machine that processes hold, as the machine sees them; and GPUs repartitioned as a driver does it.
 
-The ground truth of I1 beyond whole GPUs: shares that add up to more than a GPU, an instance that two processes have or that is
-not there, CPUs that two are pinned to.
+The ground truth of I1 beyond whole GPUs: shares with a sum above one GPU, an instance that is missing or held by two
+processes, CPUs to which two processes are pinned.
 """
 
 from collections.abc import Collection, Iterable
 
 import msgspec
 
-from fairlead_agent.devices.cutting import carry_out
 from fairlead_agent.devices.labels import mig_labels
+from fairlead_agent.devices.repartition import carry_out
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_schemas.cpulists import parse_cpus
 from fairlead_schemas.desired import LayoutOrder, RunOrder
@@ -20,7 +20,7 @@ MILLI = 1000
 
 
 def shared(order: RunOrder, other: RunOrder) -> list[str]:
-    """What both would have and only one may: instances, GPUs, CPUs."""
+    """Return the devices that both orders hold although only one may: instances, GPUs, CPUs."""
     if instances := set(order.instances) & set(other.instances):
         return sorted(instances)
     gpus = set(order.gpus) & set(other.gpus)
@@ -36,7 +36,7 @@ def _are_shares(*orders: RunOrder) -> bool:
 
 
 def misfit(order: RunOrder, others: Iterable[RunOrder], inventory: Inventory) -> str:
-    """What the machine lacks for the order beside those, "" if nothing."""
+    """Return a description of the devices that the machine lacks for the order in addition to the others, "" if none."""
     there = {each.uuid: gpu.uuid for gpu in inventory.gpus for each in gpu.instances}
     for gpu, instance in zip(order.gpus, order.instances, strict=False):
         if there.get(instance) != gpu:
@@ -52,7 +52,7 @@ def misfit(order: RunOrder, others: Iterable[RunOrder], inventory: Inventory) ->
 
 
 def in_use(order: LayoutOrder, others: Iterable[RunOrder]) -> str:
-    """Who has what the layout takes away, "" where nobody does."""
+    """Return a run that holds an instance or GPU that the layout removes, "" if there is none."""
     going = {each.uuid for each in order.destroy}
     for other in others:
         if going & set(other.instances) or (order.mode and order.gpu in other.gpus):

@@ -1,4 +1,4 @@
-"""How each planned disaster of `faults.py` is done to a world, and how what it hit comes back."""
+"""Execution of each planned disaster of `faults.py` in a world, and recovery of its targets."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any

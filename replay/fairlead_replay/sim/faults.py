@@ -19,7 +19,7 @@ ANSWER_S = 1.0
 
 
 class Disaster(NamedTuple):
-    """One planned fault: when, what, to whom (an index into services or nodes), for how long."""
+    """Planned fault: its time, its kind, its target (an index into services or nodes), and its duration."""
 
     at_s: float
     kind: Kind
@@ -28,7 +28,7 @@ class Disaster(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What becomes of one append."""
+    """Simulated outcome of one append."""
 
     before_s: float  # until it arrives
     arrives: bool
@@ -77,11 +77,11 @@ class Faults:
         return not self.quiet and probability > 0 and self.rng.random() < probability
 
     def delay(self) -> float:
-        """One way over the network, in seconds."""
+        """Return the delay of one way over the network, in seconds."""
         return 0.0005 if self.quiet else self.rng.random() * self.delay_s
 
     def sync(self) -> float:
-        """One fsync of an agent's journal, in seconds."""
+        """Return the duration of one fsync of an agent's journal, in seconds."""
         stalled = self.stall_s * self.rng.random() if self.chance(self.stall) else 0.0
         return 0.0005 + self.delay() + stalled
 
@@ -94,7 +94,7 @@ class Faults:
         return [self.delay()]
 
     def append(self) -> Fate:
-        """What becomes of one append."""
+        """Return the simulated outcome of one append."""
         slow = self.slow_s * self.rng.random() if self.chance(self.slow) else 0.0
         unknown = self.chance(self.unknown)
         arrives = not unknown or self.rng.random() < 0.5

@@ -1,5 +1,6 @@
-"""Gangs (I6), by the events alone: a placement has all units that were asked for, or as few as were said to do, and each
-of them all that it needs."""
+"""Check of gangs (I6), by the events alone: a placement has all requested units, or at least the stated minimum, and each
+unit has all that it needs.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,7 +10,7 @@ from fairlead_schemas.resources import Inventory, Request
 
 
 def whole(event: JobPlaced, request: Request, pools: Mapping[str, str]) -> str:
-    """What is wrong with a placement; "" if nothing is. `pools`: {node: its pool}."""
+    """Return the fault of a placement; "" without one. `pools`: {node: its pool}."""
     others = sum(kind.nodes for kind in request.also)
     got, least = event.units - others, request.nodes_min or request.nodes
     if not least <= got <= request.nodes:
@@ -26,7 +27,7 @@ def whole(event: JobPlaced, request: Request, pools: Mapping[str, str]) -> str:
 
 
 def kinds_of(request: Request, event: JobPlaced) -> Iterator[Request]:
-    """Of which kind each part is: those of a kind come after those of the kinds before it."""
+    """Yield the kind of each part: parts of a kind follow those of the kinds before it."""
     kinds = list(request.without(request.units - event.units if request.nodes_min else 0).kinds)
     left = kinds[0].nodes
     for part in event.parts:
@@ -50,7 +51,7 @@ def _suffices(part: Part, kind: Request, *, exclusive: bool) -> bool:
 
 
 def could_ever(request: Request, nodes: Sequence[Inventory]) -> bool:
-    """Whether nodes have GPUs enough for it if nothing ran on them; of several kinds, for each by itself."""
+    """Return True if empty nodes would have enough GPUs for the request; several kinds are checked separately."""
     return all(
         sum(_room(kind, node, tasks=request.tasks) for node in nodes) >= (kind.nodes_min or kind.nodes)
         for kind in request.kinds

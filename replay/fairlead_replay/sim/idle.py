@@ -73,7 +73,7 @@ def wishes_of(profiles: dict[str, Profile], seed: int) -> list[Wish]:
 
 
 class Result(NamedTuple):
-    """What a day under some policies came to; GPU-hours."""
+    """Outcome of a day under some policies; GPU-hours."""
 
     rows: list[Row]
     false_positives: int
@@ -82,7 +82,7 @@ class Result(NamedTuple):
 
 
 def play(profiles: dict[str, Profile], policies: Policies, seed: int) -> Result:
-    """One day."""
+    """Simulate one day and return its result."""
     rows = Day(wishes_of(profiles, seed), policies, seed).play()
     return Result(
         rows,

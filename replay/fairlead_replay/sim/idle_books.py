@@ -1,4 +1,4 @@
-"""What telemetry says of runs, judged by the events alone: what may follow what, and when. Shares no code with the idle core."""
+"""Check of telemetry's events on runs, by the events alone: permitted order and times. Shares no code with the idle core."""
 
 from collections.abc import Callable, Mapping
 
@@ -23,7 +23,7 @@ class Open:
 
 
 class IdleBooks:
-    """Books of runs, policies, and what was said."""
+    """Books of runs, idle policies and the telemetry service's events."""
 
     def __init__(self, misjudged: Misjudged | None = None, wanted: Mapping[str, Policies] | None = None) -> None:
         """`wanted`: {cause of its events: what a command sets}, of every command that sets policies."""
@@ -51,7 +51,7 @@ class IdleBooks:
         return self._in_part(commit) if self.wanted is not None else ""
 
     def _in_part(self, commit: Commit) -> str:
-        """Of what one command sets the commit has all or nothing."""
+        """Return an error if the commit carries out a policy command only in part, "" otherwise."""
         told: dict[str, dict[str, tuple[IdlePolicy, ...]]] = {}
         for event in commit.events:
             if isinstance(event, ev.IdlePoliciesSet):
@@ -83,7 +83,10 @@ class IdleBooks:
         return ""
 
     def _lives(self, event: ev.TelemetryEvent, commit: Commit) -> str:
-        """It ran as far as the writer had folded: an end that was committed meanwhile it could not know."""
+        """Return an error if the run was not active in the log up to the commit's basis, "" otherwise.
+
+        The writer cannot know of an end that was committed after the basis.
+        """
         key = getattr(event, "job"), getattr(event, "attempt")  # noqa: B009 -- every event that is given here has both
         if self.started.get(key, commit.basis + 1) > commit.basis:
             return f"{key} had not started"

@@ -1,7 +1,8 @@
-"""The telemetry service in virtual time without a bus: its production core and watch, fed with a log and with samples that are made up.
+"""Telemetry service in virtual time without a bus: the production core and watch, fed with a log and synthetic
+samples.
 
-What the queue and the placer would write is written by whoever drives it. Every commit goes through its bytes; deciding must leave
-the state as it was, and after each own commit a snapshot must restore to itself.
+The caller writes what the queue and the placer would write. Every commit is encoded and decoded. A decision
+must leave the state unchanged, and after each own commit a snapshot must restore to itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +32,9 @@ type Heard = Callable[[int, ev.TelemetryEvent], None]
 
 
 class Cell:
-    """One service. `heard`: told of every event that it commits, with the time. `is_careful`: look at the state around every decision."""
+    """Telemetry service. `heard` is called with every event that it commits and the time. With `is_careful`, the state
+    is checked around every decision.
+    """
 
     def __init__(self, now_ns: int, heard: Heard | None = None, *, is_careful: bool = True) -> None:
         self.now_ns, self._is_careful = now_ns, is_careful
@@ -81,7 +84,7 @@ class Cell:
         self.now_ns = max(self.now_ns, to_ns)
 
     def restart(self) -> None:
-        """The process begins anew: the state is what the log says, and nothing was seen."""
+        """Restart the process: the state is restored from the log, and no samples have been seen."""
         self.core, self.watch = IdleCore.restore(self.core.snapshot()), Watch()
 
     def _decide(self, inputs: Sequence[Input]) -> None:

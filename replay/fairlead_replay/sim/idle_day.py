@@ -1,7 +1,9 @@
-"""A day of runs on scripted devices, under idle policies: who was asked back, who was alive then, and what lay idle all the same.
+"""Day of runs on scripted devices under idle policies: reclaimed runs, runs that were alive then, and idle time
+that remained.
 
-The telemetry service's own core and watch decide (idle_cell.py); this plays the queue (a run that is asked back ends, on demand when
-somebody waits) and the owners (some extend once), and keeps the books. Everything is drawn from a seed, nothing is measured.
+The telemetry service's own core and watch decide (idle_cell.py). This module plays the queue (a reclaimed run
+ends, on demand when other work waits) and the owners (some extend once), and keeps the books. Everything is
+drawn from a seed, nothing is measured.
 """
 
 from random import Random
@@ -39,7 +41,7 @@ class Wish(NamedTuple):
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """What became of one run."""
+    """Outcome of one run."""
 
     wish: Wish
     held_ns: int = 0
@@ -56,7 +58,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Day:
-    """One day under one set of policies."""
+    """Day under one set of policies."""
 
     def __init__(self, wishes: list[Wish], policies: Policies, seed: int) -> None:
         self.wishes, self.policies = sorted(wishes, key=lambda wish: wish.starts_ns), policies
@@ -119,7 +121,7 @@ class Day:
                 pass
 
     def _answer(self, *, is_demand: bool, now_ns: int) -> None:
-        """Owners extend; what is asked back ends, what is asked back on demand when somebody waits."""
+        """Apply the owners' extensions, then end reclaimed runs; those reclaimed on demand end only with `is_demand`."""
         for job in self._wants:
             row = self.rows[job]
             self._cell.ask(ExtendJob(id=f"extend-{job}", user=row.wish.user, job=job))

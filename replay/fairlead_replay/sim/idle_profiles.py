@@ -1,6 +1,6 @@
-"""Devices by script: what a run shows of itself over time, and whether it is alive, from tables (tests/data/README.md).
+"""Scripted devices: a run's samples over time and the times when it is alive, from tables (tests/data/README.md).
 
-A table's row holds from its second to the next row's; its last row ends it, and it begins anew.
+A table's row holds from its second to the next row's. The last row ends the table, and playback starts over.
 """
 
 import csv
@@ -17,7 +17,7 @@ JITTER = 0.15
 
 
 class Moment(NamedTuple):
-    """One row."""
+    """Row of a profile's table."""
 
     second: int
     gpu_pct: int
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
 
 
 class Profile:
-    """One kind of run."""
+    """Scripted behaviour of one kind of run."""
 
     def __init__(self, name: str, moments: list[Moment]) -> None:
         self.name, self.moments = name, moments
@@ -40,7 +40,7 @@ class Profile:
         self._seconds = [each.second for each in moments]
 
     def at(self, second: float) -> Moment:
-        """How it is so many seconds after its start."""
+        """Return the row that holds this many seconds after the run's start."""
         return self.moments[bisect_right(self._seconds, second % self.length_s) - 1]
 
 
@@ -65,7 +65,7 @@ def load(directory: Path) -> dict[str, Profile]:
 
 
 class Player:
-    """One run on one GPU of a node of its own, and what the node's agent says of it."""
+    """Run on one GPU of its own node, and the samples of the node's agent."""
 
     def __init__(self, job: str, profile: Profile, began_ns: int, rng: Random) -> None:
         self.job, self.profile, self.began_ns, self.rng = job, profile, began_ns, rng
@@ -73,11 +73,11 @@ class Player:
         self._n = self._at_ns = self._cpu_ms = self._network = self._disk = self._typed_ns = 0
 
     def at(self, now_ns: int) -> Moment:
-        """How it is now."""
+        """Return the profile's row that holds at this time."""
         return self.profile.at((now_ns - self.began_ns) / SECOND_NS)
 
     def sample(self, now_ns: int) -> SampleBatch:
-        """What its node says now; counters have risen since the last time."""
+        """Return the node's sample batch for this time. Counters have risen since the previous sample."""
         self._n += 1
         moment, passed_s = self.at(now_ns), max(0, now_ns - (self._at_ns or now_ns)) / SECOND_NS
         self._at_ns = now_ns

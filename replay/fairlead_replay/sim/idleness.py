@@ -1,9 +1,9 @@
-"""What lies idle in one simulated world, drawn from a seed of its own; half of all seeds have nobody who looks.
+"""Idle runs in one simulated world, drawn from a seed of its own; half of all seeds have no telemetry service.
 
-Whether a run is busy is a script by its job's id, so that everybody can tell. Every second each machine's samples go to the
-telemetry services straight, not over the simulated bus: some are lost, and who is cut off gets none. People set policies, change
-them at one scope or at several at once, extend jobs (their own and others'), and take all policies away when the faults stop, so
-that every job comes to its end.
+A script by the job's id decides when a run is busy, so that every part can compute it. Every second each
+machine's samples go directly to the telemetry services, not over the simulated bus: some are lost, and a
+service that is cut off gets none. People set policies, change them at one scope or at several at once, extend
+jobs (their own and others'), and remove all policies when the faults stop, so that every job reaches its end.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 
 
 def plan(seed: int, until_s: float) -> Plan | None:
-    """What this seed's people do about idle runs; None: there is no telemetry service."""
+    """Return the plan of idle policies and extensions of this seed; None: there is no telemetry service."""
     rng = Random(f"idle {seed}")  # noqa: S311 -- repeatable is what it must be
     if rng.random() < 0.5:
         return None
@@ -92,7 +92,7 @@ class Idleness:
         self.wanted: dict[str, Policies] = {}
 
     def books(self) -> IdleBooks:
-        """Books that hold what is said against what was shown and asked for."""
+        """Return books that compare the log's events with the samples shown and the policies requested."""
         return IdleBooks(self.misjudged, self.wanted)
 
     async def carry_out(self) -> None:
@@ -124,7 +124,9 @@ class Idleness:
                 await self._extend()
 
     async def _extend(self) -> None:
-        """Mostly a run that was told, by its owner; now and then any, by anybody, or none."""
+        """Extend a run: mostly one that was notified, by its owner; now and then any run, by any user, or a job that does
+        not exist.
+        """
         observer = self.world.observer
         told = [
             key[0][0]
@@ -168,7 +170,9 @@ class Idleness:
         )  # fmt: skip
 
     def _rank(self, process: "Process", second: float, *, is_busy: bool) -> RunResources:
-        """Busy: two CPUs, and somebody types now; an agent knows for ever when somebody did last."""
+        """Return a rank's resource sample. A busy rank uses two CPUs and has terminal input now; an agent always keeps the
+        time of the last terminal input.
+        """
         age_s = second - process.since
         typed = self.shown.get((process.key.job, process.key.attempt))
         return RunResources(
@@ -183,9 +187,12 @@ class Idleness:
                 replica.activity.feed(columns_of(batch))
 
     def misjudged(self, job: str, attempt: int, since_ns: int, after_ns: int) -> str:
-        """What is wrong with calling a run idle since then: a busy moment was shown within the time that it must have been
-        watched for, however far apart the clocks were that its samples were still taken by. The moment itself does not count: a
-        terminal says when somebody typed last, and nobody has since."""
+        """Return an error if a run is called idle since a time after which it was shown busy, "" otherwise.
+
+        A busy moment counts if it was shown within the time in which the run must have been watched, whatever the skew
+        of the clocks that timed its samples. The moment `since_ns` itself does not count: a terminal reports the time
+        of the last input, and there was none since.
+        """
         until_ns = since_ns + after_ns - UNSEEN_NS
         seen = [at_ns for at_ns in self.shown.get((job, attempt), ()) if since_ns < at_ns < until_ns]
         return f"{job}.{attempt} counts as idle since {since_ns}, and was busy at {seen[0]}" if seen else ""

@@ -1,7 +1,8 @@
-"""Machines and GPUs that are not well, drawn from a seed of their own, and what a simulated agent says of it.
+"""Unhealthy machines and GPUs, drawn from a seed of their own, and the health reports of simulated agents.
 
-What is so on a machine outlives its agent. An agent compares it with what its journal says it has reported, at its start and at every
-beat: so nothing of it is said twice, and nothing is forgotten that a journal holds. Of a journal that was lost, people restore the rest.
+The state of a machine outlives its agent. At its start and at every beat an agent compares this state with the
+reports in its journal, so no change is reported twice, and none that a journal holds is forgotten. After the
+loss of a journal, people restore the rest.
 """
 
 import asyncio
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from fairlead_agent.health.preflight import TAINT
-from fairlead_agent.run import RunKey
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.node.health.preflight import TAINT
 from fairlead_schemas.commands import PlacerCommand, RestoreGpu
 from fairlead_schemas.reports import HealthSeen
 from fairlead_schemas.resources import Inventory
@@ -32,7 +33,7 @@ GPUS_MAX = 4
 
 
 class Ill(NamedTuple):
-    """One planned ailment: of which machine, of which GPU (-1: its own)."""
+    """Planned ailment of a machine, or of one of its GPUs (`gpu` -1: the machine itself)."""
 
     at_s: float
     target: int
@@ -73,7 +74,9 @@ def _gpu(machine: "Machine", index: int) -> str:
 
 
 def changes(machine: "Machine", reported: Mapping[tuple[str, str], str]) -> list[HealthSeen]:
-    """What an agent has to say: of each GPU one thing at a time, of the node everything that is new or over."""
+    """Return the health reports that an agent owes: one state at a time for each GPU, everything new or over for the
+    node.
+    """
     seen: list[HealthSeen] = []
     ills = {key for key in machine.ills if key[1] != UNFIT}
     for gpu in [each.uuid for each in machine.inventory.gpus]:
@@ -94,7 +97,9 @@ class Unfit(NamedTuple):
 
 
 def unfit(machine: "Machine", seed: int, key: RunKey, ranks: int) -> Unfit | None:
-    """What the check before the start of a gang's part says: of a machine that is not fit, and now and then of one that is."""
+    """Return the result of the check before a gang's part starts: a failure on an unfit machine and now and then on a
+    fit one, None if it passes.
+    """
     if ranks < 2:
         return None
     rng = Random(f"{seed} {key.name}")  # noqa: S311 -- repeatable is what it must be
@@ -104,14 +109,14 @@ def unfit(machine: "Machine", seed: int, key: RunKey, ranks: int) -> Unfit | Non
 
 
 def introduced(machine: "Machine") -> Inventory:
-    """What the agent says of its machine: a closed gate is a taint."""
+    """Return the inventory that the agent reports; a closed gate is a taint."""
     if not machine.unfit:
         return machine.inventory
     return msgspec.structs.replace(machine.inventory, taints=(*machine.inventory.taints, TAINT))
 
 
 def restored(nodes: list[str], new_id: Callable[[], str]) -> list[PlacerCommand]:
-    """What people send when nothing is wrong any more."""
+    """Return the commands that people send when all ailments are over."""
     gpus = ("", *range(GPUS_MAX))
     return [
         RestoreGpu(id=new_id(), node=node, gpu="" if gpu == "" else f"GPU-{node}-{gpu}")

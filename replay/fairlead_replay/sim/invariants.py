@@ -1,7 +1,9 @@
-"""What must hold at every commit (ARCHITECTURE.md, Invariants), judged by an observer that reads the log like anybody else.
+"""Invariants that must hold at every commit (ARCHITECTURE.md, Invariants), judged by an observer that only reads
+the log.
 
-It folds with the services' cores, follows jobs by the table of moves, and keeps books of its own for quota
-and gangs, which share no code with what they check. `Observer.take` is called for every commit.
+The observer folds with the services' cores, follows jobs by the table of moves, and keeps separate books for
+quota and gangs. These books share no code with the parts under check. `Observer.take` is called for every
+commit.
 """
 
 from collections.abc import Callable
@@ -103,7 +105,7 @@ class Books:
         return self.requests[array_of(job) or job]
 
     def exceeds(self, job: str) -> bool:
-        """Whether the job alone is more than some limit above it allows."""
+        """Return True if the job alone exceeds any limit above it."""
         queue, user, request = self.asked(job)
         needs = {"gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total}
         path, limits = queue, [self.settings[queue].users.get(user, self.settings[queue].users.get("*", {}))]
@@ -145,7 +147,7 @@ class Books:
         return ""
 
     def guaranteed(self, path: str, name: str) -> int:
-        """What a queue is guaranteed: what it names, else what those below it are guaranteed together."""
+        """Return a queue's guaranteed amount: its own setting, else the sum of its children's guarantees."""
         own = self.settings[path].guaranteed.get(name)
         below = [other for other in self.settings if other.rpartition("/")[0] == path]
         return own if own is not None else sum(self.guaranteed(other, name) for other in below)
@@ -211,7 +213,9 @@ class Observer:
             self.answers.setdefault(event.cause[4:], []).append(told)
 
     def compare(self, writer: str, sequence: int, state: bytes) -> None:
-        """I7: a service's live state against the fold to the very sequence at which it stands."""
+        """Compare a service's live state with the fold to exactly its sequence (invariant I7). Raises Violation if they
+        differ.
+        """
         if sequence == self.cluster.sequence:
             expected = self.cluster.cores()[writer].snapshot()
         else:

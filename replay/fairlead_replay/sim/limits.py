@@ -1,7 +1,9 @@
-"""Time limits against the truth: no run is ended for a limit that it has not reached, whatever clocks were set to.
+"""Time limits against the truth: no run is ended for a limit that it has not reached, whatever the clocks were set
+to.
 
-The truth is the virtual time for which processes ran on their machines (`machine.Starts`). Where nobody measured an
-attempt (its node was lost, its agent died at the start), the log's own measure stands for it, as in the queue.
+The truth is the virtual time for which processes ran on their machines (`machine.Starts`). For an attempt
+without this measure (its node was lost, its agent died at the start), the log's own measure is used, as in the
+queue.
 """
 
 from collections.abc import Callable

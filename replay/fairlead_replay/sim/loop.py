@@ -18,7 +18,7 @@ class Stalled(RuntimeError):
 
 
 class _Clock:
-    """Stands where asyncio expects a selector: waiting is moving the clock."""
+    """Selector for asyncio that moves the virtual clock and never waits."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         self._loop = loop

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from fairlead_agent.run import Exit, Found, RunKey, Word, key_of
+from fairlead_agent.core.runs import Exit, Found, RunKey, Word, key_of
 from fairlead_replay.sim import devices
 from fairlead_replay.sim.ills import UNFIT
 from fairlead_schemas.desired import LayoutOrder, RunOrder
@@ -23,7 +23,7 @@ class Truth(AssertionError):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a simulated job does: it stands where a job file would."""
+    """Behaviour of a simulated job, in the place of a job file."""
 
     run_ms: int = 1000
     #: Chance in percent that a rank exits with 1.
@@ -39,7 +39,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Process:
-    """One rank's process; it stays listed until its devices are free."""
+    """Process of one rank; it stays listed until its devices are free."""
 
     def __init__(self, order: RunOrder, work: Work, exit: Exit) -> None:
         self.key = key_of(order)
@@ -54,7 +54,7 @@ class Process:
 
 
 class Starts:
-    """Every start of every rank on any machine: at most one each, ever, and no attempt beside an earlier one."""
+    """Every start of every rank on any machine: at most one each, ever, and no attempt concurrent with an earlier one."""
 
     def __init__(self, settled_s: float) -> None:
         self.nodes: dict[RunKey, str] = {}
@@ -77,8 +77,11 @@ class Starts:
         self.times[key] = self.times[key][0], asyncio.get_running_loop().time()
 
     def add(self, key: RunKey, node: str, *, strict: bool) -> None:
-        """A process was started. Raises Truth if it was before, or if an earlier attempt runs where an agent
-        should have ended it (where no agent lives nobody can: that is promised to strict jobs alone)."""
+        """Record the start of a process.
+
+        Raises Truth if the process was started before, or if an earlier attempt runs where an agent should have ended
+        it. Without a live agent no part can end it; then only strict jobs have this guarantee.
+        """
         if key in self.nodes:
             raise Truth(f"I4: {key.name} was started on {self.nodes[key]} and again on {node}")
         self.nodes[key] = node
@@ -93,7 +96,7 @@ class Starts:
 
 
 class Machine:
-    """One node's hardware and kernel. `exited` and `cleaned` are called while an agent listens."""
+    """Hardware and kernel of one node. `exited` and `cleaned` are called while an agent listens."""
 
     def __init__(self, name: str, gpu_count: int, rng: Random, starts: Starts, linger_s: float) -> None:
         self.name = name
@@ -123,12 +126,12 @@ class Machine:
         )
 
     def label(self, labels: dict[str, str]) -> None:
-        """What its agent reports of it says this, too."""
+        """Add labels to the inventory that the machine's agent reports."""
         self.inventory = msgspec.structs.replace(self.inventory, labels={**self.inventory.labels, **labels})
 
     @property
     def unfit(self) -> bool:
-        """Its own checks fail."""
+        """True if the machine's own checks fail."""
         return ("", UNFIT) in self.ills
 
     @property
@@ -161,7 +164,9 @@ class Machine:
         return ""
 
     def cut(self, order: LayoutOrder, *, refuses: bool) -> str:
-        """Cut a GPU anew; returns why not. Raises Truth where somebody uses what goes."""
+        """Repartition a GPU and return the reason of a failure, "" if none. Raises Truth if an instance that is removed is
+        in use.
+        """
         if user := devices.in_use(order, [each.order for each in self.processes.values()]):
             raise Truth(f"I1: {order.gpu} of {self.name} was cut anew under {user}")
         refused = {place.profile for place in order.create} if refuses else ()
@@ -169,7 +174,7 @@ class Machine:
         return failure
 
     def notice(self, key: RunKey) -> None:
-        """It is told that its end is near."""
+        """Notify a run that its end is near; rank 0 of a running process may answer after a short delay."""
         process = self.processes.get(key)
         if process is not None and process.running and process.work.answer and key.rank == 0:
             asyncio.get_running_loop().call_later(self.rng.uniform(0.05, 1.5), self._answer, process)
@@ -214,7 +219,7 @@ class Machine:
             self._end_after(process, 0.01)
 
     def find(self, key: RunKey) -> Found:
-        """What an agent that comes back finds of a run."""
+        """Return the state of a run as a restarted agent finds it."""
         process = self.processes.get(key)
         if process is not None and process.running:
             return Found("running", word=self.words.get(key))

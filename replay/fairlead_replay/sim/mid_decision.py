@@ -36,11 +36,11 @@ STEPS: tuple[CodeType, ...] = tuple(step.__code__ for step in _STEPS)
 
 
 class Defect(Exception):
-    """What a decision raises."""
+    """The decision failed with an injected defect."""
 
 
 class Fault(NamedTuple):
-    """One planned fault: when, at which step, and whether it sticks to the command."""
+    """Planned fault: its time and step, and `sticks`: True if it stays with the command."""
 
     at_s: float
     target: int

@@ -31,7 +31,7 @@ TAINTS = ("mine=yes:NoSchedule", "mine=yes:NoExecute", "old:PreferNoSchedule")
 
 
 class Operators(People):
-    """Everybody who sends commands, and whoever keeps the machines."""
+    """People who send commands, and operators who maintain the machines."""
 
     async def tidy(self) -> None:
         """No plan is left, and no taint."""

@@ -97,7 +97,7 @@ class Particular(People):
 
 
 def fits(request: Request, nodes: Sequence[Inventory]) -> bool:
-    """Whether the placer has a place for it on nodes such as these, where nothing runs."""
+    """Return True if the placer finds a place for the request on these nodes when they are empty."""
     state = State()
     for node in nodes:
         state.add_node(Node(node.hostname, "journal", "boot", node))
@@ -123,7 +123,7 @@ def _cuttable(gpu: Gpu, *, on: bool) -> Gpu:
 
 
 def _all_cut(node: Inventory, profile: str) -> Inventory:
-    """As it would be with such instances on each GPU that the placer may cut."""
+    """Return the node's inventory with instances of this profile on each GPU that the placer may repartition."""
     allowed = node.labels.get(MIG_LABEL, "recut")
     able = {gpu.uuid for gpu in node.gpus if gpu.model == A100["model"] and (gpu.mig or allowed == "auto")}
     full = {
@@ -138,7 +138,7 @@ def _all_cut(node: Inventory, profile: str) -> Inventory:
 
 
 def _uncut(node: Inventory) -> Inventory:
-    """As it would be without MIG, where the placer may turn it off."""
+    """Return the node's inventory without MIG, where the placer may turn it off."""
     if node.labels.get(MIG_LABEL) != "auto":
         return node
     gpus = tuple(msgspec.structs.replace(gpu, mig=False, instances=()) for gpu in node.gpus)

@@ -5,7 +5,7 @@ and starts again, with what its kind of process keeps over that: nothing but the
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from fairlead_agent.records import Record
+from fairlead_agent.core.ledger import Record
 from fairlead_bus.port import Bus
 from fairlead_bus.source import CommandSource
 from fairlead_placer.act import Actor
@@ -26,7 +26,7 @@ QUIET_NS = 8_000_000_000
 
 
 class Replica:
-    """One process of a service: started, crashed, started again; under one name for its lease."""
+    """Process of a service, which may be started, crashed and started again under one name for its lease."""
 
     def __init__(self, world: "World", writer: str, name: str) -> None:
         self.world, self.writer, self.name = world, writer, name
@@ -126,7 +126,7 @@ class Node:
             await agent.start()
 
     async def _begin_anew(self, agent: SimAgent) -> None:
-        """The node was removed, and its agent has said so: somebody moves the journal away and starts it again."""
+        """Move the journal of a removed node away and start the node again, once its agent has reported the removal."""
         if self.agent is agent:
             await self.crash()
             self.wipe()

@@ -43,7 +43,7 @@ USERS: tuple[dict[str, Any], ...] = ({"users": {"*": {"gpu": 2000}}}, {"users": 
 
 
 class Restless(People):
-    """Everybody who sends commands, and whoever is in charge of the queues."""
+    """People who send commands, and administrators of the queues."""
 
     async def configure(self) -> None:
         """All queues, then limits as they come; what does not agree with the others is refused."""

@@ -1,4 +1,6 @@
-"""What runs say of their saved work, by the events alone: who may say it, when, and what their ends say of it."""
+"""Saved work of runs, judged by the events alone: permitted reporters, times, and the statements of the runs'
+ends.
+"""
 
 from fairlead_schemas import events as ev
 from fairlead_schemas.checkpoints import Checkpoint
@@ -10,7 +12,7 @@ APART_NS = 5 * 1_000_000_000
 
 
 class SavingBooks:
-    """{job: how it saves}, and of each attempt that has a place: its words, and whether it was told."""
+    """Checkpoint settings by job and, for each attempt that has a place, its save reports and whether it was notified."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Checkpoint | None] = {}

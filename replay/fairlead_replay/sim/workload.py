@@ -1,7 +1,8 @@
-"""What people ask for in one seed: queues, jobs of every shape, cancels, holds, cordons. Drawn, not decided.
+"""Requests of people in one seed: queues, jobs of every shape, cancels, holds, cordons. They are drawn, not
+decided.
 
-Commands go to CMD through the bad network and are sent again under the same message id until the server
-has them: an accepted command is one that the server acknowledged.
+Commands go to CMD through the bad network and are sent again under the same message id until the server has
+them. An accepted command is one that the server acknowledged.
 """
 
 import asyncio
@@ -67,7 +68,7 @@ POOLS = (PoolEntry(pool="default", settings=PoolSettings(patience_ns=20 * SECOND
 
 
 def _checkpoint(rng: Random) -> Checkpoint:
-    """How a job saves: told by a signal, by a command, or by itself only."""
+    """Draw how a job saves: on a signal, by a command, or only on its own schedule."""
     notice_ns = rng.choice((1, 5, 40)) * SECOND_NS
     every_ns = rng.choice((0, 6 * SECOND_NS))
     return rng.choice(
@@ -118,7 +119,7 @@ class People:
                 await self._node_command()
 
     async def tidy(self) -> None:
-        """What keeps jobs from ending for good is undone, as people would."""
+        """Undo everything that keeps jobs from ending for good, as people would."""
         held = [job for job, state in self.jobs().items() if state == "held"]
         for job in held:
             await self.send("queue", [ReleaseJob(id=self.new_id(), job=job)])
@@ -142,15 +143,17 @@ class People:
                 return
 
     def labels(self, rng: Random) -> dict[str, str]:
-        """What a node's labels say."""
+        """Return a node's labels."""
         return {}
 
     def equip(self, inventory: Inventory, rng: Random) -> Inventory:
-        """What else a node has."""
+        """Return the inventory with a node's additional equipment."""
         return inventory
 
     def could_ever(self, request: Request, nodes: Sequence[Inventory]) -> bool:
-        """Whether nodes of its pool take it when nothing runs on them: who could not is cancelled at last."""
+        """Return True if nodes of its pool can take the request when they are empty. A job that never fits is cancelled at
+        the end.
+        """
         return could_ever(request, nodes)
 
     # -- draws
@@ -237,7 +240,7 @@ class People:
 
 
 def _policy(rng: Random) -> OnPartition:
-    """What a job says of partitions; most say nothing."""
+    """Draw a job's partition policy; most jobs set none."""
     stop_ns, replace_ns = rng.choice(((0, 0), (0, 0), (0, 0), (10, 70), (30, 100), (0, NEVER_NS), (NEVER_NS, NEVER_NS)))
     return OnPartition(
         stop_after_ns=stop_ns * SECOND_NS if stop_ns > 0 else stop_ns,

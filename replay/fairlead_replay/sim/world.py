@@ -1,10 +1,10 @@
-"""One simulated world: services, machines and people on one hub, from one seed to one verdict.
+"""Simulated world: services, machines and people on one hub, from one seed to one verdict.
 
     outcome = run_seed(17)          outcome.violation is None, or what was broken
 
-Phases: everything starts; people work while planned disasters strike; then the faults stop, what is down comes back,
-and the world has `RECOVERY_S` to end every job, anew each time that one has ended. `Parts` names what a world is built
-of, so that a test may plant a bug in one of them.
+Phases: everything starts; people work while planned disasters strike; then the faults stop, what is down comes
+back, and the world has `RECOVERY_S` to end every job; the time starts over each time that a job has ended.
+`Parts` names the parts of a world, so that a test may plant a bug in one of them.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ WATCHER = "telemetry"
 
 
 class Parts(NamedTuple):
-    """What a world is made of."""
+    """Exchangeable parts of a world."""
 
     service: Any = Service
     queue: type[QueueCore] = QueueCore
@@ -64,7 +64,7 @@ class Parts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a seed. `digest` is the SHA-256 over the whole log's bytes."""
+    """Outcome of a seed. `digest` is the SHA-256 over the whole log's bytes."""
 
     seed: int
     violation: str | None
@@ -147,7 +147,7 @@ class World:
         asyncio.get_running_loop().call_later(delay_s, what)
 
     def spawn(self, work: Any) -> None:
-        """Run something beside; its failure ends the world."""
+        """Run an awaitable in the background; its failure ends the world."""
 
         async def guarded() -> None:
             try:
@@ -230,7 +230,9 @@ class World:
             replica.compare()
 
     async def _end_what_cannot_start(self) -> None:
-        """A job that is larger than the whole cluster waits for ever, as it should: somebody cancels it."""
+        """Cancel every waiting job that is larger than its whole pool or exceeds a limit; such a job rightly waits without
+        end.
+        """
         inventories = [node.machine.inventory for node in self.nodes]
         for job in self.observer.lives.waiting_for():
             _, _, request = self.observer.books.asked(job)
@@ -244,7 +246,9 @@ class World:
                 await self.people.send("queue", [CancelJob(id=self.people.new_id(), job=job)])
 
     def _calm(self) -> bool:
-        """Every job has ended, everything is released and confirmed, and whoever leads has folded it all."""
+        """Return True if every job has ended, everything is released and confirmed, and each leader has folded the whole
+        log.
+        """
         last, leading = self.hub.streams[subjects.LOG].last, [r for r in self.replicas if r.task and r.service.leading]
         return (
             not self.observer.lives.waiting_for()

@@ -1,7 +1,10 @@
-"""Who may be asked to yield, by the events alone: after his protection, and never below a guarantee above him; because he lies
-idle only while telemetry asks for him on demand, and then whatever protects him.
+"""Permitted preemptions, judged by the events alone.
 
-Judged are requests that were decided upon everything before them (`basis`): what crosses them, the queue cannot know.
+A run may be asked to yield after its protection has ended, and never below a guarantee above it. A run may be
+asked to yield for idleness only while telemetry requests it on demand, and then regardless of its protection.
+
+Only requests decided upon everything before them (`basis`) are judged: the queue cannot know events that cross
+them.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +20,9 @@ type Asked = Callable[[str], tuple[str, str, Request]]
 
 
 class YieldBooks:
-    """What runs and since when, whom it was asked to make room for, and how long jobs are safe."""
+    """Runs with their start times, the jobs that each was asked to make room for, and the times for which jobs are
+    protected.
+    """
 
     def __init__(self, settings: dict[str, QueueSettings], asked: Asked, guaranteed: Callable[[str, str], int]) -> None:
         self.settings, self.asked, self.guaranteed = settings, asked, guaranteed
@@ -124,7 +129,9 @@ def amounts(request: Request) -> dict[str, int]:
 
 
 def held(request: Request, placed: ev.JobPlaced) -> Request:
-    """What a placement has of a request: all of it, unless that says how few units will do."""
+    """Return the part of a request that a placement has: all of it, unless the placement states a smaller number of
+    units.
+    """
     return request.without(request.units - placed.units) if request.nodes_min else request
 
 

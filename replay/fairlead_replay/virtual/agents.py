@@ -1,7 +1,8 @@
-"""The played nodes: what is placed runs at once, for as long as its work takes, and keeps what it has done.
+"""Simulated nodes: a placed run starts at once, lasts as long as its work takes, and keeps its finished work.
 
-A run that is asked to stop goes on for the notice, then ends; the next run of its job goes on from there. Every start
-costs the setting's restart time. Each node numbers its reports as an agent does, and repeats what was not taken up.
+A run that is asked to stop continues for the notice, then ends; the next run of its job continues from there.
+Every start costs the setting's restart time. Each node numbers its reports as an agent does, and repeats those
+that were not consumed.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ _BOOT, _JOURNAL = "boot", "journal"
 
 
 class _Execution:
-    """One run, on all its nodes."""
+    """Run of one attempt, on all its nodes."""
 
     __slots__ = ("attempt", "life", "nodes", "over", "stopped")
 
@@ -79,7 +80,7 @@ class Agents:
         heappush(self._ends, (at_ns, self._serial, execution))
 
     def next_ns(self) -> int | None:
-        """When a run ends next."""
+        """Return the time of the next end of a run in ns, None if no run is active."""
         while self._ends and self._ends[0][2].over:
             heappop(self._ends)
         return self._ends[0][0] if self._ends else None
@@ -114,7 +115,7 @@ class Agents:
         self._waiting.setdefault(node, []).append(msgspec.structs.replace(report, n=number))
 
     def reports(self) -> list[Input]:
-        """What the placer is told next: the nodes that have waited longest first."""
+        """Return the next reports for the placer, from the longest waiting nodes first."""
         inputs: list[Input] = []
         count = 0
         for node, waiting in self._waiting.items():

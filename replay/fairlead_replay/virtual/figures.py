@@ -1,6 +1,7 @@
-"""What is measured of a played load: waits, finish-time fairness, Jain's index, makespan, use. Pure.
+"""Measurements of a played load: waits, finish-time fairness, Jain's index, makespan, use. Pure.
 
-Times go in as Unix ns and come out in seconds; every definition stands at its function, and docs/reference/fairness.md repeats it.
+Times go in as Unix ns and come out in seconds. Every definition is in its function's docstring, and
+docs/reference/fairness.md repeats it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,17 +13,17 @@ from fairlead_schemas.quantities import SECOND_NS
 
 
 def waits_s(lives: Iterable[Life]) -> list[float]:
-    """Of each job, from its submit to its first start."""
+    """Return each job's wait from its submit to its first start, in seconds."""
     return [(life.runs[0].started_ns - life.job.submitted_ns) / SECOND_NS for life in lives]
 
 
 def waits_in_all_s(lives: Iterable[Life]) -> list[float]:
-    """Of each job, all the time from submit to end in which it held no GPU."""
+    """Return each job's time between submit and end in which it held no GPU, in seconds."""
     return [(life.jct_ns - life.held_ns) / SECOND_NS for life in lives]
 
 
 def jcts_s(lives: Iterable[Life]) -> list[float]:
-    """Of each job, from its submit to its end."""
+    """Return each job's time from its submit to its end, in seconds."""
     return [life.jct_ns / SECOND_NS for life in lives]
 
 
@@ -41,20 +42,26 @@ def utilisation(played: Played) -> float:
 
 
 def static_fairness(played: Played) -> list[float]:
-    """Of each job, its completion time over what it would be if the GPUs were shared equally by all jobs of the trace
-    all the time: work * max(1, jobs / GPUs). The definition behind Shockwave's published figures; 1 is fair, above is worse."""
+    """Return each job's completion time divided by the time with the GPUs shared equally by all jobs of the trace all
+    the time.
+
+    The divisor is work * max(1, jobs / GPUs). This is the definition behind Shockwave's published figures; 1 is
+    fair, above is worse.
+    """
     sharing = max(1.0, len(played.lives) / played.gpus)
     return [life.jct_ns / (life.job.work_ns * sharing) for life in played.lives]
 
 
 def isolated_fairness(played: Played, alone: Mapping[int, int]) -> list[float]:
-    """Of each job, its completion time over the one it has when its queue is alone on its fair share of the cluster.
-    `alone` is {place of the job in `played.lives`: that time in ns}; a job that is not in it is left out."""
+    """Return each job's completion time divided by the one with its queue alone on its fair share of the cluster.
+
+    `alone` is {place of the job in `played.lives`: that time in ns}; a job that is not in it is left out.
+    """
     return [played.lives[at].jct_ns / jct_ns for at, jct_ns in alone.items()]
 
 
 def share_above(values: Sequence[float], bound: float) -> float:
-    """How many of the values lie above a bound, as a share of all."""
+    """Return the share of values above a bound; 0 without values."""
     return sum(value > bound for value in values) / len(values) if values else 0.0
 
 
@@ -62,7 +69,7 @@ def share_above(values: Sequence[float], bound: float) -> float:
 
 
 class Service(NamedTuple):
-    """What one queue held of what it was entitled to, in GPU-ns."""
+    """GPU time that one queue held of its entitlement, in GPU-ns."""
 
     received: float
     entitled: float
@@ -74,11 +81,11 @@ class Service(NamedTuple):
 
 
 def service(played: Played, weights: Mapping[str, int]) -> dict[str, Service]:
-    """What each queue held of its entitlement, moment by moment.
+    """Return the part of its entitlement that each queue held, moment by moment.
 
-    At each moment a queue wants the GPUs of all its jobs that are submitted and not ended, and is entitled to its
-    weighted max-min share of the cluster among what all queues want; what it holds beyond that counts for nothing (it is
-    somebody else's, borrowed), so being served late does not make up for having been kept waiting.
+    At each moment a queue wants the GPUs of all its jobs that are submitted and not ended. It is entitled to its
+    weighted max-min share of the cluster among the wants of all queues. GPUs held beyond this share do not count,
+    because they are borrowed from another queue. Late service therefore does not compensate for a wait.
     """
     changes = _changes(played.lives)
     wants, holds = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
@@ -118,7 +125,7 @@ type _Change = tuple[str, int, int]
 
 
 def _changes(lives: Sequence[Life]) -> list[tuple[int, list[_Change]]]:
-    """What changes at each moment, in order."""
+    """Return (time in ns, changes) for each moment with changes, in order of time."""
     changes: dict[int, list[_Change]] = {}
     for life in lives:
         queue, gpus = life.job.queue, life.job.gpus

@@ -1,4 +1,4 @@
-"""What is played: jobs with their work, the machines, and how queues are set."""
+"""Input of a play: jobs with their work, the machines, and the queues' settings."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Job(NamedTuple):
 
     @property
     def submitted_ns(self) -> int:
-        """When it is submitted, Unix ns."""
+        """Time of the job's submit, Unix ns."""
         return BEGIN_NS + self.submit_ns
 
     @property
@@ -48,7 +48,7 @@ class Setting(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """Of all nodes."""
+        """Number of GPUs of all nodes."""
         return sum(len(inventory.gpus) for inventory in self.nodes.values())
 
 
@@ -63,7 +63,9 @@ def _machine(name: str, gpus: int) -> Inventory:
 
 
 def request_of(gpus: int, gpus_per_node: int = 8) -> Request:
-    """So many GPUs on as few nodes as have them. Raises ValueError where that leaves nodes with different parts."""
+    """Build a request for this number of GPUs on as few nodes as have them. Raises ValueError if that leaves nodes
+    with different parts.
+    """
     nodes = -(-gpus // gpus_per_node)
     if gpus < 1 or gpus % nodes:
         raise ValueError(f"expected GPUs that {nodes} nodes share evenly, found {gpus}")

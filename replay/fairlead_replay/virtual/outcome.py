@@ -1,4 +1,4 @@
-"""What came of each job. Times are Unix ns."""
+"""Outcome of each job. Times are Unix ns."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from fairlead_replay.virtual.load import Job
 
 
 class Run:
-    """One attempt on its GPUs."""
+    """Attempt on its GPUs."""
 
     __slots__ = ("ended_ns", "started_ns")
 
@@ -17,7 +17,7 @@ class Run:
 
 
 class Life:
-    """One job from its submit to its end."""
+    """Job from its submit to its end."""
 
     __slots__ = ("done_ns", "end", "ended_ns", "id", "job", "runs")
 
@@ -46,7 +46,7 @@ class Life:
 
 
 class Played(NamedTuple):
-    """What came of a load."""
+    """Outcome of a played load."""
 
     lives: list[Life]
     #: GPUs of the cluster.

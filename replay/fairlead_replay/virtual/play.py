@@ -1,11 +1,12 @@
-"""Play a load on a cluster in virtual time: both cores decide until neither has anything to say, then time goes on to
-the next submit, the next end of a run, or the moment that a core wants to be asked at. Nothing happens in between, so
-a quiet month costs nothing.
+"""Player of a load on a cluster in virtual time.
+
+Both cores decide until neither has a decision left. Then time moves to the next submit, the next end of a run,
+or the next wake-up time of a core. Nothing happens in between, so a quiet month costs nothing.
 
     played = play(jobs, Setting(nodes=machines(4), queues=(QueueEntry(path="a", settings=QueueSettings()),)))
 
-Two plays of the same load give the same commits. With `record`, every commit is chained and given away as a stored
-message, which makes a log that can be exported and verified like any other.
+Two plays of the same load give the same commits. With `record`, every commit is chained and passed on as a
+stored message. These messages make a log that can be exported and verified like any other.
 """
 
 from collections import Counter
@@ -86,7 +87,7 @@ class Log:
 
 
 class Player:
-    """One load on one cluster."""
+    """Play of one load on one cluster."""
 
     def __init__(self, jobs: Sequence[Job], setting: Setting, record: Callable[[Stored], None] | None = None) -> None:
         self.log = Log(record)
@@ -119,7 +120,7 @@ class Player:
         )
 
     def _next_ns(self) -> int | None:
-        """When something will happen; until then the cores may want to be asked."""
+        """Return the time of the next happening or core wake-up in ns, None if there is none."""
         coming = self._coming[self._submitted].submitted_ns if self._submitted < len(self._coming) else None
         happens_ns = _earliest(self._agents.next_ns(), coming)
         if happens_ns is not None:

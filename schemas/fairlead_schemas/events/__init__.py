@@ -1,12 +1,11 @@
-"""Every event of the log: what happened, said once, by the one writer that owns the fact.
+"""Every event of the log: one fact, recorded once, by the one writer that owns the fact.
 
-Event types are closed: each has exactly one writer, one meaning and somebody who emits it.
-Names are past tense, aggregate first. Fields may be added with defaults; a field's meaning never
-changes under the same name. Integers only. `cause` says what led to the event:
-"cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
+Event types are closed: each has exactly one writer, one meaning and an emitter. Names are past tense, aggregate
+first. Fields may be added with defaults; a field's meaning never changes under the same name. Integers only.
+`cause` names the origin of the event: "cmd:<id>", "<sequence>.<index>", "report:<node>:<n>" or "clock".
 
-`base.py` and `words.py` first; then a file per matter: `queue.py` (written by the queue), `nodes.py` and `placing.py` (by the placer),
-`idle.py` (by telemetry), `clock.py` (by each of them).
+Read `base.py` and `words.py` first. Then there is a file per subject: `queue.py` (written by the queue),
+`nodes.py` and `placing.py` (by the placer), `idle.py` (by telemetry), `clock.py` (by each of them).
 """
 
 # One door to all of them.

@@ -1,4 +1,4 @@
-"""What every event carries, and what its fields mean."""
+"""Fields that every event carries, and their meaning."""
 
 import msgspec
 
@@ -65,6 +65,6 @@ FIELDS: dict[str, str] = {
 class EventBase(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):
-    """What every event carries."""
+    """Fields that every event carries."""
 
     cause: str

@@ -1,4 +1,4 @@
-"""What the telemetry service writes: what lies idle, who was told, and what is to be given back."""
+"""Events of the telemetry service: idle runs, notices to their owners, and reclaims."""
 
 from fairlead_schemas.events.base import EventBase
 from fairlead_schemas.idle import ActiveReason, IdleAction, IdleEvidence, IdleMode, IdlePolicy, IdleRule
@@ -60,7 +60,7 @@ class LeaseShrunk(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class ReclaimRequested(EventBase, tag=True, frozen=True, kw_only=True):
-    """The notice is over: the run is to end (`on_demand`: when somebody waits who can use what it holds)."""
+    """The notice is over: the run is to end (`on_demand`: when waiting work can use the run's resources)."""
 
     job: str
     attempt: int

@@ -1,4 +1,6 @@
-"""What the placer writes of nodes and GPUs: presence, people's wishes, health, MIG layouts, maintenance and rollouts."""
+"""Events of the placer about nodes and GPUs: presence, people's settings, health, MIG layouts, maintenance and
+rollouts.
+"""
 
 from fairlead_schemas.events.base import EventBase
 from fairlead_schemas.events.words import BreakerKind, MigDropReason, MigMode, RolloutStep, Setter
@@ -24,7 +26,7 @@ class NodeChanged(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class NodeLost(EventBase, tag=True, frozen=True, kw_only=True):
-    """No word from the node for its whole lease; its work counts as fenced, but for jobs that say otherwise."""
+    """The node was silent for its whole lease. Its work counts as fenced, except for jobs with another setting."""
 
     node: str
     #: How long it had been silent.
@@ -32,7 +34,7 @@ class NodeLost(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class NodeReturned(EventBase, tag=True, frozen=True, kw_only=True):
-    """A lost node was heard from again. What it held stays held until its agent reports it clean."""
+    """A lost node has reported again. Its resources stay held until its agent reports them clean."""
 
     node: str
 
@@ -64,7 +66,7 @@ class NodeCordoned(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class NodeUncordoned(EventBase, tag=True, frozen=True, kw_only=True):
-    """The node gets work again (ends a drain, too), as far as nothing else keeps it from work."""
+    """The node gets work again, unless another cause keeps it from work; this event also ends a drain."""
 
     node: str
     by: str = ""
@@ -123,7 +125,7 @@ class NodeCleared(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class NodeQuarantined(EventBase, tag=True, frozen=True, kw_only=True):
-    """The node gets no work until a person releases it; what runs there goes on."""
+    """The node gets no work until a person releases it; its runs continue."""
 
     node: str
     setter: Setter = "person"
@@ -140,7 +142,7 @@ class NodeUnquarantined(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class GpuFaulted(EventBase, tag=True, frozen=True, kw_only=True):
-    """The GPU is neither free nor usable until it is restored."""
+    """The GPU is not free and not usable until it is restored."""
 
     node: str
     gpu: str
@@ -158,7 +160,7 @@ class GpuRestored(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class NodeUnhealthy(EventBase, tag=True, frozen=True, kw_only=True):
-    """Its agent has found that something about the node itself is not well."""
+    """The node's agent has found a fault of the node itself."""
 
     node: str
     code: str  # of health.py
@@ -167,7 +169,7 @@ class NodeUnhealthy(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class NodeRecovered(EventBase, tag=True, frozen=True, kw_only=True):
-    """That is over: its agent says so, or a person does."""
+    """The fault of a node is over, by its agent's report or a person's command."""
 
     node: str
     code: str
@@ -175,8 +177,10 @@ class NodeRecovered(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class MigLayoutPlanned(EventBase, tag=True, frozen=True, kw_only=True):
-    """A GPU, or what nobody uses of one, is to be cut anew for jobs that wait. Until MigLayoutChanged, MigLayoutFailed or
-    MigLayoutDropped nobody gets what goes or what is made."""
+    """A GPU, or the unused part of one, is to be repartitioned for waiting jobs.
+
+    Until MigLayoutChanged, MigLayoutFailed or MigLayoutDropped no job gets the instances that are removed or made.
+    """
 
     node: str
     gpu: str
@@ -232,8 +236,9 @@ class BreakerReset(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class MaintenanceScheduled(EventBase, tag=True, frozen=True, kw_only=True):
-    """These nodes will take no work between the two times. From `notice_ns` before the start they get nothing new; at
-    the start what still runs there is stopped and requeued."""
+    """The nodes will take no work between the two times. From `notice_ns` before the start they get no new work; at
+    the start the runs that remain there are stopped and requeued.
+    """
 
     name: str
     nodes: tuple[str, ...]
@@ -259,7 +264,7 @@ class MaintenanceEnded(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class RolloutStarted(EventBase, tag=True, frozen=True, kw_only=True):
-    """These nodes will be drained and returned, as many at a time as the budget allows."""
+    """The nodes will be drained and returned, as many at a time as the budget allows."""
 
     name: str
     nodes: tuple[str, ...]
@@ -276,7 +281,7 @@ class RolloutStarted(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class RolloutAdvanced(EventBase, tag=True, frozen=True, kw_only=True):
-    """One node of a rollout has gone a step further."""
+    """A node of a rollout has advanced by one step."""
 
     name: str
     node: str
@@ -292,7 +297,7 @@ class RolloutPaused(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class RolloutResumed(EventBase, tag=True, frozen=True, kw_only=True):
-    """The rollout goes on."""
+    """The rollout continues."""
 
     name: str
     by: str = ""

@@ -1,4 +1,6 @@
-"""What the placer writes of jobs: places, refusals, reservations, and runs from start to the last GPU that is free again."""
+"""Events of the placer about jobs: places, refusals, reservations, and runs from start to the release of the last
+GPU.
+"""
 
 import msgspec
 
@@ -7,7 +9,7 @@ from fairlead_schemas.events.words import Basis, RunOutcome, StartFault, YieldRu
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One node's part of a placement; the rank is its position in `JobPlaced.parts`."""
+    """Part of a placement on one node; the rank is its position in `JobPlaced.parts`."""
 
     node: str
     gpus: tuple[str, ...] = ()  # UUIDs
@@ -43,7 +45,7 @@ class JobPlaced(EventBase, tag=True, frozen=True, kw_only=True):
 
     @property
     def units(self) -> int:
-        """How many of the units that it asks for it got: fewer than all only where it said how few will do."""
+        """Number of requested units that the placement has: fewer than all only for a job that allows fewer."""
         return sum(part.tasks for part in self.parts)
 
 
@@ -91,8 +93,9 @@ class PreemptionStarted(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class PreemptionDeclined(EventBase, tag=True, frozen=True, kw_only=True):
-    """Nobody is asked to yield: all of those named would not make room for the job, or not free its amounts; or what
-    they free already, because they are stopping, has the amounts."""
+    """No run is asked to yield. Either all named runs together would not make room for the job or free its amounts, or
+    runs that are already stopping free the amounts.
+    """
 
     job: str  # who asked
     attempt: int
@@ -101,9 +104,11 @@ class PreemptionDeclined(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
-    """These nodes take no other work until the job has its place, here or elsewhere (JobPlaced ends it), or until
-    ReservationEnded; only guests, who do not delay its start (JobPlaced.guest_of). Said again, it names the nodes that
-    are kept from there on, and when the job starts there."""
+    """The nodes take no other work until the job has its place, here or elsewhere (JobPlaced ends it), or until
+    ReservationEnded. The only exceptions are guests, which do not delay the job's start (JobPlaced.guest_of).
+
+    A repeated event names the nodes that are kept from then on, and the job's start there.
+    """
 
     job: str
     attempt: int
@@ -130,7 +135,7 @@ class OfferReturned(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class RankStarted(EventBase, tag=True, frozen=True, kw_only=True):
-    """One rank of a gang runs (a run on one node has RunStarted alone)."""
+    """A rank of a gang runs (a run on one node has RunStarted alone)."""
 
     job: str
     attempt: int
@@ -149,8 +154,9 @@ class RunStarted(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class CheckpointSaved(EventBase, tag=True, frozen=True, kw_only=True):
-    """The run has said that its work is saved (its rank 0 has; that speaks for all ranks). Of words that come fast after
-    one another only the newest is told."""
+    """The run has reported that its work is saved. The report of rank 0 counts for all ranks. Of reports in quick
+    succession only the newest is recorded.
+    """
 
     job: str
     attempt: int
@@ -159,7 +165,7 @@ class CheckpointSaved(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class RankEnded(EventBase, tag=True, frozen=True, kw_only=True):
-    """One rank of a gang has ended while others have not (the last one's end is RunEnded)."""
+    """A rank of a gang has ended while others have not (the last one's end is RunEnded)."""
 
     job: str
     attempt: int

@@ -1,4 +1,4 @@
-"""What the queue service writes: queues and pools, and jobs from submit to their end."""
+"""Events of the queue service: queues and pools, and jobs from submit to their end."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ from fairlead_schemas.resources import Request
 
 
 class QueuesApplied(EventBase, tag=True, frozen=True, kw_only=True):
-    """A change of queues and pools was accepted as a whole; what it changed stands in events of the same commit."""
+    """A change of queues and pools was accepted as a whole; events of the same commit hold the changes."""
 
     command: str
     configured: int = 0
@@ -74,7 +74,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
-    """A job was accepted. The spec stands here once, undecoded; `request` is what it asks for."""
+    """A job was accepted. The event holds the spec once, undecoded; `request` is the job's resource request."""
 
     job: str
     name: str  # as the person named it
@@ -125,7 +125,7 @@ class JobRejected(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class JobQueued(EventBase, tag=True, frozen=True, kw_only=True):
-    """What a scheduled job waited for has come: its start time, or the end of other jobs."""
+    """The wait of a scheduled job is over: its start time has come, or other jobs have ended."""
 
     job: str
 
@@ -139,13 +139,15 @@ class JobMoved(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class PriorityAged(EventBase, tag=True, frozen=True, kw_only=True):
-    """These waiting jobs have waited so long that their priority rises by one."""
+    """The priority of the waiting jobs rises by one because of their long wait."""
 
     jobs: tuple[str, ...]
 
 
 class JobDeferred(EventBase, tag=True, frozen=True, kw_only=True):
-    """The queue does not offer a job now, nor others of its queue that ask for the same. Said once per reason."""
+    """The queue does not offer a job now, and no other jobs of its queue with the same request. Emitted once per
+    reason.
+    """
 
     job: str
     attempt: int
@@ -162,7 +164,7 @@ class JobDeferred(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class DeadlineMissed(EventBase, tag=True, frozen=True, kw_only=True):
-    """The job can no longer end by its deadline (waiting), or has not (running). It goes on without one."""
+    """The job can no longer end by its deadline (waiting), or has not (running). It continues without a deadline."""
 
     job: str
     deadline_ns: int
@@ -190,7 +192,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
-    """These may yield to a starving job, in this order; the placer asks the cheapest of them that make room."""
+    """The listed runs may yield to a starving job, in this order; the placer asks the cheapest of them that make room."""
 
     job: str
     attempt: int
@@ -202,8 +204,10 @@ class PreemptionRequested(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class BudgetReached(EventBase, tag=True, frozen=True, kw_only=True):
-    """A queue has used so much of its budget of this period; less than was said before where a new period has begun or the
-    budget was raised."""
+    """A queue has used a given percentage of its budget of this period.
+
+    The percentage is lower than the one recorded before if a new period has begun or the budget was raised.
+    """
 
     queue: str
     percent: int  # 0, 80 or 100
@@ -311,7 +315,7 @@ class CommandRejected(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class CommandRepeated(EventBase, tag=True, frozen=True, kw_only=True):
-    """A submit repeated an earlier one under the same idempotency key; it stands for that job."""
+    """A submit repeated an earlier one under the same idempotency key; it refers to the earlier job."""
 
     command: str
     job: str

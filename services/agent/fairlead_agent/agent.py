@@ -1,7 +1,7 @@
 """The agent's shell: bus, journal, runtime and devices around the core. It holds no rules.
 
 Everything that happens goes to the core as one call: what the placer says and what becomes of the node here, what happens to runs in
-`hearing.py`. What follows is `carrying_out.py`'s. The parts know nothing of each other. Start at `Agent.run`.
+`shell/run_events.py`. What follows is `shell/executor.py`'s. The parts know nothing of each other. Start at `Agent.run`.
 """
 
 import asyncio
@@ -12,35 +12,29 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
-from fairlead_agent.answering import printed
-from fairlead_agent.carrying_out import CarryingOut
+from fairlead_agent.core.outbox import Outbox
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.steps import Step
 from fairlead_agent.devices.port import Devices
-from fairlead_agent.drained import DrainedHook
-from fairlead_agent.ending import Ending
-from fairlead_agent.guard.told import Told
-from fairlead_agent.health.sampled import with_health
-from fairlead_agent.health.tending import Tending
-from fairlead_agent.hearing import Hearing
-from fairlead_agent.instructions import Step
-from fairlead_agent.introducing import inventory_of, place_of
-from fairlead_agent.journal import Journal
-from fairlead_agent.launching.launching import Launching
-from fairlead_agent.lease_file import boottime_ns, read
-from fairlead_agent.measuring import Measuring
-from fairlead_agent.metrics.looking import page
-from fairlead_agent.metrics.serving import MetricsServer
-from fairlead_agent.output import OutputShipper
-from fairlead_agent.placer_link import PlacerLink
-from fairlead_agent.reconcile import Reconciler
-from fairlead_agent.reporting import Outbox
+from fairlead_agent.files.guard_files import Told, boottime_ns, read
+from fairlead_agent.files.journal import Journal
+from fairlead_agent.launch.preparation import Launching
+from fairlead_agent.node.health.collect import with_health
+from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.node.inventory import inventory_of, place_of
+from fairlead_agent.node.metrics.server import MetricsServer
 from fairlead_agent.runtimes.port import Runtime
-from fairlead_agent.saving import Saving
 from fairlead_agent.settings import Settings
-from fairlead_agent.sharing.watching import Watching
-from fairlead_agent.starting import Starting
-from fairlead_agent.taking_over import take_over
-from fairlead_agent.tasks import Tasks
-from fairlead_agent.upkeep import LeaseKept, Upkeep
+from fairlead_agent.shell.checkpoint_watcher import Saving
+from fairlead_agent.shell.drain_hook import DrainedHook
+from fairlead_agent.shell.executor import CarryingOut
+from fairlead_agent.shell.gpu_use import Measuring, Watching
+from fairlead_agent.shell.metrics_facts import page
+from fairlead_agent.shell.output import OutputShipper, printed
+from fairlead_agent.shell.placer_link import PlacerLink
+from fairlead_agent.shell.run_events import Hearing, take_over
+from fairlead_agent.shell.run_lifecycle import Ending, Starting
+from fairlead_agent.shell.upkeep import LeaseKept, Tasks, Upkeep
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects
 from fairlead_schemas.desired import Desired
@@ -51,7 +45,7 @@ _log = structlog.get_logger()
 
 
 class Agent:
-    """One node's agent. `journal`, `runtime` and `devices` are open and belong to it from here on."""
+    """Agent of one node. `journal`, `runtime` and `devices` are open, and the agent owns them from then on."""
 
     def __init__(
         self, bus: Bus, settings: Settings, journal: Journal, runtime: Runtime, devices: Devices,
@@ -137,7 +131,7 @@ class Agent:
         return 1 if failed or self._given_up else 0
 
     async def stop(self) -> None:
-        """End the agent; runs go on and are adopted by the next agent process."""
+        """End the agent; runs continue and are adopted by the next agent process."""
         self._stopped.set()
 
     def statistics(self) -> dict[str, int]:
@@ -218,7 +212,7 @@ class Agent:
         self.tasks.spawn(self.output.resend())
 
     def was_cut(self, plan: int, failure: str) -> None:
-        """A GPU was cut anew, or was not."""
+        """Handle the end of a repartition; `failure` is "" if it succeeded."""
         self.do(self.core.was_cut(plan, failure, self._inventory()))
 
     def give_up(self, reason: str) -> None:

@@ -15,10 +15,10 @@ FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0
 FAIRLEAD_GANG_NETWORK  bridge | host: what containers of jobs on several nodes join; other machines reach them on the
                     node's own network only (default bridge)
 FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
-FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: admin.py (default none)
-FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): reserving.py (default none)
+FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: settings.py (default none)
+FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): core/reserved_cpus.py (default none)
 FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
-FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: grants/settings.py (default nothing)
+FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: settings.py (default nothing)
 FAIRLEAD_REGISTRIES  registries that images may come from, as "public, 10.0.0.5:5000, *.example.com" (default public)
 FAIRLEAD_OUTPUT_RUNS, FAIRLEAD_OUTPUT_MIB, FAIRLEAD_OUTPUT_DAYS  how much output of ended runs stays here: of the newest runs
                     (200), so many MiB and so many days (0: no bound)
@@ -30,34 +30,185 @@ FAIRLEAD_PREFLIGHT_S  seconds that each GPU is tested for before the node takes 
 FAIRLEAD_GPU_COUNT  GPUs that there must be (default 0: as many as were ever seen here)
 FAIRLEAD_FLOORS     refuse | note: what follows from a driver, toolkit or runc that is too old (default refuse, where GPUs are real)
 FAIRLEAD_MEET_NODES  gangs of so many nodes try their network before they start (default 8; 0: never)
-FAIRLEAD_DRAINED_HOOK  a program for a node that is drained, such as one that installs a driver: drained.py (default none)
+FAIRLEAD_DRAINED_HOOK  a program for a node that is drained, such as one that installs a driver: shell/drain_hook.py (default none)
 FAIRLEAD_DRAINED_HOOK_S  seconds that it may take (default 3600)
 FAIRLEAD_SELF_FENCE_S  silence of the placer after which everything here is stopped (default 60)
 FAIRLEAD_FENCE_GRACE_S, FAIRLEAD_FENCE_MARGIN_S  from then to the kill at most, and from the kill to the placer's lease
                     (default 30 each). All three stand on the placer, too.
 FAIRLEAD_START_S    seconds from an order to its start, an image's pull included; later it is given up (default 3600)
 FAIRLEAD_JOURNAL_RESERVE_MIB  room in FAIRLEAD_DATA that is kept for the journal (default 64; 0: none)
+
+Labels and taints of a node's admin, from the environment and from the command line.
+
+FAIRLEAD_NODE_LABELS  "fairlead/rack=r1,fairlead/block=b2": a later entry counts; it also overrides what the agent finds
+FAIRLEAD_NODE_TAINTS  "team=vision:NoSchedule,drill:NoExecute"
+
+Grants of a node's admin to jobs, from the environment. The default is no grant.
+
+FAIRLEAD_MOUNTS   a TOML (or, named .json, JSON) file: directories of this node by name, see `NodeMount`
+FAIRLEAD_VOLUMES  a directory below which projects may have volumes of their own, made on demand
+FAIRLEAD_SECRETS  a directory, of the agent's user alone (0700), with files <project>/<name>
 """
 
+import argparse
 import os
+import posixpath
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from fairlead_agent import admin
-from fairlead_agent.admin import Admin
-from fairlead_agent.grants import settings as grants
-from fairlead_agent.grants.settings import Grants
-from fairlead_agent.reserving import BadReservation, Reserved, parse_reserved
-from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep
-from fairlead_agent.stopping import FENCE_GRACE_NS, SECOND_NS, START_NS
+from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
+from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved
+from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS, START_NS
 from fairlead_bus.settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.ids import is_token
 from fairlead_schemas.imagenames import Registries
+from fairlead_schemas.nodelabels import TAINTS_MAX, NodeLabelError, parse_label, parse_taint
+from fairlead_schemas.queues import POOL_LABEL
+
+LABELS = "FAIRLEAD_NODE_LABELS"
+TAINTS = "FAIRLEAD_NODE_TAINTS"
+LABELS_MAX = 64
+#: Labels that say what the agent was told otherwise or sees for itself, and how to change them.
+OWN = {
+    POOL_LABEL: "set FAIRLEAD_POOL",
+    "fairlead/runtime": "set FAIRLEAD_RUNTIME",
+    "fairlead/devices": "set FAIRLEAD_DEVICES",
+    "fairlead/simulated": "set FAIRLEAD_DEVICES",
+    "fairlead/gpu-injection": "set FAIRLEAD_RUNTIME, or write CDI specifications (nvidia-ctk cdi generate --format=json)",
+}
+
+
+class Admin(NamedTuple):
+    """Labels, and taints as an inventory has them, each once."""
+
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+
+
+def admin_from_environment(env: Mapping[str, str]) -> Admin:
+    """Read and check. Raises BadSetting."""
+    labels = dict(_read(env, LABELS, parse_label))
+    if len(labels) > LABELS_MAX:
+        raise BadSetting(f"{LABELS}: expected at most {LABELS_MAX} labels, found {len(labels)}")
+    for key, how in OWN.items():
+        if key in labels:
+            raise BadSetting(f'{LABELS}: "{key}" is the agent\'s own; {how}')
+    taints = sorted({taint.text for taint in _read(env, TAINTS, parse_taint)})
+    if len(taints) > TAINTS_MAX:
+        raise BadSetting(f"{TAINTS}: expected at most {TAINTS_MAX} taints, found {len(taints)}")
+    return Admin(labels, tuple(taints))
+
+
+def _read[T](env: Mapping[str, str], name: str, parse: Callable[[str], T]) -> list[T]:
+    try:
+        return [parse(text.strip()) for text in env.get(name, "").split(",") if text.strip()]
+    except NodeLabelError as error:
+        raise BadSetting(f"{name}: {error}") from error
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The same on a command line, after what the environment says."""
+    parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", help="a label of the node")
+    parser.add_argument("--taint", action="append", default=[], metavar="KEY=VALUE:EFFECT", help="a taint of the node")
+
+
+def with_arguments(env: Mapping[str, str], arguments: Any) -> dict[str, str]:
+    """The environment with what the command line adds."""
+    said = dict(env)
+    for name, texts in ((LABELS, arguments.label), (TAINTS, arguments.taint)):
+        if texts:
+            said[name] = ",".join([said.get(name, ""), *texts])
+    return said
+
+
+MOUNTS, VOLUMES, SECRETS = "FAIRLEAD_MOUNTS", "FAIRLEAD_VOLUMES", "FAIRLEAD_SECRETS"
+#: Whoever has one of these, or writes below it, has the machine: no mistake in a file shall give them away.
+NEVER = (
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/var/run",
+    "/etc",
+    "/boot",
+    "/root",
+    "/var/lib/docker",
+    "/var/lib/containerd",
+)
+
+
+class NodeMount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A directory of the node that jobs may name."""
+
+    path: str
+    #: Jobs may write to it, unless they ask for it read-only.
+    writable: bool = False
+    #: Projects that may have it; []: all of them.
+    projects: list[str] = []
+
+
+class Grants(NamedTuple):
+    """Everything that jobs may have. An empty path: there is none."""
+
+    mounts: Mapping[str, NodeMount] = {}
+    volumes: str = ""
+    secrets: str = ""
+
+
+def grants_from_environment(env: Mapping[str, str]) -> Grants:
+    """Read and check the grants. The mounts' file is read now, and again when the agent restarts. Raises BadSetting."""
+    mounts = read_mounts(Path(env[MOUNTS])) if env.get(MOUNTS) else {}
+    return Grants(mounts, _directory(env, VOLUMES), _private_directory(env, SECRETS))
+
+
+def read_mounts(path: Path) -> dict[str, NodeMount]:
+    """A file of mounts. Raises BadSetting naming what is wrong."""
+    decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
+    try:
+        mounts = decode(path.read_bytes(), type=dict[str, NodeMount])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{MOUNTS}: {path} cannot be read: {error}") from error
+    for name, mount in mounts.items():
+        if not is_token(name):
+            raise BadSetting(f'{MOUNTS}: expected names of 1 to 63 of a-z 0-9 _ -, found "{name}"')
+        if fault := _host_path_fault(mount.path):
+            raise BadSetting(f'{MOUNTS}: {name}: {fault}, found "{mount.path}"')
+    return mounts
+
+
+def _host_path_fault(path: str) -> str:
+    if not path.startswith("/") or posixpath.normpath(path) != path or "\0" in path:
+        return 'expected the full path of a directory, without "." and ".." parts and without a slash at its end'
+    if path == "/" or any(path == never or path.startswith(never + "/") for never in NEVER):
+        return f"expected a directory outside of {', '.join(NEVER)}"
+    if any(never.startswith(path + "/") for never in NEVER):
+        return "expected a directory that does not hold the engine's own"
+    return ""
+
+
+def _directory(env: Mapping[str, str], setting: str) -> str:
+    path = env.get(setting, "")
+    if path and not (posixpath.isabs(path) and Path(path).is_dir()):
+        raise BadSetting(f'{setting}: expected the full path of a directory that is there, found "{path}"')
+    return posixpath.normpath(path) if path else ""
+
+
+def _private_directory(env: Mapping[str, str], setting: str) -> str:
+    path = _directory(env, setting)
+    if path:
+        status = Path(path).stat()
+        if status.st_mode & 0o077 or status.st_uid not in (0, os.getuid()):
+            raise BadSetting(
+                f"{setting}: expected {path} to be of the agent's user and closed to all others (chmod 700 {path}), "
+                f"found mode {status.st_mode & 0o777:o} of user {status.st_uid}"
+            )
+    return path
+
 
 RuntimeName = Literal["process", "docker"]
 GangNetwork = Literal["bridge", "host"]
@@ -71,7 +222,7 @@ _TAINT = re.compile(
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the agent process can be told."""
+    """All settings of the agent process."""
 
     node: str
     runtime: RuntimeName = "process"
@@ -111,12 +262,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reserve_mib: int = 0
 
     def floors(self, *, real_gpus: bool) -> bool:
-        """Whether versions that are too old keep the node from work."""
+        """Return True if versions that are too old keep the node from work."""
         return self.refuses_old and real_gpus
 
     @property
     def directory(self) -> Path:
-        """Where this node's journal and run files lie."""
+        """Directory of this node's journal and run files."""
         return self.data / f"agent-{self.node}"
 
 
@@ -139,10 +290,10 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         address=env.get("FAIRLEAD_ADDRESS") or "127.0.0.1",
         gang_network=cast(GangNetwork, one_of(env, "FAIRLEAD_GANG_NETWORK", ("bridge", "host"), "bridge")),
         pool=token(env, "FAIRLEAD_POOL"),
-        admin=admin.from_environment(env),
+        admin=admin_from_environment(env),
         reserved=_reserved(env),
         require_userns=one_of(env, "FAIRLEAD_REQUIRE_USERNS", ("on", "off"), "off") == "on",
-        grants=grants.from_environment(env),
+        grants=grants_from_environment(env),
         registries=registries(env) or Registries(),
         keep=_keep(env),
         beat_s=seconds(env, "FAIRLEAD_BEAT_S", 2.0),
@@ -189,7 +340,9 @@ def _address(env: Mapping[str, str], name: str, default: str) -> tuple[str, int]
 
 
 def _docker_socket(env: Mapping[str, str]) -> str:
-    """Its path. An engine elsewhere would not do: the agent shares its machine's files, devices and processes."""
+    """Return the path of the engine's socket. Raise BadSetting for an engine on another machine: the agent needs this
+    machine's files, devices and processes.
+    """
     host = env.get("DOCKER_HOST") or f"unix://{DOCKER_SOCKET}"
     path = host.removeprefix("unix://")
     if path == host or not path.startswith("/"):
@@ -198,7 +351,9 @@ def _docker_socket(env: Mapping[str, str]) -> str:
 
 
 def _program(env: Mapping[str, str], name: str) -> Path | None:
-    """It runs as the agent's user, so nobody else may be able to write it."""
+    """Return the path of a program, None when it is not set. The program runs as the agent's user, so raise BadSetting
+    when other users can write it.
+    """
     path = _file(env, name)
     if path is None:
         return None

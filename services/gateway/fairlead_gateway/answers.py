@@ -1,4 +1,4 @@
-"""What travels between the door and those who answer: the head of a request, the answer. No rules."""
+"""Request heads and answers, as passed between the door and the code that answers. No rules."""
 
 import hashlib
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ class Head(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Status, body and headers beside length, type, request id and sequence."""
+    """Status, body and headers, without length, type, request id and sequence."""
 
     status: int
     body: bytes
@@ -65,12 +65,12 @@ def read_head(headers: "list[tuple[bytes, bytes]]") -> Head:
 
 
 def bind_key(user: str, *parts: str) -> str:
-    """An idempotency key bound to its user: nobody can meet another user's key. 40 hex digits."""
+    """Return an idempotency key bound to its user, 40 hex digits. It cannot collide with another user's key."""
     return hashlib.sha256("\0".join((user, *parts)).encode()).hexdigest()[:40]
 
 
 class Gone(Exception):
-    """The client went away before its request was whole: nobody asked for what came of it."""
+    """The client closed the connection before its request was complete, so the result is not sent."""
 
 
 async def read_body(receive: Any, limit: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Which routes there are: the list, in order, and how errors look. No logic.
+"""Routes of the gateway: the list, in order, and the form of errors. No logic.
 
-The hot routes are answered by the door before they reach this application, which only knows of them for its
-405s and its OpenAPI document.
+The hot routes are answered by the door before they reach this application, which only knows of them for its 405s
+and its OpenAPI document.
 """
 
 import asyncio

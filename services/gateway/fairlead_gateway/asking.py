@@ -1,4 +1,4 @@
-"""What verbs have in common: read a small body strictly, send one command, wait for its outcome."""
+"""Common steps of all verbs: read a small body strictly, send one command, wait for its outcome."""
 
 from collections.abc import Callable
 
@@ -35,13 +35,13 @@ class Asking:
         self._decisions = decisions
 
     def command_id(self, gate: CommandGate, head: Head, *wish: str) -> str:
-        """An id for this wish: the same one again under the same Idempotency-Key. Raises Refused (409)."""
+        """Return an id for this command, the same one again under the same Idempotency-Key. Raise Refused (409)."""
         return self._decisions.keyed_id(bind_key(head.user, "verb", head.key), *wish) if head.key else gate.new_id()
 
     async def outcome(
         self, gate: CommandGate, command: CommandBase, *, refusal: Callable[[Outcome], Refused] = refusal_of
     ) -> Outcome | None:
-        """What it led to, once it is carried out; None when it is not decided in time. Raises Refused."""
+        """Return the outcome of a command once it is carried out; None when it is not decided in time. Raise Refused."""
         self._decisions.require_ready()
         outcome = await self._decisions.outcome(gate, command.id, encode_command(command))
         if outcome is not None and outcome.code:
@@ -70,7 +70,7 @@ async def read_json(request: Request, limit: int = BODY_BYTES_MAX) -> bytes:
 
 
 async def read_wish[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
-    """The decoded body; an empty one stands for {}. Raises Refused."""
+    """Return the decoded body; an empty body counts as {}. Raise Refused."""
     body = await read_json(request)
     try:
         wish, repeated = msgspec.json.decode(body, type=kind), repeated_key_errors(body)
@@ -84,6 +84,6 @@ async def read_wish[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
 
 
 def body_schema(name: str, *, required: bool = True) -> "dict[str, object]":
-    """What OpenAPI says of a body, by the name of its schema."""
+    """Return the OpenAPI description of a body, by the name of its schema."""
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
     return {"requestBody": {"required": required, "content": content}}

@@ -14,7 +14,7 @@ AWAY = "telemetry_away"
 
 
 class Fault(NamedTuple):
-    """What telemetry says instead of an answer."""
+    """Error that telemetry returns in place of an answer."""
 
     code: str
     message: str
@@ -39,6 +39,6 @@ def document_of(answer: bytes) -> dict[str, Any]:
 
 
 def fault_of(document: dict[str, Any]) -> Fault | None:
-    """The fault that a document stands for; None where it is an answer."""
+    """Return the fault that a document describes; None where it is an answer."""
     error: Any = document.get("error")
     return Fault(error.get("code", "internal"), error.get("message", ""), error.get("hint", "")) if error else None

@@ -1,4 +1,4 @@
-"""What bodies of one thing, or of a list of them, have in common: their bounds, and errors at their place in the list. Pure."""
+"""Common handling of bodies that hold one thing or a list: their bounds, and errors at their place in the list. Pure."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ HINT = "GET /v1/schemas/job shows the fields of a job file"
 
 
 def is_list(body: bytes) -> bool:
-    """Whether a body is a JSON list, by its first sign."""
+    """Return True if a body is a JSON list, by its first character."""
     return body[:64].lstrip()[:1] == b"["
 
 
@@ -50,7 +50,7 @@ def inside(where: str, error: FieldError) -> FieldError:
 
 
 def decode_error(error: Exception) -> FieldError:
-    """What is wrong with a body that cannot be decoded."""
+    """Return the error of a body that cannot be decoded."""
     if isinstance(error, msgspec.MsgspecError):
         return field_error(error)
     return FieldError(field="", message=f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}")

@@ -1,8 +1,8 @@
-"""Queues, GPUs and nodes for Prometheus: gauges read off the views when somebody asks, counters of what was folded since this
+"""Queues, GPUs and nodes for Prometheus: gauges read from the views on request, counters of what was folded since this
 gateway started.
 
-Gauges are built again when the log sequence has moved or another node is silent. They are built some nodes at a time, so that a big cluster's do not hold up
-who submits; commits that are folded meanwhile may show in later nodes only.
+Gauges are rebuilt when the log sequence has moved or another node is silent. They are built some nodes at a time,
+so that a big cluster's do not delay submits; commits that are folded meanwhile may show in later nodes only.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class ClusterCollector(Collector):
         self._built_of = built_of
 
     def collect(self) -> Iterator[Metric]:
-        """As they were built last."""
+        """Yield the metrics as they were built last."""
         yield from self._built
 
 

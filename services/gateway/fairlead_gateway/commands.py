@@ -1,8 +1,8 @@
-"""How a wish reaches the bus and its answer comes back.
+"""Path of commands to the bus and of their answers back.
 
-Commands that arrive while one publish is in flight go into the next message (nats-server does one
-fsync per message: docs/reference/facts.md). A message keeps its id over resends, so that the server drops a repetition.
-Answers are the outcomes that the views fold; `decided` hands them to whoever waits.
+Commands that arrive while one publish is in flight go into the next message (nats-server does one fsync per
+message: docs/reference/facts.md). A message keeps its id over resends, so that the server drops a repetition.
+Answers are the outcomes that the views fold; `decided` hands them to the waiting requests.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ encode_command = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Waiter:
-    """Somebody who waits for the outcomes of one or more commands, in order."""
+    """Request that waits for the outcomes of one or more commands, in order."""
 
     __slots__ = ("future", "left", "outcomes", "stored", "unstored")
 
@@ -46,7 +46,7 @@ class Waiter:
         self.stored = False
 
     def decided(self, index: int, outcome: Outcome) -> None:
-        """One of them has its outcome."""
+        """Record the outcome of one of the commands. The last one ends the wait."""
         self.outcomes[index] = outcome
         self.left -= 1
         if not self.left and not self.future.done():
@@ -148,7 +148,7 @@ class CommandGate:
     # -- publication
 
     async def run(self) -> None:
-        """Publish for ever: one message in flight, what arrives meanwhile goes into the next."""
+        """Publish without end: one message is in flight, and commands that arrive meanwhile go into the next."""
         while True:
             await self._wake.wait()
             while self._pending:

@@ -65,10 +65,11 @@ class CommandWatch:
             raise refusal(self._condition)
 
     def stored(self, sequence: int, seen_before: int) -> Refused | None:
-        """Take note of a stored message. Return a refusal where its sequence was given out before: nobody would read it.
+        """Take note of a stored message. Return a refusal where its sequence was given out before: the message would not be
+        read.
 
-        `seen_before` is `seen` as it was before the message was sent for the first time: the answer to a repetition may
-        be below what others have stored since.
+        `seen_before` is `seen` as it was before the message was sent for the first time: the answer to a repetition may be
+        below what others have stored since.
         """
         if sequence > seen_before:
             self.seen = max(self.seen, sequence)

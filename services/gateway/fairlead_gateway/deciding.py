@@ -33,7 +33,7 @@ class Decisions:
             raise Refused(503, "catching_up", f"reading the log, at sequence {self._views.sequence}", retry_after_s=1)
 
     def require_room(self) -> None:
-        """Raises Refused (503) when the log nears its limit: no new jobs; cancels and the like go on."""
+        """Raise Refused (503) for new jobs when the log nears its limit. Cancels and similar commands are still accepted."""
         if not self._has_room():
             raise Refused(
                 503, "log_full", "the log is full: no new jobs are taken; running jobs go on",
@@ -41,7 +41,7 @@ class Decisions:
             )  # fmt: skip
 
     def keyed_id(self, key: str, *content: str) -> str:
-        """The id of a command sent under a key (hex). Raises Refused (409) where the key stands for another wish."""
+        """Return the id (hex) of a command sent under a key. Raise Refused (409) where the key was used for another command."""
         command_id = f"{KEYED}{key}-{digest_of(chr(0).join(content).encode())[:16]}"
         if self._views.outcomes.keyed(key) not in ("", command_id):
             raise Refused(

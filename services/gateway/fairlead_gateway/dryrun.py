@@ -42,7 +42,7 @@ class DryRuns:
         self._registries = registries
 
     async def answer(self, head: Head, body: bytes) -> Answer:
-        """One job or a list of jobs. Raises Refused."""
+        """Answer a dry run of one job or a list of jobs. Raise Refused."""
         if head.content_type != b"application/json":
             raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
         several = is_list(body)
@@ -54,7 +54,7 @@ class DryRuns:
         return Answer(200, encode(found if several else found[0]))
 
     async def _try(self, commands: list[SubmitJob], several: bool) -> list[api.DryRun]:
-        """What would become of each. Raises Refused for a single one that would be refused."""
+        """Return what would become of each command. Raise Refused for a single one that would be refused."""
         raws = [msgspec.Raw(encode(command)) for command in commands]
         # Nobody looks at their specs, which would not all fit a message.
         asked = tuple(msgspec.structs.replace(command, spec=_NO_SPEC) for command in commands)

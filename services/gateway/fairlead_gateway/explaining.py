@@ -1,4 +1,4 @@
-"""Questions to the explainer: why a job waits, what would become of one. Where nobody answers, nothing is known from it."""
+"""Questions to the explainer: why a job waits, what would become of one. Without an answer, nothing is known from it."""
 
 import asyncio
 

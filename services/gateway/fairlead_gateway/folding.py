@@ -80,7 +80,7 @@ class Folding:
             log.info("snapshot taken up", sequence=found.sequence, log_end=state.last)
 
     async def run(self) -> None:
-        """Fold for ever. Raises LogDamaged, or KeyError on a log that is not valid."""
+        """Fold the log without end. Raise LogDamaged, or KeyError on a log that is not valid."""
         reader = LogReader(self._bus, after=self.views.sequence, heads=self._heads)
         target = self.log_end
         loop = asyncio.get_running_loop()
@@ -139,7 +139,9 @@ class Folding:
         self.bus_answers = True
 
     def _collect_when_idle(self) -> None:
-        """Full collections happen here only: they hold up the loop, and the collector is told to leave them."""
+        """Run a full garbage collection when no commit is folded. Full collections stall the loop, so the collector is
+        configured to leave them to this method.
+        """
         if self._seen != self.views.sequence:
             self._seen = self.views.sequence
         elif self._collected != self._seen:

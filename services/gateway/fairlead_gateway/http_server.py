@@ -1,10 +1,10 @@
 """The gateway's web server: uvicorn, with bounds that it lacks.
 
 Owns sockets, connections and their deadlines; knows no routes. Three things are added to uvicorn's protocol class:
-a request must arrive whole within a time (a client that stops in the middle of a head would hold its connection for
-ever), connections are bounded and those beyond are answered 503, and a head is bounded while it is still arriving.
-Deadlines are looked at by one task for all connections: a timer for each request would cost more than the request's
-parsing. Start at `make_server`.
+a request must arrive whole within a time (a client that stops in the middle of a head would otherwise hold its
+connection without end), connections are bounded and those beyond are answered 503, and a head is bounded while it
+is still arriving. Deadlines are looked at by one task for all connections: a timer for each request would cost more
+than the request's parsing. Start at `make_server`.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class HttpServer(uvicorn.Server):
 
 
 class _Connection(HttpToolsProtocol):
-    """One client's connection."""
+    """Connection of one client."""
 
     owner: HttpServer  # set on the subclass that `make_server` builds
     #: Loop time since which the client owes the rest of a request; 0.0 while it owes nothing.

@@ -1,7 +1,9 @@
-"""Who asks, as far as rows depend on it: a file of identities, each with a token's digest, a role and projects.
+"""Callers, for the routes whose rows depend on them: a file of identities, each with a token's digest, a role and
+projects.
 
-Without the file whoever reaches the port is `anonymous-admin`, as everywhere else in the gateway today. With it, the routes that show
-rows of the warehouse (/v1/sql, /v1/jobs/{id}/metrics) want a token; X-Fairlead-User is not looked at there. Start at `Identities.caller`.
+Without the file every caller that reaches the port is `anonymous-admin`, as everywhere else in the gateway today.
+With it, the routes that show rows of the warehouse (/v1/sql, /v1/jobs/{id}/metrics) require a token; they ignore
+X-Fairlead-User. Start at `Identities.caller`.
 """
 
 import hashlib
@@ -21,7 +23,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One who may ask. The token itself stands nowhere: `printf %s "$TOKEN" | sha256sum` gives its digest."""
+    """Permitted caller. The token itself is not stored: `printf %s "$TOKEN" | sha256sum` gives its digest."""
 
     user: str
     token_sha256: str
@@ -37,7 +39,7 @@ class Identities:
 
     @classmethod
     def read(cls, setting: str) -> Self:
-        """FAIRLEAD_IDENTITIES: a JSON list of identities, readable by nobody but its owner. Raises BadSetting."""
+        """Read FAIRLEAD_IDENTITIES: a JSON list of identities in a file that only its owner can read. Raise BadSetting."""
         if not setting:
             return cls()
         path = Path(setting)
@@ -58,7 +60,7 @@ class Identities:
         return self._callers is not None
 
     def caller(self, authorization: str) -> Caller:
-        """Who sends this Authorization header. Raises Refused (401)."""
+        """Return the caller that sends this Authorization header. Raise Refused (401)."""
         if self._callers is None:
             return ANONYMOUS_ADMIN
         scheme, _, token = authorization.strip().partition(" ")

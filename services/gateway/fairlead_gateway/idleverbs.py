@@ -1,4 +1,4 @@
-"""What people ask about idle runs: extend one, read who lies idle, set the policies of a scope. Commands go to telemetry."""
+"""Verbs of idle runs: extend one, list idle runs, set the policies of a scope. Commands go to telemetry."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ class ExtendWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def refusal_of(outcome: Outcome) -> Refused:
-    """403 for somebody else's job, 422 for what no policy may say or allows, 404 and 409 as of any verb."""
+    """Return 403 for another user's job, 422 for what no policy may contain or allow, 404 and 409 as for any verb."""
     if outcome.code == "denied":
         return Refused(403, outcome.code, outcome.message)
     if outcome.code in ("invalid", "beyond_bounds"):
@@ -109,7 +109,7 @@ class IdleVerbs:
 
 
 def _read[T](body: bytes, read: Callable[[Any], T]) -> T:
-    """What is sent, as policies. Raises Refused with every mistake."""
+    """Decode a body as policies. Raise Refused with every mistake."""
     try:
         return read(decode_object(body))
     except msgspec.MsgspecError as error:

@@ -54,7 +54,7 @@ _job_named = msgspec.json.Decoder(ce.JobNamed)
 
 
 class Wish(NamedTuple):
-    """One command on its way. `job` is "" for a submit."""
+    """Command to be sent. `job` is "" for a submit."""
 
     id: str
     body: bytes
@@ -77,7 +77,7 @@ class Intake:
     # ------------------------------------------------------------------ POST /v1/jobs
 
     async def jobs(self, head: Head, body: bytes) -> Answer:
-        """One job or a list of jobs. Raises Refused."""
+        """Answer a submit of one job or a list of jobs. Raise Refused."""
         if head.content_type != b"application/json":
             raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
         self._decisions.require_ready()
@@ -125,7 +125,7 @@ class Intake:
     # ------------------------------------------------------------------ POST /v1/events
 
     async def events(self, head: Head, body: bytes) -> Answer:
-        """One CloudEvent or a batch, in structured JSON. Raises Refused."""
+        """Answer one CloudEvent or a batch, in structured JSON. Raise Refused."""
         if head.content_type not in (CLOUDEVENT, CLOUDEVENT_BATCH):
             raise wrong_media_type(head.content_type.decode("latin-1"), CLOUDEVENT.decode(), CLOUDEVENT_BATCH.decode())
         self._decisions.require_ready()
@@ -221,7 +221,7 @@ class Intake:
         return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason, warnings=warnings)
 
     def _reason(self, row: JobRow, told: Told) -> Reason | None:
-        """Why it waits, where that is more than its turn."""
+        """Return the reason that the job waits; None where it only waits for its turn. Jobs of one likeness share one reason."""
         like = likeness(row)
         if like is not None and like in told:
             return told[like]

@@ -1,7 +1,7 @@
 """The last lines that a run has printed, as part of why its job failed, or is not running yet.
 
-They are no part of the log: output may hold what its owner would not have there for ever. So they are looked up when
-somebody asks, on the bus and in the agent's own file, and are there as long as the output is.
+They are no part of the log: output may hold content that its owner would not keep permanently. So they are looked
+up on request, on the bus and in the agent's own file, and are available as long as the output is.
 """
 
 import asyncio

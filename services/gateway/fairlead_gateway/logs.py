@@ -1,7 +1,7 @@
 """GET /v1/jobs/{id}/logs: a job's output as text, streamed, whole and in order.
 
-Pieces carry byte offsets per (rank, stream); the bus may have dropped old ones and may repeat or reorder.
-What is missing is asked from the agent's own file; what is gone for good is said in a line of its own.
+Pieces carry byte offsets per (rank, stream); the bus may have dropped old ones and may repeat or reorder. Missing
+bytes are requested from the agent's own file; bytes that are lost for good are reported in a line of their own.
 Start at `Assembly` (pure: pieces in, text out) and then `follow`.
 """
 
@@ -42,7 +42,7 @@ _piece = msgspec.json.Decoder(OutputPiece)
 
 
 class Lane(NamedTuple):
-    """One rank's stream."""
+    """Output stream of one rank."""
 
     rank: int
     stream: str
@@ -106,7 +106,7 @@ class Assembly:
 
 
 class Source(NamedTuple):
-    """Whose output is wanted."""
+    """Run and lanes of the requested output."""
 
     job: str
     attempt: int
@@ -119,12 +119,12 @@ class Source(NamedTuple):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Where its output is on the bus, among that of other jobs."""
+        """Bus subjects of the run's output; output of other jobs shares them."""
         return subjects.outputs_of_job(self.job, (node for lane in self.lanes for node in self.nodes[lane.rank :][:1]))
 
 
 class Output:
-    """One request: reads the stream, fills holes, prefixes lines of gangs with their rank."""
+    """Request for output: reads the stream, fills holes, prefixes lines of gangs with their rank."""
 
     def __init__(self, bus: Bus, views: Views, source: Source, follow: bool) -> None:
         self._bus = bus
@@ -145,7 +145,7 @@ class Output:
         self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
 
     async def text_with_notes(self, tail: int = 0) -> AsyncIterator[bytes]:
-        """The text, and a line for each node that has not answered, so that it may go on there."""
+        """Yield the text, then a line for each node that has not answered: its output may continue there."""
         async for chunk in self.text(tail):
             yield chunk
         for lane in self._cut.values():
@@ -232,7 +232,7 @@ class Output:
         return newest
 
     def _take(self, stored: Stored) -> bytes | None:
-        """What follows from a message; None for one of another run."""
+        """Return the text that a message adds; None for a message of another run."""
         try:
             piece = _piece.decode(stored.payload)
         except msgspec.MsgspecError:
@@ -259,7 +259,7 @@ class Output:
                     yield self._dress(lane, self._missing(lane, lost) + rest)
 
     async def _rest(self, lane: Lane) -> AsyncIterator[bytes]:
-        """What the bus never had, from the agent's file."""
+        """Yield the output that the bus never had, from the agent's file."""
         assembly = self._lanes[lane]
         while not assembly.ended:
             piece = await self._ask(lane, assembly.offset, 65536)
@@ -282,7 +282,7 @@ class Output:
                 return
 
     def _missing(self, lane: Lane, lost: int) -> bytes:
-        """The line in the place of bytes that neither the bus nor the node's file gave."""
+        """Return the line that replaces bytes missing both on the bus and in the node's file."""
         missing = f"{lost} bytes of {lane.stream}"
         if self._is_silent(lane):
             return f"[fairlead: {missing} are missing: {self._source.nodes[lane.rank]}, which may have them, does not answer]\n".encode()
@@ -317,7 +317,7 @@ class Output:
         return b"".join(self._line(lane.rank, line) for line in lines)
 
     def _line(self, node_rank: int, line: bytes) -> bytes:
-        """One line as it is shown; b"" for one that is not wanted."""
+        """Return a line as it is shown; b"" for a line that was not requested."""
         if self._source.tagged:
             rank, rest = ranktags.split(line)
             if rank is not None and self._source.only in (None, rank):
@@ -404,7 +404,7 @@ async def _live(bus: Bus, views: Views, row: JobRow, asked: _Asked) -> AsyncIter
 
 
 def _tagged(views: Views, row: JobRow) -> int | None:
-    """How many ranks the lines of the row's attempt are tagged with; None where they are not."""
+    """Return the number of ranks that tag the lines of the row's attempt; None where lines carry no tags."""
     return ranktags.tagged_ranks(views.jobs.spec_of(row), row.parts, row.request.tasks)
 
 
@@ -421,7 +421,7 @@ def _check(views: Views, row: JobRow, rank: int | None, attempt: int | None) -> 
 
 
 def _ranks(row: JobRow, attempt: int | None) -> int:
-    """How many parts the attempt's placement has; before it is placed, as many as there may be."""
+    """Return the number of parts of the attempt's placement; before it is placed, the most that it may have."""
     if attempt is not None and attempt != row.attempt:
         return len(row.past.get(str(attempt), ())) or row.request.units
     return len(row.parts) or row.request.units

@@ -1,4 +1,4 @@
-"""What the gateway counts, in Prometheus' words."""
+"""Metrics of the gateway, in Prometheus' format."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Metrics:
-    """One registry per gateway, so that tests may build many."""
+    """Metrics of one gateway, in a registry of its own, so that tests may build many."""
 
     def __init__(self, views: Views, bus: Bus, readiness: Callable[[], Readiness]) -> None:
         self.registry = CollectorRegistry()
@@ -74,7 +74,7 @@ class ReadinessCollector(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """As of now."""
+        """Yield readiness, conditions and scrub state as they are now."""
         readiness = self._readiness()
         ready = GaugeMetricFamily("fairlead_ready", "1 while jobs are accepted and run, as /readyz answers.")
         ready.add_metric([], readiness.ready)

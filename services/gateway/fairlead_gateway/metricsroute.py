@@ -68,7 +68,7 @@ def _step(text: str) -> int:
 
 
 def _checked(job: str, answer: bytes) -> bytes:
-    """Telemetry's picture, or the Refused that its fault stands for."""
+    """Return telemetry's answer. Raise the Refused that matches its fault."""
     fault = fault_of(document_of(answer))
     if fault is None:
         return answer

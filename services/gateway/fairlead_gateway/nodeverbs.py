@@ -1,5 +1,6 @@
-"""What people ask of nodes beyond cordon and drain (`verbs.py`): taints, quarantine, GPUs that are well again, windows,
-rollouts, the breaker. Each is one command to the placer; bodies stand in `nodewishes.py`."""
+"""Verbs of nodes beyond cordon and drain (`verbs.py`): taints, quarantine, repaired GPUs, windows, rollouts, the
+breaker. Each is one command to the placer; bodies are in `nodewishes.py`.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -57,14 +58,14 @@ class NodeVerbs:
         self._asking = asking
 
     async def on_node(self, request: Request, node: str, verb: str) -> Response:
-        """One of NODE_VERBS."""
+        """Carry out one of NODE_VERBS and return the node's document."""
         require_node(self._views, node)
         await self._verb(request, NODE_VERBS[verb], verb, {"node": node})
         row = self._views.nodes.rows.get(node)
         return Json(self._unseen(node) if row is None else node_document(self._views, row))
 
     async def on_rollout(self, request: Request, name: str, verb: str) -> Response:
-        """One of ROLLOUT_VERBS."""
+        """Carry out one of ROLLOUT_VERBS and return the rollout's document. Raise Refused (404) for an unknown rollout."""
         if name not in self._views.plans.rollouts:
             raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
         await self._verb(request, ROLLOUT_VERBS[verb], verb, {"name": name[:80]})

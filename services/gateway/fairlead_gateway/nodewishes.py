@@ -1,4 +1,4 @@
-"""Bodies of what is asked of nodes, and the commands that they stand for. Pure but for the refusals that they raise."""
+"""Bodies of requests on nodes, and the commands made from them. Pure except for the refusals that they raise."""
 
 import msgspec
 

@@ -1,5 +1,6 @@
-"""What the explainer knows of a pool: which runs would be moved so that big jobs start, and how the pool is packed, now or at a
-past moment. Nothing is done."""
+"""The explainer's answers on a pool: which runs would be moved so that big jobs start, and how the pool is packed, now
+or at a past moment. Read-only.
+"""
 
 import msgspec
 from fastapi import APIRouter, Response

@@ -1,9 +1,9 @@
 """Nodes that have fallen silent, by the beats that this gateway receives: for people to see, never for a decision.
 
-The log records a silent node only when its lease is over (NodeLost, after two minutes by default). Until then the placer
-still counts on it. An operator should see earlier that an agent is dead or cut off, so the gateway listens to the agents'
-beats itself. Nothing of this is stored: a gateway that has just started, or has just got its connection back, has heard
-nobody yet and reports no node as silent for SILENT_AFTER_S.
+The log records a silent node only when its lease is over (NodeLost, after two minutes by default). Until then the
+placer still counts on it. An operator should see earlier that an agent is dead or cut off, so the gateway listens
+to the agents' beats itself. None of this is stored: a gateway that has just started, or has just got its connection
+back, has received no beats yet and reports no node as silent for SILENT_AFTER_S.
 """
 
 import time
@@ -19,7 +19,7 @@ SILENT_AFTER_S, SILENT_AFTER_BEATS = 10.0, 5
 
 
 class Presence:
-    """When each known node was heard last, on a clock that nobody sets."""
+    """Time of the last beat of each known node, on a monotonic clock."""
 
     def __init__(self, views: Views, is_connected: Callable[[], bool]) -> None:
         self._nodes = views.nodes.rows
@@ -37,9 +37,9 @@ class Presence:
         self._restart()
 
     def silent_s(self, node: str) -> int:
-        """Whole seconds for which the node has been silent; 0 while it is heard, or where that is not known.
+        """Return the whole seconds for which the node has been silent; 0 while its beats arrive, or where that is not known.
 
-        Where no beat of any node has arrived, it is this gateway that hears nothing: it may lack the permission.
+        Where no beat of any node has arrived, the fault is this gateway's: it may lack the permission.
         """
         if self._listening_since is None or not self._heard or not self._is_connected():
             return 0
@@ -48,7 +48,7 @@ class Presence:
         return int(silence) if silence >= max(SILENT_AFTER_S, SILENT_AFTER_BEATS * interval) else 0
 
     def heard(self) -> NodesHeard:
-        """Return which of the nodes that are not lost have been heard, and not fallen silent since."""
+        """Return which of the nodes that are not lost have sent beats, and not fallen silent since."""
         known = [name for name, row in self._nodes.items() if not row.lost]
         unheard = sorted(name for name in known if name not in self._heard or self.silent_s(name))
         return NodesHeard(known=len(known), heard=len(known) - len(unheard), unheard=unheard[:UNHEARD_MAX])

@@ -53,7 +53,7 @@ class Refused(Exception):
         )  # fmt: skip
 
     def headers(self, request_id: str, sequence: int) -> list[tuple[bytes, bytes]]:
-        """Response headers beside the length."""
+        """Return all response headers except the length."""
         headers = [
             (b"content-type", MEDIA_TYPE),
             (b"x-request-id", request_id.encode()),
@@ -85,8 +85,9 @@ def unknown_choice(name: str, found: str, known: Collection[str]) -> Refused:
 
 
 def wrong_media_type(found: str, *expected: str) -> Refused:
-    """A 415. What a browser sends without asking first (forms, plain text) is never taken for JSON: no page that
-    somebody visits may submit jobs to a gateway on their machine. So curl has to say what it sends."""
+    """Return a 415. Bodies that a browser sends without a preflight request (forms, plain text) are never taken for JSON:
+    no web page may submit jobs to a gateway on the visitor's machine. So curl has to set the Content-Type.
+    """
     names = " or ".join(expected)
     return Refused(
         415, "media_type", f"expected Content-Type {names}, found {found[:80] or 'none'}",

@@ -1,6 +1,7 @@
-"""Signs of life, collected: each service is asked, its lease is read, and a command nobody reads is stored now and then.
+"""Signs of life, collected: each service is asked, its lease is read, and a command without a reader is stored now and
+then.
 
-The judgement is `readiness.py`'s. A round costs a request to each service; while the gateway is not ready, rounds are
+`readiness.py` judges them. A round costs a request to each service; while the gateway is not ready, rounds are
 frequent, so that a start is noticed at once.
 """
 
@@ -52,7 +53,7 @@ class Pulse:
             self.evidence.not_stored(str(error), is_full=isinstance(error, StreamFull))
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Collect signs of life in rounds, without end."""
         while True:
             works = [self._ask(name) for name in (*WRITERS, *OTHERS)]
             works += [self._look_at_lease(name) for name in WRITERS]
@@ -73,8 +74,9 @@ class Pulse:
                 self.evidence.leased(service, self._now())
 
     async def _probe(self) -> None:
-        """Store a command that nobody reads. Not on a stream that has lost some: its sequences would fill the gap up to
-        what counts as read, and the loss would no longer be seen."""
+        """Store a command that no service reads. Skip a stream that has lost messages: its sequences would fill the gap up to
+        the one that counts as read, and would hide the loss.
+        """
         if not self._watch.is_fresh or self._watch.conditions:
             return
         seen = self._watch.seen

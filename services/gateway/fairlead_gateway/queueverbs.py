@@ -106,7 +106,7 @@ class QueueVerbs:
         return self._asking.undecided(command) if row is None else Json(queue_document(self._views, row))
 
     async def delete(self, request: Request, path: str, move_to: str) -> Response:
-        """End a queue; its waiting jobs go where they are told to."""
+        """End a queue; its waiting jobs move to `move_to`."""
         head = read_head(request.scope["headers"])
         if not is_queue_path(path):
             raise not_found("queue", path[:80])

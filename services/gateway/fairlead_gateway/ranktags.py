@@ -24,7 +24,9 @@ _decoder = msgspec.json.Decoder(_Words)
 
 
 def tagged_ranks(spec: bytes, parts: Sequence[Part], tasks: bool) -> int | None:
-    """How many ranks the job's tagged lines are of; None where its lines carry no tags. `tasks`: its units are tasks."""
+    """Return the number of ranks in the job's tagged lines; None where its lines carry no tags. `tasks`: its units are
+    tasks.
+    """
     try:
         words = _decoder.decode(spec)
     except msgspec.MsgspecError:

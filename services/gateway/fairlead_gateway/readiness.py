@@ -65,7 +65,7 @@ class Evidence:
         seen.answered, seen.alive = now, alive
 
     def leased(self, service: str, now: float) -> None:
-        """Somebody holds the service's lease."""
+        """Record that the service's lease is held."""
         self._services[service].leased = now
 
     def stored(self, now: float) -> None:

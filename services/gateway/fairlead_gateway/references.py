@@ -1,8 +1,9 @@
-"""Checks that what a command names is there, before it is sent.
+"""Checks that the objects named by a command exist, before it is sent.
 
-A command that cannot mean anything needs no decision: refused here, it costs no message, no commit and no place in a
-log that is kept for ever. The views may be a moment behind, never wrong about what they show: a job or node that a client
-was told of is in them. What takes a decision (does the state allow it?) stays with the service. Pure.
+A command that cannot mean anything needs no decision: refused here, it costs no message, no commit and no place in
+a log that is kept permanently. The views may be a moment behind, never wrong about what they show: a job or node
+that was reported to a client is in them. Anything that takes a decision (does the state allow it?) stays with the
+service. Pure.
 """
 
 from fairlead_gateway.problems import Refused, not_found

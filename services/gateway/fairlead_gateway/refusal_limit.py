@@ -1,9 +1,10 @@
 """The bound on refused changes by one client: a program that sends the same mistake in a loop.
 
-Every refused command costs a decision and an event that is kept for ever, and a full log refuses everybody. So a client
-whose changes are refused again and again is answered 429 until its rate has fallen; accepted changes count nothing.
-A client is an address with the user that it states: there is no other identity yet. Users can be made up, so an address as a
-whole has a bound, too, wide enough for many people behind one proxy. Pure: time is an argument.
+Every refused command costs a decision and an event that is kept permanently, and a full log refuses every client.
+So a client whose changes are refused again and again is answered 429 until its rate has fallen; accepted changes
+count nothing. A client is an address with the user that it states: there is no other identity yet. Users can be
+made up, so an address as a whole has a bound, too, wide enough for many people behind one proxy. Pure: time is an
+argument.
 """
 
 from typing import NamedTuple

@@ -23,7 +23,7 @@ _REMEMBERED_MAX = 256
 
 
 class RequestGuard:
-    """Decides which requests may go on. `hosts`: further names; `bound`: the address or name that is listened on."""
+    """Guard that decides which requests may pass. `hosts`: further names; `bound`: the address or name of the listener."""
 
     def __init__(self, hosts: Iterable[str] = (), bound: str = "127.0.0.1") -> None:
         self._names = {"localhost", plain_name(bound), *map(plain_name, hosts)} - {""}
@@ -177,7 +177,7 @@ def _loses_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 def _is_foreign(origins: tuple[bytes, ...], sites: tuple[bytes, ...], host: bytes) -> bool:
     """Return True for a request by a page of another origin, as the browser states it.
 
-    Of a header that stands more than once every value must be ours: readers differ in which one they take.
+    Every value of a repeated header must be ours: readers differ in which one they take.
     """
     if any(sites):
         return any(site not in (b"same-origin", b"none") for site in sites)

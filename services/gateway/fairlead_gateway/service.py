@@ -1,4 +1,4 @@
-"""What the gateway is built of, in order, and its life. Start here to see what there is."""
+"""Parts of the gateway in the order in which they are built, and its life cycle. Start here for an overview."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ NAMES_SHOWN = 10
 
 
 class Settings(NamedTuple):
-    """What the environment says (docs/reference/settings.md)."""
+    """Settings from the environment (docs/reference/settings.md)."""
 
     http: HttpSettings = HttpSettings()
     decision_wait_s: float = 2.0

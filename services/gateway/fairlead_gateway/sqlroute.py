@@ -51,7 +51,7 @@ class SqlRoute:
         self._identities = identities
 
     async def ask(self, request: Request, form: str) -> Response:
-        """One query. Raises Refused."""
+        """Answer one query. Raise Refused."""
         caller = caller_of(self._identities, request)
         wish = await read_wish(request, SqlWish)
         if wish.id and not is_token(wish.id):
@@ -91,7 +91,7 @@ class SqlRoute:
 
 
 def caller_of(identities: Identities, request: Request) -> Caller:
-    """Who asks. Raises Refused (401)."""
+    """Return the caller of a request. Raise Refused (401)."""
     return identities.caller(request.headers.get("authorization", ""))
 
 
@@ -102,7 +102,7 @@ async def _gone(request: Request) -> None:
 
 
 def _format(parameter: str, accept: str) -> SqlFormat:
-    """What is asked for by ?format=, else by the Accept header; JSON where neither says. Raises Refused."""
+    """Return the format requested by ?format=, else by the Accept header; JSON where neither names one. Raise Refused."""
     if parameter:
         for form in SQL_FORMATS:
             if parameter == form:
@@ -122,7 +122,7 @@ def _format(parameter: str, accept: str) -> SqlFormat:
 
 
 def _response(answer: bytes, form: SqlFormat) -> Response:
-    """The body as asked for; what else the answer says stands in headers. Raises Refused for an error."""
+    """Return the body in the requested form, with the answer's other fields in headers. Raise Refused for an error."""
     head, _, body = (answer, b"", answer) if form == "json" else answer.partition(b"\n")
     told = _checked(head)
     headers = {"x-fairlead-sequence": str(told.get("sequence", ""))}
@@ -134,7 +134,7 @@ def _response(answer: bytes, form: SqlFormat) -> Response:
 
 
 def _checked(head: bytes) -> dict[str, Any]:
-    """What the answer says of itself, or the Refused that it stands for: {"error": {"code", "message", "hint"}}."""
+    """Return the answer's head. Raise the Refused that matches its error: {"error": {"code", "message", "hint"}}."""
     document = asktelemetry.document_of(head)
     fault = asktelemetry.fault_of(document)
     if fault is None:

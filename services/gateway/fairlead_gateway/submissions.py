@@ -1,8 +1,8 @@
 """Job files turned into the bytes of submit commands, quickly. Pure.
 
-Equal bodies from one user mean equal commands but for id and key: the translation is kept as the two
-halves around the id, so that a body seen before costs one lookup instead of a decode and a resolve.
-The halves are exactly what `encode_command(resolve(decode_job(body)))` gives; a test holds that.
+Equal bodies from one user mean equal commands except for id and key. The translation is kept as the two halves
+around the id, so that a body seen before costs one lookup instead of a decode and a resolve. The halves are exactly
+what `encode_command(resolve(decode_job(body)))` gives; a test holds that.
 """
 
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class Translator:
         self._old: dict[tuple[str, bytes], Submission] = {}
 
     def translate(self, user: str, body: bytes) -> Submission:
-        """One job file (JSON). Raises InvalidJob naming each bad field."""
+        """Translate one job file (JSON). Raise InvalidJob naming each bad field."""
         found = self._young.get((user, body))
         if found is None:
             found = self._old.get((user, body)) or _translate(user, body, self._registries)

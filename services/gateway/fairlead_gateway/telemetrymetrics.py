@@ -1,4 +1,4 @@
-"""What telemetry says of samples, on the gateway's page of metrics: what was lost and refused, and how late they come."""
+"""Telemetry's state of samples, on the gateway's page of metrics: what was lost and refused, and how late they come."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,7 +14,7 @@ TIMEOUT_S = 1.0
 
 
 class TelemetryState(msgspec.Struct):
-    """Of rpc("telemetry", "warehouse")."""
+    """Answer to rpc("telemetry", "warehouse")."""
 
     samples_lost: int = 0
     samples_refused: dict[str, int] = {}
@@ -38,7 +38,7 @@ class TelemetryCollector(Collector):
             self._state = None
 
     def collect(self) -> Iterator[Metric]:
-        """As it was told last."""
+        """Yield the metrics of the state that telemetry reported last."""
         state = self._state
         if state is None:
             return

@@ -34,7 +34,7 @@ def routes(bus: Bus) -> APIRouter:
 
 
 def _checked(answer: bytes) -> bytes:
-    """Telemetry's statement, or the Refused that its fault stands for."""
+    """Return telemetry's statement. Raise the Refused that matches its fault."""
     fault = fault_of(document_of(answer))
     if fault is None:
         return answer

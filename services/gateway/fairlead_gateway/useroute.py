@@ -1,4 +1,4 @@
-"""GET /v1/use: what running jobs' GPUs do now, as the telemetry service has heard it."""
+"""GET /v1/use: current use of running jobs' GPUs, as the telemetry service has received it."""
 
 from typing import Annotated
 

@@ -35,7 +35,7 @@ class CancelWish(_Strict, frozen=True, kw_only=True):
 
 
 class NodeWish(_Strict, frozen=True, kw_only=True):
-    """Body of cordon and drain. `deadline`: how long until what runs there is stopped; 0 waits for ever."""
+    """Body of cordon and drain. `deadline`: time until the runs there are stopped; 0 waits without limit."""
 
     reason: str = ""
     deadline: str | int = 0

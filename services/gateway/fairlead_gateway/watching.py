@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 class _About(msgspec.Struct):
-    """What of an event decides who wants it."""
+    """Fields of an event that decide which watches receive it."""
 
     type: str
     cause: str = ""
@@ -68,7 +68,7 @@ class _About(msgspec.Struct):
 
 
 class Rendered(NamedTuple):
-    """One event, ready to send."""
+    """Event that is ready to send."""
 
     offset: int
     job: str
@@ -148,14 +148,16 @@ class Feed:
         self._arrived.set()
 
     def _render(self, sequence: int, payload: bytes) -> list[Rendered]:
-        """Rendered once, whoever asks first, until nobody watches."""
+        """Return the events of a commit, rendered. They are rendered once, on first request, and kept until the last watch
+        ends.
+        """
         found = self._rendered.get(sequence)
         if found is None:
             found = self._rendered[sequence] = render(sequence, decode_envelope(payload))
         return found
 
     def since(self, place: Place) -> list[tuple[int, list[Rendered]]]:
-        """One step of commits of the ring with events behind a place; the place must not be before the ring."""
+        """Return one step of the ring's commits with events behind a place; the place must not be before the ring."""
         start = max(0, place.sequence + (1 if place.offset < 0 else 0) - self.first)
         found: list[tuple[int, list[Rendered]]] = []
         size = 0
@@ -189,7 +191,7 @@ class Feed:
                 await reader.close()
 
     async def watch(self, place: Place, job: str) -> AsyncGenerator[bytes]:
-        """Server-sent events behind a place, for ever."""
+        """Yield server-sent events behind a place, without end."""
         self.watches += 1
         self._metrics.watchers.set(self.watches)
         try:
@@ -233,7 +235,7 @@ class Feed:
                 yield b": at %d\n\n" % self.last
 
     async def page(self, place: Place, job: str, limit: int) -> tuple[list[msgspec.Raw], Place | None]:
-        """Up to `limit` events behind a place, and where to go on (None: the end was reached)."""
+        """Return up to `limit` events behind a place, and the place to continue from (None: the end was reached)."""
         items: list[msgspec.Raw] = []
         end, budget = self.last, place.sequence + PAGE_COMMITS_MAX
         if self._tails.locked() and place.sequence + 1 < self.first:
@@ -279,7 +281,7 @@ class WatchResponse(StreamingResponse):
     """A stream that ends when its client takes nothing any more: what it holds is others', too."""
 
     async def stream_response(self, send: Send) -> None:
-        """As the base does, with a limit on each send."""
+        """Send the response like the base class, with a time limit on each send."""
 
         async def limited(message: Message) -> None:
             async with asyncio.timeout(SEND_S):

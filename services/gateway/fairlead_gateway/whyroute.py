@@ -1,7 +1,8 @@
-"""GET /v1/jobs/{job}/why: the views' one dominant reason; of a job that waits, what the explainer knows besides.
+"""GET /v1/jobs/{job}/why: the views' one dominant reason; for a job that waits, also what the explainer knows.
 
-Both are of one sequence: of the past both are folded to it, and now the views follow until they have what the
-explainer has seen. Without an explainer the views alone answer. Jobs that have left the views telemetry still knows.
+Both are of one sequence. For the past, both are folded to it. For the present, the views follow until they have
+what the explainer has seen. Without an explainer the views alone answer. Telemetry still knows jobs that have left
+the views.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class Whys:
         self._clock = clock
 
     async def now(self, job: str) -> Any:
-        """As it is. Raises Refused (404)."""
+        """Return the reason as it is now. Raise Refused (404)."""
         views = self._views
         answer = Answer()
         for _ in range(TRIES):
@@ -79,7 +80,7 @@ class Whys:
         return why
 
     async def _follow(self, sequence: int) -> bool:
-        """Whether the views have come so far, or do soon."""
+        """Return True if the views have folded the sequence, or do so soon."""
         deadline = asyncio.get_running_loop().time() + FOLLOW_S
         # It seldom waits; and folding tells nobody of a sequence.
         while self._views.sequence < sequence and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
@@ -87,7 +88,7 @@ class Whys:
         return self._views.sequence >= sequence
 
     async def then(self, job: str, at: str) -> Any:
-        """As it was at a log sequence or a time. Raises Refused."""
+        """Return the reason as it was at a log sequence or a time. Raise Refused."""
         views = await self._past.views_at(at)
         row = row_for(views, job)
         if row is None:

@@ -1,7 +1,7 @@
-"""What the placer does outside once a commit is in the log: desired state to nodes, confirmations to agents.
+"""Effects of the placer outside once a commit is in the log: desired state to nodes, confirmations to agents.
 
-Everything is derived from folded state, so it may be repeated and loses nothing when it fails: after a restart or a
-reconnect it is all driven again, and a node whose beats show an older desired state gets it again.
+Everything is derived from folded state, so it may be repeated and loses nothing when it fails. After a restart or a
+reconnect everything is sent again, and a node whose beats show an older desired state gets it again.
 """
 
 import asyncio
@@ -148,9 +148,10 @@ class Actor:
             self._behind.add(beat.node)
 
     def confirm(self, name: str, incarnation: str) -> None:
-        """Say what has been committed of an agent's reports. An unknown agent is asked for its reports from the
-        first; a replaced one is told its successor, which does not renew its lease, so that it stops its work; one whose
-        node was removed, that."""
+        """Confirm to an agent which of its reports are committed. An unknown agent is asked for its reports from the first. A
+        replaced agent is notified of its successor; that does not renew its lease, so it stops its work. An agent of a
+        removed node is notified of the removal.
+        """
         state = self._core.state if self._core is not None else None
         node = state.nodes.get(name) if state is not None else None
         removed = state.removed.get(name) if state is not None and node is None else None

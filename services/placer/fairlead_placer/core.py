@@ -56,13 +56,14 @@ class PlacerCore:
 
     @property
     def is_tried(self) -> bool:
-        """True while a decision stands on the state that is not in the log yet: to look at the state now takes it back, which
-        costs as much as trying it did."""
+        """True while a decision is applied to the state and not in the log yet. Reading the state now rolls it back, which
+        costs as much as trying it did.
+        """
         return self._tried is not None
 
     @property
     def state(self) -> State:
-        """As folded from the log, for reading: what is tried is taken back."""
+        """State as folded from the log, for reading. A decision that is being tried is rolled back."""
         if self._tried is not None:
             self._tried = None
             self._state.rollback()
@@ -80,7 +81,7 @@ class PlacerCore:
             self._state.pools.tidy()
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
-        """What to commit now; to whoever looks at the state, it is as it was."""
+        """Return what to commit now. The visible state does not change."""
         state = self.state
         look_ns = next_look(state, self._moves_ns)
         looks = look_ns is not None and look_ns <= now_ns
@@ -110,11 +111,11 @@ class PlacerCore:
         return decision
 
     def _recover(self) -> None:
-        """Go on after an exception in mid-decision as a core that was restored from a snapshot.
+        """Continue after an exception in mid-decision as a core that was restored from a snapshot.
 
-        The exception may have struck in the middle of an index update. Restoring every index exactly would need an entry
-        in the undo log for each step of the hottest paths; so only the facts are restored, and all else is worked out
-        from them again. That takes as long as a restart, and only a defect makes it necessary.
+        The exception may have struck in the middle of an index update. Restoring every index exactly would need an entry in
+        the undo log for each step of the hottest paths; so only the facts are restored, and all else is worked out from
+        them again. That takes as long as a restart, and only a defect makes it necessary.
         """
         before = self._state
         if before.journal is not None:

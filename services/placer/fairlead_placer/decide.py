@@ -1,7 +1,7 @@
-"""What to commit next: the order in which the rules are asked. What they say is tried on the state, in its journal, and left
-there: who asked keeps it or takes it back (`core.py`).
+"""Choice of the next commit: the order in which the rules run. Their events are tried on the state, in its journal, and
+left there. The caller keeps them or takes them back (`core.py`).
 
-Ends come before placements, so that one commit holds a run's end and what takes its place.
+Ends come before placements, so that one commit holds a run's end and the run that takes its place.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,11 @@ class Drawn(NamedTuple):
 def decide(
     state: State, inputs: Sequence[Input], now_ns: int, *, roomy: bool = False, defragment: bool = False
 ) -> Drawn:  # fmt: skip
-    """What to commit next, tried on the state. `roomy`: the last draft was crowded; `defragment`: it is time to look for runs
-    to move. Where it raises, nothing is left tried."""
+    """Return the next commit, tried on the state.
+
+    `roomy`: the last draft was crowded. `defragment`: it is time to look for runs to move. If `decide` raises, no events
+    are left tried on the state.
+    """
     draft = Draft(state, now_ns, roomy=roomy)
     state.begin()
     try:
@@ -56,8 +59,9 @@ def decide(
 
 
 def _take(draft: Draft, item: Input) -> None:
-    """Inputs by source: "CMD" a message of commands, "report" a batch, "silent" (node, ns), "quiet" and "heard" a node,
-    "refused" a `reports.Refused`."""
+    """Apply one input by source: "CMD" a message of commands, "report" a batch, "silent" (node, ns), "quiet" and `"heard"` a
+    node, "refused" a `reports.Refused`.
+    """
     match item.source:
         case "CMD":
             for asked in item.body:
@@ -78,7 +82,7 @@ def _take(draft: Draft, item: Input) -> None:
 
 
 def _look_after_nodes(draft: Draft) -> bool:
-    """What is done to nodes by itself. False when the commit was full before the end."""
+    """Run the automatic actions on nodes. Return False if the commit was full before the end."""
     health.taint(draft)
     blackhole.judge(draft)
     whole = windows.advance(draft) and rollouts.advance(draft)

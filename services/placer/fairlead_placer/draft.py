@@ -1,7 +1,7 @@
-"""A decision being drawn up: its events, its cursors, its size, and the state with them tried on.
+"""Draft of a decision: its events, its cursors, its size, and the state with the events tried on.
 
-Owns the bounds of a commit. `emit` both notes an event and tries it on the state, so that the next rule sees
-what the last one decided; whoever opened the draft takes it all back with `State.undo`.
+The draft enforces the bounds of a commit. `emit` both records an event and tries it on the state, so that the next rule
+sees the previous decisions. The function that opened the draft takes it all back with `State.undo`.
 """
 
 import msgspec
@@ -20,12 +20,12 @@ EVENT_BYTES = 160
 
 
 def encoded_bytes(text: str) -> int:
-    """What a text of others takes: a character may take six bytes and more."""
+    """Return the encoded size of foreign text in bytes: a character may take six bytes and more."""
     return len(msgspec.json.encode(text)) if text else 0
 
 
 class Draft:
-    """What one decide is about to answer."""
+    """Events and cursors of one decision in progress."""
 
     __slots__ = ("_seq", "bytes", "crowded", "cursors", "events", "now_ns", "roomy", "state")
 
@@ -51,8 +51,9 @@ class Draft:
         self.bytes += size
 
     def has_room(self, size: int, events: int = 1) -> bool:
-        """Whether so many events of `size` bytes together may still be emitted. An empty draft takes whatever there
-        is: a gang of thousands of GPUs fills a commit alone."""
+        """Return True if `events` more events of `size` bytes together may be emitted. An empty draft takes any size: a gang of
+        thousands of GPUs fills a commit alone.
+        """
         full = self.bytes + size > COMMIT_BYTES_MAX or len(self.events) + events > COMMIT_EVENTS_MAX
         if self.events and full:
             self.crowded = True

@@ -1,4 +1,4 @@
-"""What the state's tables hold: nodes, jobs, offers, runs. Data and their own words; nothing here changes anything."""
+"""Contents of the state's tables: nodes, jobs, offers, runs. The module holds data and its properties and changes nothing."""
 
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,7 @@ READY, CORDONED, DRAINING, DRAINED = "ready", "cordoned", "draining", "drained"
 
 
 class Node:
-    """One machine and what it has left."""
+    """A machine and its remaining capacity."""
 
     __slots__ = (
         "boot_id",
@@ -112,7 +112,7 @@ class Node:
 
     @property
     def takes_work(self) -> bool:
-        """What `open` is."""
+        """Value of `open`, computed from the other fields."""
         busy = self.suspect and (self.resting or self.held)
         return not (self.lost or self.quarantined or busy) and self.duty == READY
 
@@ -123,7 +123,7 @@ class Node:
 
     @property
     def on_duty(self) -> bool:
-        """True when nobody has cordoned or drained it."""
+        """True if the node is not cordoned and not drained."""
         return self.duty == READY
 
     @property
@@ -133,11 +133,11 @@ class Node:
 
     @property
     def gpus_free(self) -> int:
-        """GPUs that nobody uses any part of, faulted ones left out."""
+        """Number of GPUs that are wholly unused, without faulted ones."""
         return self.left.free.bit_count()
 
     def derive(self) -> None:
-        """What follows from the fields that were just set."""
+        """Recompute the fields that depend on those just set."""
         self.taints = effective_taints(self.tainted, self.inventory)
 
 
@@ -159,7 +159,7 @@ def pool_of(request: Request) -> str:
 
 
 class Job:
-    """What an order needs of a job; kept from its submission to its end (an array: to the whole array's end)."""
+    """Facts of a job that an order needs, kept from its submission to its end (for an array, to the whole array's end)."""
 
     __slots__ = (
         "checkpoint",
@@ -307,14 +307,14 @@ class Failed(NamedTuple):
 
 
 class Well(NamedTuple):
-    """Where and when a user's run did well last."""
+    """Node and time of a user's last good run."""
 
     node: str
     at_ns: int
 
 
 class Outcome(NamedTuple):
-    """What was said about a parked class, as far as it decides whether to say it again."""
+    """Last outcome published for a parked class, limited to the facts that decide on publishing it again."""
 
     #: Causes named since `since_ns`: those that come and go are not named again each time.
     keys: tuple[str, ...]
@@ -345,7 +345,7 @@ class OfferClass:
 
 
 class Verdict(NamedTuple):
-    """How a rank ended."""
+    """End of a rank: outcome, exit, message and blame."""
 
     outcome: RunOutcome
     exit_code: int | None
@@ -360,7 +360,7 @@ class Verdict(NamedTuple):
 
 
 class Run(msgspec.Struct, eq=False):
-    """One authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
+    """An authorised attempt on its nodes. Ranks are bits: rank 0 is 1, rank 1 is 2, rank 2 is 4 …"""
 
     job: str
     attempt: int
@@ -402,7 +402,7 @@ class Run(msgspec.Struct, eq=False):
 
     @property
     def is_stopping(self) -> bool:
-        """True when every rank that lives has been, or is being, told to stop."""
+        """True if every living rank has been, or is being, ordered to stop."""
         return bool(self.stop) or (self.verdict is not None and self.gang != "continue") or self.led_to_its_end
 
     @property

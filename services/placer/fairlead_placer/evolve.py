@@ -1,8 +1,9 @@
-"""How events change the state. No rules, no refusals: on a valid log every event applies.
+"""Effects of events on the state. The module holds no rules and no refusals: on a valid log every event applies.
 
-`fold` takes a commit of the log. The same `HANDLERS` fold an event and let `decide` try it (`Draft.emit`), so what a decision
-expects of its own events is what they will do; where they come next in the log, the try is the fold (`keep`). What each event does stands in evolve_jobs.py,
-evolve_nodes.py, evolve_runs.py, evolve_kept.py, evolve_idle.py, evolve_pools.py and in the rooms nodes/ and cutting/.
+`fold` applies a commit of the log. The same `HANDLERS` fold an event and let `decide` try it (`Draft.emit`), so that a
+decision sees exactly the effects that its events will have. If the tried events come next in the log, the try is the
+fold (`keep`). The handlers are in evolve_jobs.py, evolve_nodes.py, evolve_runs.py, evolve_kept.py, evolve_idle.py,
+evolve_pools.py and in the packages nodes/ and cutting/.
 """
 
 from fairlead_placer import evolve_idle, evolve_jobs, evolve_kept, evolve_nodes, evolve_pools, evolve_runs
@@ -21,7 +22,7 @@ HANDLERS = {
 
 
 def fold(state: State, seq: int, commit: Commit) -> None:
-    """Fold one commit, whoever wrote it. Events that do not concern the placer change nothing."""
+    """Fold one commit of any writer. Events that do not concern the placer change nothing."""
     at_ns, handlers = commit.at_ns, HANDLERS
     for index, event in enumerate(commit.events):
         handler = handlers.get(type(event))
@@ -33,7 +34,7 @@ def fold(state: State, seq: int, commit: Commit) -> None:
 
 
 def keep(state: State, seq: int, commit: Commit) -> None:
-    """Fold the placer's own commit, all of whose events are tried on the state as those of `seq`, and none besides."""
+    """Fold the placer's own commit, whose events, and no others, are already tried on the state as those of `seq`."""
     state.keep()
     _consume(state, commit.cursors)
     state.sequence = seq

@@ -1,5 +1,6 @@
-"""Which runs lie idle by policies that give them to whoever waits: only those are asked to yield by the rule "idle", so that
-somebody who has come back since the queue named his run keeps it."""
+"""Runs that are idle under policies that give them to waiting jobs. Only these are asked to yield by the rule "idle": a
+user who returns after the queue named the run keeps it.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the queue says of jobs and their offers."""
+"""Effects of the queue's events about jobs and their offers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -63,7 +63,7 @@ def _preemption_requested(state: State, seq: int, index: int, at_ns: int, event:
 
 
 def _answered(state: State, job: str, cause: str) -> None:
-    """The plea is decided, unless the queue has put another in its place meanwhile."""
+    """Drop the job's preemption request as decided, unless the queue has replaced it meanwhile."""
     plea = state.pleas.get(job)
     if plea is not None and plea.cause == cause:
         state.drop(state.pleas, job)

@@ -45,7 +45,7 @@ def _node_changed(state: State, seq: int, index: int, at_ns: int, event: ev.Node
 
 
 def _take_stock(state: State, node: Node, boot_id: str, inventory: Inventory) -> None:
-    """Another inventory under what is held: what is held and gone is nobody's until it is released."""
+    """Replace the inventory under the held parts: parts that are held and gone stay unassigned until they are released."""
     if boot_id != node.boot_id and state.spoilt:
         forget_failures(state, node.name)
     faulted = node.faulted

@@ -1,4 +1,4 @@
-"""What pools are set to, as the queue has said: whether runs are moved to make room, and by which policy nodes are chosen."""
+"""Pool settings from the queue's events: moving runs to make room, and the policy that chooses nodes."""
 
 from collections.abc import Callable
 from typing import Any

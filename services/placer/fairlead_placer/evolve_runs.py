@@ -141,10 +141,13 @@ def _release(state: State, run: Run, rank: int) -> None:
 
 
 def stop(state: State, run: Run, reason: str, at_ns: int, *, notice: bool = True, ran_ns: int = 0) -> None:
-    """Mark the orders of a run's living ranks. A person's stop outranks a drain's, one for another job and one for a
-    fault. All of them outrank a time limit, which agents hold back until the run has run for `ran_ns` by their clocks:
-    none of the others waits for that, and a time limit delays none that has begun. The first stop gives a run that is to
-    be told its `notice`; one without a notice ends that."""
+    """Mark the orders of a run's living ranks as stopping for `reason`.
+
+    A person's stop outranks a drain, a stop for another job and a stop for a fault. All of them outrank a time limit.
+    Agents hold a time limit back until the run has run for `ran_ns` by their clocks; the other stops do not wait for that,
+    and a time limit delays none that has begun. The first stop of a run with a `notice` gives the notice; a stop without
+    one ends it.
+    """
     if reason == "time_limit" and run.stop:
         return
     if run.stop in YIELDING_STOPS:
@@ -167,8 +170,9 @@ def _give_notice(state: State, run: Run, at_ns: int) -> None:
 
 
 def send_away(state: State, node: Node, at_ns: int, leave: Callable[[Run], bool] = lambda run: True) -> None:
-    """Stop what runs on the node (as far as `leave` says so) and is not stopping, or for its time limit only; each job is
-    to go elsewhere."""
+    """Stop the node's runs that `leave` selects, so that each job goes elsewhere. Runs that are already stopping are skipped,
+    except those that stop for their time limit only.
+    """
     for key in sorted(node.held):
         run = state.runs[key]
         if run.ended != run.all_ranks and run.stop in ("", "time_limit") and leave(run):

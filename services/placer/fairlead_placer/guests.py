@@ -1,9 +1,10 @@
-"""Guests: jobs that run on nodes which are kept for another, and do not delay its start (conservative backfill).
+"""Guests: jobs that run on nodes kept for another job without delaying its start (conservative backfill).
 
-One whose limit, with grace and cleaning, ends before the reserved start takes whatever is there now. Any other, of one unit,
-takes what the reserved job will not need there: its seat at the start is worked out on what the node will have then, and the
-guest is seated beside it. Where the start is not known there are no guests; none either of a job with several kinds of
-units, or of tasks. Bounded: of each class the first OFFERS_MAX offers, once for each gain of the kept nodes.
+A guest whose limit, with grace and cleaning, ends before the reserved start takes any room that is there now. Any other
+guest, of one unit, takes only room that the reserved job will not need: the reserved job's seat is computed on the
+node's resources at the start, and the guest is seated in the remainder. There are no guests if the start is not known,
+or if the reserved job has several kinds of units or tasks. The search is bounded: of each class the first OFFERS_MAX
+offers, once for each gain of the kept nodes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +144,7 @@ def _in_time(state: State, offer: Offer, here: Sequence[Host], now_ns: int) -> t
 def invite(
     state: State, offer: Offer, here: Sequence[Host], in_time: Sequence[bool], avoided: frozenset[str], now_ns: int
 ) -> Guest | None:
-    """A place for the offer on kept nodes (of a gang: on open ones besides), on none of the avoided ones."""
+    """Return a place for the offer on kept nodes, on none of the avoided ones. A gang may use open nodes as well."""
     request, asks = offer.request, asks_of(offer.request)
     going = [host for host, leaves in zip(here, in_time, strict=True) if leaves]
     keepers = {node.name: host for host in going for node in host.nodes if node.name not in avoided}
@@ -167,8 +168,9 @@ def invite(
 
 
 def beside(state: State, host: Host, node: Node, now_ns: int) -> Left | None:
-    """What the node has now and will have at the start, too, without the seat of the job that it is kept for; None where
-    that job would have none."""
+    """Return the room that the node has both now and at the start, minus the seat of the job that it is kept for; None if that
+    job would have no seat.
+    """
     left, kept = node.left.copy(), host.kept
     if host.ask.verdict(left.build).cut:  # which instances will be there then, nobody knows now
         return None

@@ -1,5 +1,6 @@
-"""What must hold of a state at every event (ARCHITECTURE.md, Invariants; as far as
-the placer owns it). Used by tests and simulation."""
+"""Checks that must hold of a state at every event (ARCHITECTURE.md, Invariants; the placer's part). Used by tests and
+simulation.
+"""
 
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import MILLI
@@ -71,7 +72,7 @@ def _union(masks: list[int]) -> int:
 
 
 def _check_gpus(node: Node, parts: dict[str, Part]) -> None:
-    """No GPU beyond a whole one, and no share beside a whole one."""
+    """Check that no GPU is given out beyond a whole one and that a whole GPU has no further share."""
     used: dict[str, int] = {}
     instances: set[str] = set()
     cut: set[str] = set()
@@ -114,7 +115,7 @@ def _check_offers(state: State) -> None:
 
 
 def _check_reservations(state: State) -> None:
-    """Kept for an offer that is open, or on its way back; in nobody else's hands since, but those of guests."""
+    """Check that nodes are kept for offers that are open or being returned, and that since then only guests were placed there."""
     for job, kept in state.reservations.items():
         waiting = state.offers.get(job) or state.withdrawals.get(job)
         found = None if waiting is None else waiting.attempt
@@ -134,7 +135,7 @@ def _check_reservations(state: State) -> None:
 
 
 def _check_guests(state: State, kept: Reservation, node: Node) -> None:
-    """Who came after is gone by the reserved start, by limits, or leaves room for a unit of the job."""
+    """Check that later guests are gone by the reserved start, by their limits, or leave room for a unit of the job."""
     since, request = kept.since_of(node.name), state.request_of(kept.job)
     late = [key for key in node.held if state.runs[key].epoch > since]
     if not late or request is None:

@@ -1,4 +1,4 @@
-"""Whether what an agent says of its node is within bounds and makes sense. Pure."""
+"""Validation of the inventory that an agent reports for its node: bounds and consistency. Pure."""
 
 from functools import lru_cache
 
@@ -24,7 +24,7 @@ INVENTORY_BYTES_MAX = 48 * 1024
 
 
 def fault_of_inventory(inventory: Inventory) -> str:
-    """What is wrong with it: what was expected and, of short things, what was found. "" when nothing is."""
+    """Return the fault of the inventory: the expectation and, for short values, the finding; "" if there is none."""
     if not 0 <= inventory.cpu_milli <= AMOUNT_MAX or not 0 <= inventory.memory_mib <= AMOUNT_MAX:
         return f"expected amounts of 0 to {AMOUNT_MAX}"
     if len(inventory.address) > ADDRESS_CHARS_MAX:

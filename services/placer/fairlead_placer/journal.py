@@ -41,8 +41,9 @@ class Journal(UndoLog):
 
     @contextmanager
     def trying(self) -> Generator[None]:
-        """Roll back every change of the block, within a decision that goes on. After an exception the changes are left
-        to the decision's own `abort`, which knows how to restore from one in part."""
+        """Roll back every change of the block, within a decision that continues. After an exception the changes are left to the
+        decision's own `abort`, which can restore from a partial journal.
+        """
         outer, marks = self.journal, self._to_touch
         self.journal, self._to_touch = [], set()
         try:

@@ -1,7 +1,8 @@
-"""How long each node has been silent. Pure: time is an argument.
+"""Silence of each node. Pure: time is an argument.
 
-Time never runs backwards here, and a jump ahead counts against us, not against the nodes: if nobody asked for
-longer than a part of the lease, this process was asleep or its clock was set, and every node is heard anew.
+Time never runs backwards here. A jump ahead counts against this process, not against the nodes. If the watch was not
+queried for longer than a part of the lease, this process was asleep or its clock was set, and every node counts as
+just seen.
 """
 
 from collections import OrderedDict
@@ -46,17 +47,17 @@ class LeaseWatch:
         self._since.pop(node, None)
 
     def silence_ns(self, node: str) -> int:
-        """How long it had said nothing when the watch was asked last."""
+        """Return the node's silence in nanoseconds as of the last query of the watch."""
         return self._now - self._since.get(node, self._now)
 
     def restart(self, now_ns: int) -> None:
-        """Count every node as heard now: it was we who could not hear."""
+        """Count every node as just seen: this process was the one that could not receive."""
         for node in self._heard:
             self._heard[node] = self._since[node] = self._at(now_ns)
         self._talking = OrderedDict.fromkeys(self._talking, self._now)
 
     def quiet(self, now_ns: int, limit: int = 64) -> list[str]:
-        """At most `limit` nodes that have said nothing for `quiet_ns`; each is named once, until it speaks again."""
+        """Return at most `limit` nodes that have been silent for `quiet_ns`; each is named once until its next sign of life."""
         now = self._at(now_ns)
         if self._asked_quiet and now - self._asked_quiet > self.quiet_ns // 2:
             self._talking = OrderedDict.fromkeys(self._talking, now)  # it was we who did not listen
@@ -71,7 +72,7 @@ class LeaseWatch:
         return found
 
     def silent(self, now_ns: int, limit: int = 64) -> list[tuple[str, int]]:
-        """(node, ns of silence) of at most `limit` nodes whose lease is over; each is then watched anew."""
+        """Return (node, ns of silence) of at most `limit` nodes whose lease is over; each is then watched from now on."""
         now = self._at(now_ns)
         if self._asked and now - self._asked > self.lease_ns // 2:
             self.restart(now)
@@ -86,7 +87,9 @@ class LeaseWatch:
         return found
 
     def next_at(self) -> int | None:
-        """When `silent` must be asked next: at the first lease's end, and often enough to notice our own sleep."""
+        """Return the time of the next `silent` query, None without nodes: at the first lease's end, and often enough to notice
+        this process's own sleep.
+        """
         if not self._heard:
             return None
         first = next(iter(self._heard.values())) + self.lease_ns

@@ -1,8 +1,8 @@
 """Desired state of a node, derived from the placer's state: one order per part that is not released.
 
-A part whose rank has ended keeps an order that says stop until its devices are known to be clean: an agent that
-never heard of the run (it was lost meanwhile) answers it as ended, and so the part comes free. Each order is
-encoded once and its bytes are joined into every value that holds it.
+A part whose rank has ended keeps an order with a stop until its devices are known to be clean. An agent that never
+received the run (it was lost meanwhile) reports it as ended, and so the part comes free. Each order is encoded once and
+its bytes are joined into every value that holds it.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ NO_SPEC = msgspec.Raw(b"null")
 
 
 def stop_of(run: Run, rank: int) -> str:
-    """Why the rank's order says stop, "" when it shall run."""
+    """Return the reason that the rank's order gives for a stop, "" if the rank shall run."""
     if run.ended >> rank & 1:
         return "ended"
     if run.stop or not run.is_stopping:
@@ -37,28 +37,34 @@ def stop_of(run: Run, rank: int) -> str:
 
 
 def slots_of(run: Run, job: Job | None) -> tuple[int, ...]:
-    """How many processes a launcher starts in each part, unless the job file says it: tasks, or GPUs, or one. () for one in all."""
+    """Return the processes that a launcher starts in each part, unless the job file sets them: tasks, or GPUs, or one. ()
+    means one in all.
+    """
     tasks = job is not None and job.request.tasks
     slots = tuple([part.tasks if tasks else len(part.instances or part.gpus) or 1 for part in run.parts])
     return slots if slots != (1,) else ()
 
 
 def notice_of(run: Run) -> int:
-    """How long before TERM a stopping run is told. A gang of which a rank has ended saves nothing any more."""
+    """Return the time between a stopping run's notice and TERM, in nanoseconds. A gang with an ended rank saves nothing any
+    more and gets 0.
+    """
     return 0 if run.verdict is not None or run.ended else run.notice_ns
 
 
 def ran_of(run: Run) -> int:
-    """How long a stopping run is to have run first. A gang of which a rank has ended is stopped at once."""
+    """Return the time that a stopping run must have run first, in nanoseconds. A gang with an ended rank is stopped at once:
+    0.
+    """
     return 0 if run.verdict is not None or run.ended else run.ran_ns
 
 
 def order_of(
     run: Run, rank: int, job: Job | None, stop: str, inline_max: int = SPEC_INLINE_MAX
 ) -> tuple[RunOrder, bytes]:
-    """One rank's order, and the spec to store under `spec_hash` first (b"" when it stands in the order).
+    """Return one rank's order, and the spec to store under `spec_hash` first (b"" if the spec is in the order).
 
-    A stopping order goes without its spec: there is nothing left to start.
+    A stopping order carries no spec: there is nothing left to start.
     """
     part, spec, big = run.parts[rank], NO_SPEC, b""
     if job is not None and not stop:
@@ -83,7 +89,7 @@ def order_of(
 
 
 def layouts_of(state: State, node: Node) -> list[LayoutOrder]:
-    """The GPU of the node that is to be cut anew, if there is one."""
+    """Return the layout order for the GPU of the node that is to be repartitioned, if there is one."""
     plan = state.layouts.get(node.name)
     if plan is None:
         return []
@@ -91,7 +97,7 @@ def layouts_of(state: State, node: Node) -> list[LayoutOrder]:
 
 
 def drained_of(node: Node) -> Drained | None:
-    """What the agent is told of the node's drain, once it is empty."""
+    """Return the drain notice for the agent once the node is empty, else None."""
     return Drained(cause=node.cause, setter=node.setter, reason=node.reason) if node.duty == DRAINED else None
 
 

@@ -1,8 +1,9 @@
-"""Offers in the order of their rank, by equivalence class: one that does not fit parks its class, others pass.
+"""Placing of offers in the order of their rank, by equivalence class: one that does not fit parks its class, and others
+pass.
 
-A parked class is tried again only after a node that it could use has gained something. Who finds no place may be a guest
-of nodes that are kept for another (`guests.py`): open nodes go first, for nobody has to be gone from there in time. What is
-said about a parked class is bounded by `is_news`: a full cluster where jobs come and go stays silent.
+A parked class is tried again only after a node that it could use has gained capacity. A job without a place may be a
+guest on nodes kept for another (`guests.py`). Open nodes go first, because they need not be free again in time.
+`is_news` bounds the outcomes published for a parked class: a full cluster where jobs come and go stays silent.
 """
 
 from collections.abc import Mapping
@@ -126,8 +127,9 @@ def _head(group: OfferClass, picky: Mapping[str, frozenset[str]]) -> tuple[int, 
 def _place_own(
     draft: Draft, offer: Offer, beside: frozenset[str], hopeless: set[_Same]
 ) -> bool:  # fmt: skip
-    """Place a job on nodes that are kept for it, or on others beside those that it avoids, if there is room by now. One that
-    avoids none finds the others with its class. False as for `_placed`."""
+    """Place a job on nodes kept for it, or on nodes other than those that it avoids, if there is room by now. A job that
+    avoids no nodes is placed elsewhere with its class. Return False as for `_placed`.
+    """
     state, request = draft.state, offer.request
     kept, same = state.reservations.get(offer.job), (id(state.classes[request]), beside, state.pools.version)
     found: Found | Shortfall | None = None

@@ -1,4 +1,4 @@
-"""Where an attempt goes: the choice of nodes for all its units, and the parts and the score that record it. Reads state,
+"""Choice of nodes for all units of an attempt, and the parts and the score that record it. The module reads the state and
 changes nothing.
 """
 
@@ -54,8 +54,9 @@ def _choose(state: State, index: Index, request: Request, avoided: Collection[st
 
 
 def find_kept(state: State, request: Request, kept: Sequence[Node], avoided: Collection[str] = NOBODY) -> Found | None:
-    """The same for a job that these nodes are kept for: on them as far as they take work and have room now, else on others.
-    None, too, where they have none at all: then its turn is that of its class."""
+    """Find a place for a job that these nodes are kept for: on them if they take work and have room now, else on others.
+    Return None also if the kept nodes have no room at all: then the job is placed in the turn of its class.
+    """
     asks = asks_of(request)
     ask = asks[0]
     if request.also or request.tasks or request.nodes_min or ask.level:

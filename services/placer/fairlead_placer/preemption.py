@@ -1,8 +1,10 @@
-"""Pleas: the queue names who may be asked to yield to a job; the cheapest of them that make room are asked.
+"""Preemption requests: the queue names the runs that may yield to a job, and the cheapest set of them that makes room is
+asked.
 
-A job that lacks a place gets the nodes of the hole kept for it. A job that lacks its queue's leave (amounts) is offered
-later: what yields then makes no hole. A run that was told to yield is not untold when the job it yields to goes away
-meanwhile: its program may be writing its last checkpoint, and the GPUs are free on evidence only. Emits on a draft.
+A job that lacks a place gets the nodes of the hole kept for it. A job that lacks its queue's permission (amounts) is
+offered later: the runs that yield then make no hole. A run that was asked to yield still yields if the job that it
+yields to goes away meanwhile: its program may be writing its last checkpoint, and the GPUs count as free on evidence
+only. Emits on a draft.
 """
 
 from collections.abc import Sequence
@@ -26,7 +28,7 @@ VICTIM_BYTES = EVENT_BYTES + 40
 
 
 def answer(draft: Draft) -> bool:
-    """Decide the pleas in the order in which they came. False when the commit was full before the end."""
+    """Decide the preemption requests in the order of arrival. Return False if the commit was full before the end."""
     for plea in sorted(draft.state.pleas.values(), key=lambda plea: plea.asked):
         if draft.full or not (_for_leave(draft, plea) if plea.amounts else _for_place(draft, plea)):
             return False
@@ -65,8 +67,9 @@ def _still_missing(state: State, offer: Offer, victims: Sequence[ev.Victim], now
 
 
 def _for_leave(draft: Draft, plea: Plea) -> bool:
-    """Those that the amounts need, in order. Without anybody to ask it is declined: none of them have the amounts, or
-    (no reasons either way) what comes free already has them."""
+    """Ask the victims that the amounts need, in order. Without a victim to ask, the request is declined: none has the amounts,
+    or (no reasons either way) capacity about to come free already has them.
+    """
     state = draft.state
     left = dict(plea.amounts)
     for victim in plea.victims:
@@ -94,7 +97,7 @@ def _for_leave(draft: Draft, plea: Plea) -> bool:
 
 
 def _comes_free(state: State, victim: ev.Victim) -> bool:
-    """It is stopping, or has ended and the queue had not seen it when it asked."""
+    """Return True if the victim is stopping, or had ended before the queue, unaware of it, requested the preemption."""
     run = state.runs.get(run_key(victim.job, victim.attempt))
     if state.unanswered.get(victim.job) == victim.attempt:
         return True
@@ -102,7 +105,7 @@ def _comes_free(state: State, victim: ev.Victim) -> bool:
 
 
 def _charge(state: State, victim: ev.Victim) -> dict[str, int]:
-    """What its queues hold for it, by resource."""
+    """Return the amounts that its queues hold for the victim, by resource."""
     request = state.request_of(victim.job)
     return {} if request is None else charge_of(request)
 

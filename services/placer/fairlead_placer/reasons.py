@@ -1,6 +1,6 @@
-"""Why a request fits nowhere now: one dominant cause per node of its pool, counted. The decision's own output.
+"""Reasons a request fits nowhere now: one dominant cause per node of its pool, counted. The output of the decision itself.
 
-A node's cause is the first that holds, in the order of `CAUSES`: what waiting cannot mend stands before what
+A node's cause is the first that holds, in the order of `CAUSES`: causes that waiting cannot cure come before those that
 it can. Nodes that would take a unit are counted as fitting (a gang wants more of them).
 """
 
@@ -78,7 +78,7 @@ class Refusal(NamedTuple):
 
 
 def cause_of(node: Node, ask: Ask, job: str) -> str:
-    """What keeps the node from taking a unit of the job, "" when nothing does."""
+    """Return the cause that keeps the node from taking a unit of the job, "" if there is none."""
     if not node.open:
         return _closed(node)
     ever = never(node.left, ask)
@@ -131,13 +131,13 @@ def refusal(
 
 
 def _named(windows: Sequence[Window], nodes: AbstractSet[str]) -> tuple[str, ...]:
-    """Those that some of the nodes are in."""
+    """Return the windows that contain some of the nodes, by start and name, at most WINDOWS_MAX."""
     found = sorted(windows, key=lambda window: (window.starts_ns, window.name))
     return tuple([window.name for window in found if not nodes.isdisjoint(window.nodes)][:WINDOWS_MAX])
 
 
 def _free_milli(index: Index, ask: Ask, job: str) -> int:
-    """On nodes that take work of the job, as far as taints and reservations go."""
+    """Return the free thousandths on nodes open to the job, judged by taints and reservations."""
     kept = sum(node.left.free_milli for node in index.aside.values() if node.open and node.keeper == job)
     barred = [build.number for build in index.builds.values() if ask.verdict(build).cause == "taint"]
     if not barred:
@@ -177,7 +177,7 @@ def _count_names(index: Index, row: int, names: list[str], ask: Ask, counts: dic
 
 
 def _amounts_short(key: Key, request: Request) -> str:
-    """What no node of the row has enough of: its amounts are rounded up."""
+    """Return the resource that no node of the row has enough of: the row's amounts are rounded up."""
     if key.cpu_milli < request.cpu_milli:
         return "free_cpu"
     return "free_memory" if key.memory_mib < request.memory_mib else ""

@@ -1,7 +1,7 @@
-"""What agents say to each other about a run of both goes through here: nodes reach the services, and each other not at all.
+"""Relay for messages between agents about a run that both share: nodes reach the services, but not each other.
 
-Whoever speaks is named by the subject, where the server lets each node speak as itself only; the one spoken to is told by a
-service, and so can believe the name. Nothing is decided or kept: any placer's process does it, leading or not.
+The subject names the sender, because the server lets each node publish as itself only. The receiver gets the name from
+a service, and so can trust it. The relay decides and keeps no state: any placer process serves it, leading or not.
 """
 
 import msgspec

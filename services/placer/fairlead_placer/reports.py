@@ -1,7 +1,7 @@
-"""What reports mean, and which are believed. Emits on a draft.
+"""Meaning of reports, and the rules for accepting them. Emits on a draft.
 
-A report is believed when it came under its own node's subject, from the incarnation that joined last, with the
-next number, about a part that this node holds. Repetitions are passed over, gaps wait for what is missing.
+A report is accepted if it came under its own node's subject, from the incarnation that joined last, with the next
+number, about a part that this node holds. Repetitions are skipped; a gap waits for the missing reports.
 """
 
 from typing import NamedTuple, assert_never
@@ -89,8 +89,9 @@ def split(item: Input) -> list[Input]:
 
 
 def passed_over(state: State, body: ReportBatch, error: str, now_ns: int) -> Decision:
-    """Record that the one report of a batch cannot be taken up, and consume its number, or all that its node says
-    later would wait behind it for ever. Of what would not be taken up anyhow, nothing is said."""
+    """Record that the one report of a batch cannot be processed, and consume its number. Otherwise all later reports of the
+    node would wait behind it forever. A report that would not be taken up in any case is skipped silently.
+    """
     node, report = state.nodes.get(body.node), body.reports[0]
     if node is None or node.incarnation != body.incarnation or report.n != node.reported + 1:
         return NOTHING

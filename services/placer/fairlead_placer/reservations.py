@@ -43,8 +43,9 @@ def end(draft: Draft) -> None:
 
 
 def mend(draft: Draft) -> bool:
-    """Choose anew where a node that is kept has gone, and from time to time where the job would start sooner. False when the
-    commit was full before the end."""
+    """Choose again for a reservation whose kept node has gone, and from time to time where the job would start sooner. Return
+    False if the commit was full before the end.
+    """
     state = draft.state
     for job in state.looked.keys() - state.reservations.keys():
         del state.looked[job]
@@ -76,16 +77,19 @@ def is_kept_well(state: State, kept: Reservation, request: Request, now_ns: int)
 
 
 def _has_room_then(state: State, kept: Reservation, node: Node, ask: Ask | None) -> bool:
-    """Whether the node takes work at the start, beside the guests that it may have (`ask` None: it has none). One that a window
-    has is empty when that is over: it is kept for a start after that, never for one that is not known."""
+    """Return True if the node takes work at the start, together with the guests that it may have (`ask` None: it has none). A
+    node in a maintenance window is empty when the window is over. It is kept for a start after that, never for an unknown
+    start.
+    """
     if not node.serving:
         return 0 < returns_ns(state, node) <= kept.start_ns
     return ask is None or is_sound(state, kept, node, ask)
 
 
 def overdue(kept: Reservation, now_ns: int) -> bool:
-    """True when the job should have started before now: what ends in the very moment that was said is not late, and a new
-    start, which is never said to be at once, would let guests in that are in its way."""
+    """Return True if the job should have started before now. Work that ends exactly at the promised start is not late. A new
+    start, which is never promised as immediate, would admit guests that are in the job's way.
+    """
     return not kept.hole and 0 < kept.start_ns < now_ns
 
 
@@ -141,7 +145,7 @@ def _keep(draft: Draft, offer: Offer, cause: str) -> bool:
 
 
 def made_bytes(nodes: Sequence[str]) -> int:
-    """What the event takes that names these nodes."""
+    """Return the size of the event that names these nodes, in bytes."""
     return EVENT_BYTES + WAITS_BYTES + sum(len(name) + 3 for name in nodes)
 
 

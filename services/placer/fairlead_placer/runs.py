@@ -19,7 +19,7 @@ SAVED_EVERY_NS = 5 * 1_000_000_000
 
 
 def rank_started(draft: Draft, run: Run, rank: int, image: str, cause: str) -> None:
-    """A rank runs, made of `image`. Said twice, or after its end, it changes nothing."""
+    """Record that a rank runs, made of `image`. A repeated report, or one after its end, changes nothing."""
     if (run.started | run.ended) >> rank & 1:
         return
     gang, size = len(run.parts) > 1, EVENT_BYTES + encoded_bytes(image)
@@ -84,7 +84,7 @@ def _run_ended(state: State, run: Run, last: Verdict, clean: bool, cause: str) -
 
 
 def _told(run: Run, verdict: Verdict, way: str) -> str:
-    """What a gang's failure says: which rank was the first, where, and its own words."""
+    """Return the message of a gang's failure: the first rank to end, its node, and its own message."""
     if len(run.parts) == 1 or run.stop:
         return verdict.message
     return f"rank {verdict.rank} on {run.parts[verdict.rank].node} was the first to end: {verdict.message or way}"

@@ -40,7 +40,7 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class NodeShot(_Strict, frozen=True, kw_only=True):
-    """One node; what it holds follows from the runs."""
+    """Snapshot of one node; the runs determine its holdings."""
 
     name: str
     incarnation: str
@@ -67,7 +67,7 @@ class NodeShot(_Strict, frozen=True, kw_only=True):
 
 
 class JobShot(_Strict, frozen=True, kw_only=True):
-    """One kept job."""
+    """Snapshot of one kept job."""
 
     job: str
     name: str
@@ -84,14 +84,14 @@ class JobShot(_Strict, frozen=True, kw_only=True):
 
 
 class ClassShot(_Strict, frozen=True, kw_only=True):
-    """What was said about a parked class; its offers stand among the offers."""
+    """Snapshot of the outcome published for a parked class; its offers are among the offers."""
 
     request: Request
     outcome: Outcome
 
 
 class RunShot(_Strict, frozen=True, kw_only=True):
-    """One run that holds something."""
+    """Snapshot of one run that holds resources."""
 
     job: str
     attempt: int

@@ -103,7 +103,7 @@ class ReportSource:
         self.dropped = 0
 
     async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
-        """Listen. Every node that is known counts as heard at the first take."""
+        """Subscribe to reports and heartbeats. Every known node counts as seen at the first take."""
         self._core = cast(PlacerCore, core)
         self._wake = wake
         self._heard = set(self._core.state.nodes)
@@ -114,7 +114,7 @@ class ReportSource:
         ]
 
     def take(self, now_ns: int) -> list[Input]:
-        """What has arrived, up to REPORTS_PER_TAKE_MAX reports, and the leases that are over."""
+        """Return the inputs received, up to REPORTS_PER_TAKE_MAX reports, and the leases that are over."""
         self._let_in()
         self._taken_at_ns = now_ns
         self._measured_ns = measured_ns = self._monotonic_ns() if self._monotonic_ns is not None else now_ns
@@ -177,7 +177,7 @@ class ReportSource:
             self._let_in()
 
     def _let_in(self) -> None:
-        """What was held back, in the order in which it came."""
+        """Process the messages that were held back, in their order of arrival."""
         if self._let_in_later is not None:
             self._let_in_later.cancel()
             self._let_in_later = None
@@ -221,7 +221,9 @@ class ReportSource:
         return batch.reports[0].n <= max(node.reported, self._newest(batch)) + 1
 
     def _newest(self, batch: ReportBatch) -> int:
-        """What was taken and is not committed yet counts: its successor must not wait to be sent again."""
+        """Return the newest report number of the batch's incarnation that is taken and not committed yet; its successor need not
+        be sent again.
+        """
         incarnation, newest = self._on_the_way.get(batch.node, ("", 0))
         return newest if incarnation == batch.incarnation else 0
 

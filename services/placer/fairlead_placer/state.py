@@ -1,7 +1,8 @@
-"""What the placer knows: nodes, kept jobs, open offers, runs. Folded from the log and from nothing else.
+"""State of the placer: nodes, kept jobs, open offers, runs. Folded from the log and from no other source.
 
-The tables are mutable for speed, but only `evolve` changes them, through the methods of `State`, each of which notes its inverse
-in the journal: so `decide` can try its own events on the state, and what was tried be taken back or, once it is in the log, stay.
+The tables are mutable for speed, but only `evolve` changes them, through the methods of `State`. Each method records
+its inverse in the journal. `decide` can therefore try its own events on the state; the tried changes are taken back or,
+once they are in the log, stay.
 """
 
 from bisect import bisect_left, insort
@@ -104,7 +105,7 @@ class State(Journal):
         self._requests: dict[Request, Request] = {}
 
     def request_of(self, job: str) -> Request | None:
-        """What a kept job, or an element of a kept array, asks for."""
+        """Return the request of a kept job, or of an element of a kept array."""
         kept = self.jobs.get(array_of(job) or job)
         return None if kept is None else kept.request
 
@@ -146,7 +147,7 @@ class State(Journal):
             self.pools.changed(node)
 
     def _left(self, node: Node) -> Left:
-        """What nobody holds of the node, from its inventory, taints, faults and what is held."""
+        """Return the unheld room of the node, from its inventory, taints, faults and held parts."""
         gpus, build = node.inventory.gpus, self.pools.builds.of(node.inventory, node.taints)
         left = Left(build, tuple(gpu.uuid for gpu in gpus), Cuts(gpus, build.mig_models) if build.cut else None)
         left.where = node.inventory.labels
@@ -393,7 +394,7 @@ class State(Journal):
                 self.pools.put(node)
 
     def intern(self, request: Request) -> Request:
-        """One object for all equal requests."""
+        """Return one object for all equal requests."""
         if len(self._requests) > 4096:
             self._requests.clear()
         return self._requests.setdefault(request, request)

@@ -1,5 +1,5 @@
-"""Who deserves to run next: queues, quotas, order, the life of every job.
+"""Queue service: queues, quotas, the order of jobs, and the life of every job.
 
-Start at `jobs.py` (what a live job is), then `apply/handlers.py` (what events mean), `decide/decision.py` (what is
-decided, in which order) and `offers.py` (whose turn it is). `core.py` is the door for the shell.
+Start at `jobs.py` (live jobs), then `apply/handlers.py` (the effects of events), `decide/decision.py` (the decisions
+and their order) and `offers.py` (the next job to offer). `core.py` is the entry point for the shell.
 """

@@ -1,8 +1,8 @@
 """GPU time against a budget: exact from the log, settled lazily, in calendar periods of UTC.
 
-The placer's clock alone measures it, for its commits say when something is held and when no more.
-What a queue and those below it hold (from the placement until the run's end) counts, in milli-GPU times the price of
-the model in thousandths, times nanoseconds. A period begins anew by the clock of the commits alone.
+The placer's clock alone measures it, because its commits record the start and end of each holding. Holdings of a queue
+and those below it (from the placement until the run's end) count, in milli-GPU times the price of the model in
+thousandths, times nanoseconds. A period begins again by the clock of the commits alone.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def _seconds(moment: datetime) -> int:
 
 
 class Account:
-    """What one queue has used in the running period."""
+    """Usage of one queue in the running period."""
 
     __slots__ = ("begin_ns", "budget", "due_ns", "end_ns", "path", "rate", "reached", "since_ns", "used")
 
@@ -62,7 +62,7 @@ class Account:
         return self.budget.gpu_milli_s * UNIT
 
     def is_spent(self, effect: str) -> bool:
-        """Whether all of it was said to be used, and this is what follows."""
+        """Return True if the budget was reported as wholly used, and `effect` is its consequence."""
         return self.reached >= 100 and self.budget.when_spent == effect
 
     def settle(self, at_ns: int) -> None:

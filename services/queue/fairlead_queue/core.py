@@ -32,7 +32,7 @@ class QueueCore:
         self._folded += 1
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
-        """What to commit now. Inputs are CMD messages: lists of queue commands and `Undecodable`."""
+        """Return the next decision to commit. Inputs are CMD messages: lists of queue commands and `Undecodable`."""
         if not inputs and self._quiet_at == self._folded and not self._is_due(now_ns):
             return NOTHING
         decided = decide(self.state, inputs, now_ns)

@@ -1,4 +1,4 @@
-"""What must be true of the queue's state after every commit; for tests, the simulator and replay."""
+"""Invariants of the queue's state after every commit; for tests, the simulator and replay."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def _check_charges(state: State, pool: Pool) -> None:
 
 
 def _check_claims(state: State, pool: Pool) -> None:
-    """What is kept free is kept for a job that waits for it, and each knows of the other."""
+    """Check that kept resources are kept for a job that waits for them, and that job and claim refer to each other."""
     holders = {node.claim.holder for node in pool.tree.nodes.values() if node.claim is not None}
     for holder in holders:
         job = state.jobs.get(holder)
@@ -57,7 +57,7 @@ def _check_claims(state: State, pool: Pool) -> None:
 
 
 def _check_times(state: State) -> None:
-    """Every time that a job waits for stands in its list, and nothing else does."""
+    """Check that every time that a job waits for is in its list, and that the list has no other."""
     lists: tuple[tuple[str, list[tuple[int, str]], Callable[[Job], int]], ...] = (
         ("timers", state.due.timers, lambda job: job.timer_ns),
         ("deadlines", state.due.deadlines, lambda job: job.alarm_ns),
@@ -70,7 +70,7 @@ def _check_times(state: State) -> None:
 
 
 def _check_accounts(state: State) -> None:
-    """What counts on a budget is what runs below it; who is waited for is asked to yield."""
+    """Check that a budget counts the jobs below it, and that each waiting job's count of yielders equals the runs that yield."""
     if sorted((each.due_ns, each.path) for each in state.accounts.values() if each.due_ns) != state.due.marks:
         raise AssertionError(f"budgets are not due as they say: {state.due.marks[:5]}")
     for path, account in state.accounts.items():
@@ -90,7 +90,7 @@ def _check_accounts(state: State) -> None:
 
 
 def charged(job: Job) -> bool:
-    """Whether a job counts against its queue's quota: from its offer until its run has ended."""
+    """Return True if a job counts against its queue's quota: from its offer until its run has ended."""
     return job.state in CHARGED_STATES and job.end is None and not isinstance(job, Array)
 
 

@@ -79,7 +79,7 @@ class State(UndoLog):
     # -- leaves and lanes
 
     def leaf(self, queue: Queue, user: str) -> Leaf:
-        """Where a user's jobs wait in a queue, made where it is missing."""
+        """Return the leaf in which a user's jobs wait in a queue; create it where it is missing."""
         limits = queue.settings.users
         key = user if limits else ""
         leaf = queue.leaves.get(key)
@@ -195,7 +195,7 @@ class State(UndoLog):
             del self.classes[klass.request], klass.pool.classes[klass.request]
 
     def lies_idle(self, job: Job, wishes: tuple[Idle, ...]) -> None:
-        """Its run is asked back by just these."""
+        """Record exactly these reclaims of the job's idle run."""
         job.idle = wishes
         if wishes:
             self.idle[job.id] = job
@@ -212,7 +212,7 @@ class State(UndoLog):
     # -- where a job waits
 
     def wait_in_line(self, job: Job) -> None:
-        """It may be offered."""
+        """Put the job in its line, so that it may be offered."""
         if isinstance(job, Array) and job.full:
             self.wait_for_elements(job)
             return
@@ -231,19 +231,19 @@ class State(UndoLog):
             self.refront(job.lane)
 
     def wait_for_elements(self, array: Array) -> None:
-        """As many of them live as may: the next one waits until one has ended."""
+        """Let the array wait for its elements: as many live as may, and the next waits until one has ended."""
         array.wait = "array"
         if not array.told:
             self.silent_arrays[array.id] = array
 
     def wait_until(self, job: Job, at_ns: int) -> None:
-        """It (or its run) waits for a time; what was withdrawn for quota for that at most."""
+        """Make the job (or its run) wait for a time; a job that was withdrawn for quota waits at most that long."""
         if job.state != "running" and job.wait != "returned":
             job.wait = "timer"
         self.due.set_timer(job, at_ns)
 
     def wait_for_capacity(self, job: Job) -> None:
-        """It was withdrawn for quota."""
+        """Let the job, withdrawn for quota, wait for capacity."""
         job.wait = "returned"
         self.returned[job.id] = job
 
@@ -350,13 +350,13 @@ class State(UndoLog):
         self.parked_open += more
 
     def settle_past(self, lane: Lane) -> None:
-        """What the lane's leaf has used so far counts, before its charge changes."""
+        """Count the past use of the lane's leaf before its charge changes."""
         past = lane.klass.pool.past
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)
 
     def pool_of_node(self, node: str) -> Pool | None:
-        """Where a node belongs, if there are queues for it."""
+        """Return the pool that a node belongs to, if the pool has queues; else None."""
         return self.pools.get(self.nodes.pool_of(node))
 
     def shrink(self, job: Job, missing: int) -> None:
@@ -366,7 +366,7 @@ class State(UndoLog):
         job.lane.klass.pool.charge_missing(job, -1)
 
     def uncharge(self, job: Job) -> None:
-        """What it held counts against its queue no longer."""
+        """Stop counting the job's resources against its queue."""
         lane = job.lane
         if job.missing:
             lane.klass.pool.charge_missing(job, 1)
@@ -383,7 +383,7 @@ class State(UndoLog):
             self._count_parked(klass.pool, klass.open)
 
     def unpark(self, klass: RequestClass) -> None:
-        """One of the class was placed."""
+        """Unpark the class because one of its jobs was placed."""
         if klass.parked_at < 0:
             return
         if klass.parked:

@@ -21,7 +21,7 @@ class ActivitySource:
         self._next_ns = 0
 
     def feed(self, batch: SampleColumns) -> None:
-        """A batch that came just now, and that was not seen before. Rows are made of it only where somebody asks."""
+        """Feed in a batch that arrived just now and was not seen before. Rows are made of it only where a run is watched."""
         if self._watch.wants(batch.node):
             self._watch.take(rows_of(batch), self._clock())
 
@@ -35,7 +35,7 @@ class ActivitySource:
         self._core = core
 
     def take(self, now_ns: int) -> list[Input]:
-        """What was seen, when it is time to look at it again."""
+        """Return the answers to the core's questions when a check is due, else an empty list."""
         if self._core is None or now_ns < self._next_ns:
             return []
         self._next_ns = now_ns + CHECK_NS
@@ -44,8 +44,8 @@ class ActivitySource:
         return [Input(SOURCE, 0, answers)] if answers else []
 
     def wake_at(self) -> int | None:
-        """When it is time again. Without policies nothing is asked, and a command that sets some wakes the shell."""
+        """Return when the next check is due. Without policies no question is open, and a command that sets policies wakes the shell."""
         return self._next_ns if self._core is not None and self._core.state.policies else None
 
     async def close(self) -> None:
-        """It holds nothing open."""
+        """Do nothing: the source holds no open resources."""

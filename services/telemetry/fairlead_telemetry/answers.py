@@ -1,13 +1,15 @@
-"""What others may ask the telemetry service, verb by verb: JSON in, JSON out, every fault an answer.
+"""Requests that other services may make of the telemetry service, verb by verb: JSON in, JSON out, every fault an answer.
 
-    sql       SqlRequest         -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}, or as it asks (schemas' sqlwords.py)
+    sql       SqlRequest         -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}, or as requested
+                                    (schemas' sqlwords.py)
     sql_cancel  SqlCancel        -> {"cancelled"}
     job       {"id"}             -> the job's document, from events alone
     tables    -                  -> {"text"}: every table, view and column
-    warehouse -                  -> {"sequence", "events", "samples_lost", "samples_refused", "sample_delay_ms", "damage"}: how far it is
+    warehouse -                  -> {"sequence", "events", "samples_lost", "samples_refused", "sample_delay_ms",
+                                    "damage"}: progress of the warehouse
     usage     {"month"?, "by"?}  -> a month's statement of GPU time (usage/queries.py)
     metrics   JobMetricsRequest  -> a job's GPUs over time (job_metrics.py)
-    use       JobUseRequest      -> what running jobs' GPUs do now (current_use.py)
+    use       JobUseRequest      -> present activity of running jobs' GPUs (current_use.py)
 
 `state` is answered by the service shell, as every writer's is (fairlead_bus/service.py).
 
@@ -44,7 +46,7 @@ log = structlog.get_logger("telemetry")
 
 
 class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What rpc("telemetry", "job") takes."""
+    """Request of rpc("telemetry", "job")."""
 
     id: str
 

@@ -31,7 +31,7 @@ class Using:
         self._warehouse, self._ingest, self._newest, self._clock = warehouse, ingest, newest, clock
 
     async def ask(self, request: bytes) -> bytes:
-        """What is known of the jobs that were asked about, or {"error": …}."""
+        """Return the known use of the requested jobs' GPUs, or {"error": …}."""
         try:
             wish = msgspec.json.decode(request, type=JobUseRequest)
         except msgspec.MsgspecError as error:
@@ -43,7 +43,7 @@ class Using:
 
 
 def held_by(warehouse: Warehouse, caller: Caller, jobs: list[str]) -> list[Held]:
-    """What these jobs hold now, of those that the caller may see; in their order, ranks in theirs."""
+    """Return the devices that these jobs hold now, for those that the caller may see; in the jobs' order, ranks in theirs."""
     scope = scope_of(caller)
     parameters: list[Any] = [jobs, scope is None, scope.user if scope else "", list(scope.projects) if scope else []]
     return [

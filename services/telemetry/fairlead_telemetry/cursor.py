@@ -1,4 +1,4 @@
-"""How far the warehouse has read: one row, moved in the transaction that stores what was read."""
+"""Cursor of the warehouse: one row, moved in the transaction that stores the rows read."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from fairlead_bus.log import Head
 
 
 class Cursor(NamedTuple):
-    """How far the warehouse has read."""
+    """Position up to which the warehouse has read."""
 
     sequence: int
     at_ns: int
@@ -32,7 +32,7 @@ NOWHERE = Cursor(0, 0, "", {}, 0, 0)
 
 
 def read_cursor(db: duckdb.DuckDBPyConnection) -> Cursor:
-    """As it is stored."""
+    """Return the cursor in its stored form, or the start of the log where none is stored."""
     row = db.execute("SELECT * FROM cursor").fetchone()
     if row is None:
         return NOWHERE

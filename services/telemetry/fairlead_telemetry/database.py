@@ -24,7 +24,7 @@ TIDY_TASKS = 1
 
 
 class Means(NamedTuple):
-    """What the database may use, and into how many times larger steps a fold of everything is cut."""
+    """Resources that the database may use, and the factor by which the steps of a full fold are enlarged."""
 
     threads: int
     memory: str
@@ -41,7 +41,7 @@ def whole_machine() -> Means:
 
 
 class Database:
-    """One open file; used by one thread."""
+    """Open database file, used by one thread."""
 
     def __init__(self, path: Path, means: Means = SHARED) -> None:
         """Raises duckdb.Error."""

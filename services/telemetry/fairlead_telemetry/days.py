@@ -1,8 +1,9 @@
-"""`python -m fairlead_telemetry.days export | verify | attach FILE …`: the Parquet files of days that are over (docs/concepts/telemetry.md).
+"""`python -m fairlead_telemetry.days export | verify | attach FILE …`: the Parquet files of days that are over
+(docs/concepts/telemetry.md).
 
-export   write what is due into files now, as the service does by itself; it must be stopped meanwhile
-verify   compare every file with the manifest: size, SHA-256, rows; may run beside the service
-attach   let files count again that were brought back into the folder; the service must be stopped meanwhile
+export   write the due days into files now, as the service does unprompted; the service must be stopped meanwhile
+verify   compare every file with the manifest: size, SHA-256, rows; may run while the service runs
+attach   count files again that were brought back into the folder; the service must be stopped meanwhile
 """
 
 import argparse

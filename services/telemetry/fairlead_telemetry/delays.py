@@ -1,4 +1,4 @@
-"""How long samples took from the node's clock into the warehouse, counted in steps. Pure."""
+"""Delays of samples from the node's clock into the warehouse, counted in steps. Pure."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ class Delays:
             self._total += 1
 
     def within_ms(self, percent: int) -> int | None:
-        """So many percent of all took at most as long, rounded up to a step; None before the first."""
+        """Return the delay in ms, rounded up to a step, within which that percentage of all samples arrived; None before the first."""
         wanted, passed = -(-self._total * percent // 100), 0
         for steps, count in enumerate(self._counts):
             passed += count

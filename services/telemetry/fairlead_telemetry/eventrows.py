@@ -57,7 +57,7 @@ _JSON = na.extension_type(na.string(), "arrow.json")
 
 
 class CommitBytes(NamedTuple):
-    """One checked commit of the log as it goes into the warehouse."""
+    """Checked commit of the log in the form in which the warehouse stores it."""
 
     sequence: int
     writer: str
@@ -106,10 +106,11 @@ def insert_again(db: duckdb.DuckDBPyConnection, table: str, first: int, last: in
 
 
 def _insert(db: duckdb.DuckDBPyConnection, events: str, births: str, *, is_small: bool) -> int:
-    """Insert in the order of the log, by which DuckDB skips what a question does not need.
+    """Insert rows in log order, so that DuckDB can skip rows that a query does not need.
 
-    Left alone, DuckDB hashes the smaller side of the join. Of a few events beside many open jobs that is right, and they are
-    sorted afterwards; many events, with their bodies, would take longer, so then the jobs are hashed and events pass in order.
+    By default DuckDB hashes the smaller side of the join. For a few events and many open jobs that is right, and the rows
+    are sorted afterwards. Many events, with their bodies, would take longer, so then the jobs are hashed and the events pass
+    in order.
     """
     statement = _INSERT.format(events=events, births=births)
     if is_small:

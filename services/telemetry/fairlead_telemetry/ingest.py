@@ -57,7 +57,7 @@ class Ingest:
         clock: Callable[[], int] = time.time_ns,
         on_batch: Callable[[SampleColumns], None] = lambda _: None,
     ) -> None:
-        """`on_batch` is told of every batch that is new, as it comes."""
+        """Create the ingest. `on_batch` is called for every new batch as it arrives."""
         self._bus = bus
         self._warehouse = warehouse
         self._kept = kept
@@ -82,7 +82,7 @@ class Ingest:
 
     @property
     def cursor(self) -> Cursor:
-        """How far the warehouse is."""
+        """Position up to which the warehouse has read."""
         return self._warehouse.cursor
 
     async def on_thread[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -90,8 +90,9 @@ class Ingest:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
 
     async def run(self) -> None:
-        """Read and store for ever, once `same_log` has let it. Raises LogDamaged, or duckdb.Error or OSError (the disk
-        cannot take more: nothing is lost, the next start resumes at the cursor)."""
+        """Read and store without end, after `same_log` has permitted it. Raises LogDamaged, or duckdb.Error or OSError (the disk
+        cannot take more: no data is lost, the next start resumes at the cursor).
+        """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_log(), name="read log")
             group.create_task(self._read_samples(), name="read samples")
@@ -120,7 +121,7 @@ class Ingest:
             raise WarehouseRefused(f"the warehouse holds another log ({names}): {cure}")
 
     async def _check_end(self, last: int, cursor: Cursor, cure: str) -> None:
-        """Raise LogDamaged unless the log still holds the commit that the cursor stands at."""
+        """Raise LogDamaged unless the log still holds the commit at the cursor."""
         if last < cursor.sequence:
             raise LogDamaged(last, f"the log went back to {last}, the warehouse is at {cursor.sequence}: {cure}")
         stored = await patiently(lambda: self._bus.read(subjects.LOG, cursor.sequence))
@@ -231,7 +232,7 @@ class Ingest:
             await asyncio.sleep(RETENTION_CHECK_S)
 
     async def _file_samples(self, now_ns: int) -> None:
-        """Days that are over leave for files, which are written while others go on storing."""
+        """Move the samples of finished days into files, which are written while others continue to be stored."""
         for filing in await self.on_thread(self._warehouse.plan_files, now_ns):
             try:
                 files = await asyncio.to_thread(self._warehouse.write_files, filing)

@@ -60,7 +60,7 @@ class Pictures:
         self._clock = clock
 
     async def ask(self, request: bytes) -> bytes:
-        """One picture, or {"error": …}."""
+        """Return one picture, or {"error": …}."""
         try:
             wish = msgspec.json.decode(request, type=JobMetricsRequest)
         except msgspec.MsgspecError as error:

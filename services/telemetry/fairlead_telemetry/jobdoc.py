@@ -65,7 +65,9 @@ def fold_job(
 
 
 def run_time(happened: Sequence[Happened], now_ns: int) -> int:
-    """Run time (ns) of the newest attempt and of those that it goes on from; a failure or a loss starts anew."""
+    """Return the run time (ns) of the newest attempt and of the attempts that it continues; a failure or a loss starts again
+    from zero.
+    """
     used = started = 0
     for _, at_ns, event in happened:
         match event:
@@ -131,7 +133,7 @@ def _attempt(
 
 
 def _apply(job: api.Job, happened: Happened) -> None:
-    """One step: the state by the table, the rest by what the event carries."""
+    """Apply one event to the job's document: the state by the table, the rest from the event's fields."""
     event, job.sequence = happened.event, happened.sequence
     name = type(event).__name__
     if name in lifecycle.NOT_MOVING:
@@ -192,7 +194,7 @@ def _end(job: api.Job, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, 
 
 
 def _note(job: api.Job, event: ev.Event) -> None:
-    """What names the job and does not move it."""
+    """Note an event that names the job and does not move it."""
     match event:
         case ev.PreemptionStarted():
             job.preempted_for = {"job": event.beneficiary, "rule": event.rule}

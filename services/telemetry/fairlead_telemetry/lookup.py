@@ -1,4 +1,4 @@
-"""One job's document, looked up in the warehouse: its events out, folded by `jobdoc.py`."""
+"""Lookup of one job's document in the warehouse: its events are read and folded by `jobdoc.py`."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""Which steps a job's picture has, and its lists from the rows of them. Pure.
+"""Steps of a job's picture, and its lists from the steps' rows. Pure.
 
-steps_of(wish, held, gpus, now_ns)   the span that is looked at, cut into steps
-series(gpus, span, rows)             one list per GPU and measure
+`steps_of(wish, held, gpus, now_ns)`   the observed span, cut into steps
+`series(gpus, span, rows)`             one list per GPU and measure
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ NICE_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600,
 
 
 class Cell(NamedTuple):
-    """What was measured of one GPU in one step: sums over `samples`."""
+    """Measurements of one GPU in one step: sums over `samples`."""
 
     step: int
     uuid: str
@@ -42,7 +42,7 @@ class Steps(NamedTuple):
 
     @property
     def to_ns(self) -> int:
-        """Where the last one ends."""
+        """End of the last step, Unix ns."""
         return self.from_ns + self.total * self.step_s * SECOND_NS
 
 
@@ -88,7 +88,7 @@ def _source(step_s: int) -> str:
 
 
 def series(gpus: Sequence[tuple[str, str]], steps: Steps, cells: Iterable[Cell]) -> list[GpuSeries]:
-    """One per (node, UUID), in that order, with nothing where nothing was measured."""
+    """Return one series per (node, UUID), in that order; steps without measurements stay empty."""
     found = {uuid: _empty(node, uuid, steps.total) for node, uuid in gpus}
     for cell in cells:
         one, at = found.get(cell.uuid), cell.step

@@ -1,8 +1,10 @@
-"""Rows of events that an older version stored without the owner and the queue of their jobs, made again when a warehouse is opened.
+"""Rewrite of event rows that an older version stored without the owner and the queue of their jobs; done when a warehouse
+is opened.
 
-The older table is set apart under another name, and its rows go through the same statement as new ones (`eventrows.py`), each step in
-one transaction with its fold. A process that is killed meanwhile goes on where it was at its next start. Nobody reads the warehouse
-before the last step: SQL runs over copies, which are made of an open warehouse. It needs free space for the table once more.
+The older table is set apart under another name, and its rows go through the same statement as new ones
+(`eventrows.py`), each step in one transaction with its fold. A process that is killed meanwhile resumes at that point at
+its next start. The warehouse is not read before the last step: SQL runs over copies, which are made of an open
+warehouse. The rewrite needs free space for the table once more.
 """
 
 import duckdb

@@ -1,5 +1,5 @@
-"""The newest batch of each node, and what it says of the runs there: from memory, since nobody who looks every second should ask the
-warehouse for it. Pure. Start at `Newest`.
+"""Newest batch of each node, and its values for the runs there. They come from memory, since clients that look every second
+should not query the warehouse. Pure. Start at `Newest`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _WHOLE_MILLI = 1000
 
 
 class Held(NamedTuple):
-    """What a run has on one node; `gpu_milli` of all of these GPUs together."""
+    """Devices of a run on one node; `gpu_milli` counts all of these GPUs together."""
 
     job: str
     attempt: int
@@ -24,7 +24,7 @@ class Held(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was measured of one GPU for one run."""
+    """Measurements of one GPU for one run."""
 
     at_ns: int
     utilization_pct: int | None
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 
 class Newest:
-    """Of each node the batch of the latest time. Its memory is a batch for each node that has been heard of lately."""
+    """Latest batch of each node. Its memory is one batch for each node that reported lately."""
 
     def __init__(self) -> None:
         self._batches: dict[str, SampleColumns] = {}
@@ -45,7 +45,7 @@ class Newest:
             self._batches[batch.node] = batch
 
     def uses(self, held: Sequence[Held], now_ns: int) -> list[JobUse]:
-        """What these runs do now, one for each run, in the order of their first parts."""
+        """Return the present use by these runs, one entry for each run, in the order of their first parts."""
         self._batches = {node: batch for node, batch in self._batches.items() if _is_new(batch, now_ns)}
         batches = {node: rows_of(self._batches[node]) for node in {part.node for part in held} if node in self._batches}
         runs: dict[tuple[str, int], list[Held]] = {}
@@ -55,7 +55,7 @@ class Newest:
 
 
 def _is_new(batch: SampleColumns, now_ns: int) -> bool:
-    """As new as the idle policies want it."""
+    """Return True if the batch is as new as the idle policies require."""
     return now_ns - UNSEEN_NS <= batch.at_ns <= now_ns + FUTURE_NS
 
 
@@ -73,7 +73,7 @@ def _use(job: str, attempt: int, parts: Sequence[Held], batches: dict[str, Sampl
 
 
 def _of_part(part: Held, batch: SampleBatch) -> list[Seen]:
-    """Of each of its GPUs and instances that was measured."""
+    """Return the measurements of each of the part's GPUs and instances that was measured."""
     run = f"{part.job}.{part.attempt}"
     cut = {sample.parent for sample in batch.gpus}
     own = [sample for sample in batch.gpus if sample.parent in part.gpus and sample.run == run]
@@ -93,7 +93,9 @@ def _whole(at_ns: int, sample: GpuSample) -> Seen:
 
 
 def _share(at_ns: int, use: RunUse | None, is_told: bool) -> Seen:
-    """Of a shared GPU only what the driver says of the run's own processes; what the GPU draws is nobody's alone."""
+    """Return the measurements of a run on a shared GPU: only the driver's values for the run's own processes. Power drawn by the
+    GPU belongs to no single run.
+    """
     if use is None:
         return Seen(at_ns, None, None, None)
     return Seen(at_ns, use.utilization_pct if is_told else None, use.memory_mib, None)

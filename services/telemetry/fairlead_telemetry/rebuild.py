@@ -1,7 +1,8 @@
-"""`python -m fairlead_telemetry.rebuild [DIRECTORY]`: drop what is folded from events or added up from samples, and make it anew from
-what is stored of these.
+"""`python -m fairlead_telemetry.rebuild [DIRECTORY]`: drop the tables folded from events or summed from samples, and build
+them again from the stored events and samples.
 
-For a disk that lied, or to check that the result is the same. The service must be stopped meanwhile; the log is not read.
+For a disk that returned wrong data, or to check that the result is the same. The service must be stopped meanwhile; the
+log is not read.
 """
 
 import argparse

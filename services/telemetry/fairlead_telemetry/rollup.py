@@ -1,9 +1,9 @@
-"""Samples added up per minute and per hour, so that the past stays cheap to ask about after its samples are dropped.
+"""Sums of samples per minute and per hour, so that the past stays cheap to query after its samples are dropped.
 
-A transaction that stores samples marks their minutes; a marked minute that is over is added up anew from all its samples,
+A transaction that stores samples marks their minutes. A marked minute that is over is summed again from all its samples,
 and its hour from all its minutes. So samples may come late and in any order, and a crash at any moment changes nothing.
-What comes for a minute whose samples were dropped meanwhile is not added. Sums, not means, are stored: exact, whatever
-is made of them.
+Samples for a minute whose samples were dropped meanwhile are not added. Sums, not means, are stored: they are exact for
+any later use.
 """
 
 from collections.abc import Set
@@ -104,7 +104,7 @@ class Rollup:
         return bool(minute or hour)
 
     def again(self, from_ns: int) -> None:
-        """Drop the sums of all minutes whose samples are all there, from this time on, and add them up anew."""
+        """Drop the sums of all minutes that still have all their samples, from this time on, and sum them again."""
         first = max(self._number(_HORIZON), from_ns)
         added = self._number("SELECT coalesce(max(slot) + 1, 0) FROM rolled.minutes") * MINUTE_NS
         rolled_ns = max(added, self._number("SELECT coalesce(max(slot) + 1, 0) FROM rolled.hours") * HOUR_NS)

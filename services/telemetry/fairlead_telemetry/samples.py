@@ -1,7 +1,7 @@
-"""Which sample batches are new, which are repetitions, and which were lost. Pure.
+"""Sample batches by state: new, repeated, or lost. Pure.
 
-The SAMPLE stream may lose its tail and reuse its sequences, so the numbers inside the batches are
-the cursor: each agent incarnation counts its batches from 1. Loss is counted, never an error.
+The SAMPLE stream may lose its tail and reuse its sequences, so the numbers inside the batches are the cursor: each agent
+incarnation counts its batches from 1. Loss is counted, never an error.
 """
 
 from collections.abc import Mapping, Set
@@ -40,7 +40,7 @@ class Refusal(NamedTuple):
 
 
 class SampleIntake(NamedTuple):
-    """What goes into the warehouse in one transaction: batches, gaps, and the heads that moved."""
+    """Input of the warehouse for one transaction: batches, gaps, and the heads that moved."""
 
     batches: list[SampleColumns]
     gaps: list[SampleGap]
@@ -80,7 +80,7 @@ class SampleBook:
         return True
 
     def is_known(self, batch: SampleColumns) -> bool:
-        """Whether it, or a later one of its incarnation, has been taken."""
+        """Return True if the batch, or a later one of its incarnation, has been taken."""
         head = self._heads.get((batch.node, batch.incarnation))
         return head is not None and batch.n <= head.n
 

@@ -1,7 +1,9 @@
-"""The telemetry service: opens the warehouse, follows the log, answers; and says what lies idle. Wiring only. Start at `Telemetry.run`.
+"""Service that opens the warehouse, follows the log, answers queries and detects idle runs. Wiring only. Start at
+`Telemetry.run`.
 
-Two in one process: the warehouse, which the lock on the DuckDB file keeps a second one out of, and the idle policies' core on the
-shell that every writer of the log runs on, with its lease and its fence. They share the samples that are read, and nothing else.
+Two parts run in one process. The lock on the DuckDB file keeps a second process out of the warehouse. The idle policies'
+core runs on the shell that every writer of the log uses, with its lease and its fence. The parts share the samples that
+are read, and nothing else.
 """
 
 import asyncio

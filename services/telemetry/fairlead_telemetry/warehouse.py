@@ -1,8 +1,8 @@
-"""The DuckDB file: rows and cursor in one transaction, so a crash leaves both or neither.
+"""Warehouse in a DuckDB file: rows and cursor in one transaction, so a crash leaves both or neither.
 
-Owns the file and everything that writes to it. Knows nothing about the bus, tasks or people's
-SQL. One thread uses a `Warehouse`; the service gives it one. Start at `store`. What is done with rows of
-each kind stands elsewhere: `eventrows.py`, `fold/`, `measured/`, `rollup.py`; the file as such is `database.py`.
+Owns the file and everything that writes to it. Knows nothing about the bus, tasks or people's SQL. One thread uses a
+`Warehouse`; the service gives it one. Start at `store`. Other modules handle the rows of each kind: `eventrows.py`,
+`fold/`, `measured/`, `rollup.py`; the file as such is `database.py`.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class WarehouseBusy(WarehouseRefused):
 
 
 class Kept(NamedTuple):
-    """Of samples and of their sums per minute and hour: how long they are kept, or from which Unix time on."""
+    """Retention of samples and of their sums per minute and hour: a duration, or a Unix time from which on they are kept."""
 
     samples_ns: int
     minutes_ns: int = 0
@@ -160,7 +160,7 @@ class Warehouse:
         return new
 
     def rebuild(self) -> int:
-        """Drop what was folded and added up, and make it anew from all stored events and samples; how many events they are."""
+        """Drop the folded and summed tables, and build them again from all stored events and samples; return the number of events."""
         with self._file.transaction():
             self._folding.drop()
         self._fold_rest()
@@ -211,7 +211,7 @@ class Warehouse:
             return self.measured.plan(now_ns)
 
     def write_files(self, filing: Filing) -> list[DayFile]:
-        """The files of a span, on disk. May run on another thread, while this one goes on storing."""
+        """Write the files of a span to disk and return them. May run on another thread, while this one continues to store."""
         with contextlib.closing(self._db.cursor()) as reading:
             return write(reading, self.measured.folder, *filing)
 
@@ -223,7 +223,7 @@ class Warehouse:
         return attached
 
     def reading(self) -> duckdb.DuckDBPyConnection:
-        """A connection that reads beside this one."""
+        """Return a second connection for reading, independent of this one."""
         return self._db.cursor()
 
     def attach_again(self, files: Sequence[DayFile]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from fairlead_agent.launch import Launch, Program, plan
+from fairlead_agent.launch.plan import Launch, Program, plan
 from fairlead_agent.runtimes.docker import template
 from fairlead_schemas.desired import RunOrder
 from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES

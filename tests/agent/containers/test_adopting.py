@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.run import RunKey
-from fairlead_agent.runtimes.docker.adopting import Installation, There, is_ours
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.runtimes.docker.adoption import Installation, There, is_ours
 from fairlead_agent.runtimes.docker.template import (
     LABEL_ATTEMPT,
     LABEL_EPOCH,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_agent.runtimes.container_of import container_in, container_of
+from fairlead_agent.linux.processes import container_in, container_of
 
 ID = "0123456789abcdef" * 4
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.run import Exit
+from fairlead_agent.core.runs import Exit
 from fairlead_agent.runtimes.docker.ends import OVER_MEMORY, Heard, how
-from fairlead_agent.runtimes.docker.facts import EngineFacts, engine_facts
+from fairlead_agent.runtimes.docker.fitness import EngineFacts, engine_facts
 
 #: (exit code, OOMKilled, what was heard besides, the end; None: nobody can know it)
 ENDS: list[tuple[int, bool, Heard, Exit | None]] = [

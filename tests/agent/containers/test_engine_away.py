@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.launch import Launch
-from fairlead_agent.run import Exit, RunKey
+from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.launch.plan import Launch
 from fairlead_agent.runtimes.docker.engine import Patience
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
 from fairlead_agent.runtimes.docker.template import LABEL_JOB

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.grants import opening
-from fairlead_agent.grants.holding import SECRET_BYTES_MAX, Holdings, NotGranted
-from fairlead_agent.grants.settings import Grants, NodeMount, from_environment
-from fairlead_agent.launch import Launch
+from fairlead_agent.launch.plan import Launch
+from fairlead_agent.linux import mounts
+from fairlead_agent.runtimes.docker.holdings import SECRET_BYTES_MAX, Holdings, NotGranted
 from fairlead_agent.runtimes.docker.template import Bind
+from fairlead_agent.settings import Grants, NodeMount, grants_from_environment
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas.mountrules import Secret, Volume
 from tests.agent.runtime_watch import launch
@@ -18,7 +18,7 @@ from tests.schemas import hostile_names
 
 FUZZED = 100_000
 NO_MOUNT = "mounting: only root may mount (run the tests as root)"
-mounts = pytest.mark.skipif(os.getuid() != 0, reason=NO_MOUNT)
+root_only = pytest.mark.skipif(os.getuid() != 0, reason=NO_MOUNT)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def read_only(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
-@mounts
+@root_only
 def test_a_run_holds_what_it_asks_for(held: Holdings, tree: Path) -> None:
     """The listed directory read-only, the project's own writable, the secret for the program alone; then nothing."""
     wanted = wants(
@@ -84,7 +84,7 @@ def test_a_run_holds_what_it_asks_for(held: Holdings, tree: Path) -> None:
     assert (tree / "srv/datasets/one").read_text() == "1" and (tree / "volumes/vision/ckpt/saved").exists()
 
 
-@mounts
+@root_only
 def test_what_the_agent_does_not_find_running_holds_nothing(held: Holdings) -> None:
     """After a restart, by another process: what runs keeps its own."""
     first, second = wants(Volume("datasets", "/data", False, False)), wants(Volume("ckpt", "/c", False, True), job="8")
@@ -94,7 +94,7 @@ def test_what_the_agent_does_not_find_running_holds_nothing(held: Holdings) -> N
     assert [path.name for path in held.directory.iterdir()] == ["8.1.0"]
 
 
-@mounts
+@root_only
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
@@ -115,7 +115,7 @@ def test_what_is_not_granted_is_told_and_leaves_nothing(held: Holdings, wanted: 
     assert not held.directory.exists()
 
 
-@mounts
+@root_only
 def test_a_node_that_grants_nothing_says_who_can_change_that(tmp_path: Path) -> None:
     """Each by its setting."""
     none = Holdings(tmp_path)
@@ -128,7 +128,7 @@ def test_a_node_that_grants_nothing_says_who_can_change_that(tmp_path: Path) -> 
             none.hold(wanted)
 
 
-@mounts
+@root_only
 def test_links_lead_nowhere(held: Holdings, tree: Path) -> None:
     """In a listed path, in a project's volumes, in the store of secrets."""
     (tree / "srv/datasets").rename(tree / "srv/real")
@@ -154,14 +154,14 @@ def test_links_lead_nowhere(held: Holdings, tree: Path) -> None:
 def test_no_hostile_name_opens_anything(tree: Path) -> None:
     """A hundred thousand names straight at the file system, as if no rule had refused them before: as a part they are
     refused or not there, and none of them is made."""
-    root = opening.open_path(str(tree / "volumes"))
+    root = mounts.open_path(str(tree / "volumes"))
     before = sorted(str(path) for path in tree.rglob("*"))
     opened: list[str] = []
     for name in hostile_names.names(7, FUZZED):
         try:
-            os.close(opening.open_below(root, [name]))
+            os.close(mounts.open_below(root, [name]))
             opened.append(name)
-        except opening.Closed:
+        except mounts.Closed:
             pass
     os.close(root)
     assert opened == []
@@ -170,13 +170,13 @@ def test_no_hostile_name_opens_anything(tree: Path) -> None:
 
 def test_a_name_never_leads_out_of_its_directory(tree: Path) -> None:
     """Where hostile names are made (some are fine file names), they are all within it."""
-    root = opening.open_path(str(tree / "volumes"))
+    root = mounts.open_path(str(tree / "volumes"))
     inside = os.fstat(root).st_ino
     made = 0
     for name in hostile_names.names(8, 2_000):
         try:
-            below = opening.open_below(root, [name], make_mode=0o700)
-        except opening.Closed:
+            below = mounts.open_below(root, [name], make_mode=0o700)
+        except mounts.Closed:
             continue
         assert os.stat("..", dir_fd=below).st_ino == inside
         os.close(below)
@@ -197,7 +197,7 @@ def test_the_admins_list_is_read(tmp_path: Path, name: str) -> None:
         "mounts.json": '{"datasets": {"path": "/srv/datasets", "projects": ["vision"]}, "tmp": {"path": "/nvme/tmp", "writable": true}}',
     }
     (tmp_path / name).write_text(text[name])
-    assert from_environment({"FAIRLEAD_MOUNTS": str(tmp_path / name)}).mounts == {
+    assert grants_from_environment({"FAIRLEAD_MOUNTS": str(tmp_path / name)}).mounts == {
         "datasets": NodeMount(path="/srv/datasets", projects=["vision"]),
         "tmp": NodeMount(path="/nvme/tmp", writable=True),
     }
@@ -220,13 +220,13 @@ def test_a_wrong_list_keeps_the_agent_from_starting(tmp_path: Path, text: str, m
     """With the entry's name."""
     (tmp_path / "m.toml").write_text(text)
     with pytest.raises(BadSetting, match=message):
-        from_environment({"FAIRLEAD_MOUNTS": str(tmp_path / "m.toml")})
+        grants_from_environment({"FAIRLEAD_MOUNTS": str(tmp_path / "m.toml")})
 
 
 def test_an_open_store_of_secrets_is_refused(tmp_path: Path) -> None:
     """With the command that closes it."""
     tmp_path.chmod(0o750)
     with pytest.raises(BadSetting, match=f"chmod 700 {tmp_path}.*found mode 750"):
-        from_environment({"FAIRLEAD_SECRETS": str(tmp_path)})
+        grants_from_environment({"FAIRLEAD_SECRETS": str(tmp_path)})
     tmp_path.chmod(0o700)
-    assert from_environment({"FAIRLEAD_SECRETS": str(tmp_path)}).secrets == str(tmp_path)
+    assert grants_from_environment({"FAIRLEAD_SECRETS": str(tmp_path)}).secrets == str(tmp_path)

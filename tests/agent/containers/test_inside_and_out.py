@@ -16,18 +16,18 @@ import docker.errors
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 
-from fairlead_agent import machine
-from fairlead_agent.grants.holding import Holdings
-from fairlead_agent.grants.settings import Grants, NodeMount
-from fairlead_agent.inside.host_shares import read_host
-from fairlead_agent.launch import Launch
-from fairlead_agent.reserving import Reserved
-from fairlead_agent.run import Exit, RunKey
-from fairlead_agent.runtimes.docker.adopting import Installation
-from fairlead_agent.runtimes.docker.creating import create
+from fairlead_agent.__main__ import read_host
+from fairlead_agent.core.reserved_cpus import Reserved
+from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.launch.plan import Launch
+from fairlead_agent.linux import machine
+from fairlead_agent.runtimes.docker.adoption import Installation
+from fairlead_agent.runtimes.docker.creation import create
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of
+from fairlead_agent.runtimes.docker.holdings import Holdings
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
 from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION, LABEL_JOB
+from fairlead_agent.settings import Grants, NodeMount
 from fairlead_schemas.mountrules import Secret, Volume
 from tests.agent.containers.hostile_jobs import ALWAYS, ORDERS, PROGRAMS, launched
 from tests.agent.containers.image import ensure_image

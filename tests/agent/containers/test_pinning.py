@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.inside.host_shares import read_host
-from fairlead_agent.reserving import BadReservation, Reserved, parse_reserved, without_reserved
+from fairlead_agent.__main__ import read_host
+from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved, without_reserved
 from fairlead_agent.runtimes.pinning import Host, NumaShare, Pinning, Unpinnable, pin
 from fairlead_schemas.inside import Description, NumaNode
 from fairlead_schemas.resources import Inventory

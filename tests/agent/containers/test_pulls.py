@@ -13,7 +13,7 @@ import docker
 import docker.errors
 import pytest
 
-from fairlead_agent.run import Exit, Found, RunKey
+from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.runtimes.docker.engine import EngineLink
 from fairlead_agent.runtimes.docker.images import Image, Images, PullFailed
 from fairlead_agent.runtimes.docker.pulls import MEANS, Failure, Kind, Progress, backoff_s, classify

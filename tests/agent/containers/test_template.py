@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.launch import Launch, Unlaunchable
-from fairlead_agent.run import Exit, RunKey
+from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.launch.plan import Launch, Unlaunchable
 from fairlead_agent.runtimes.docker import template
-from fairlead_agent.runtimes.docker.check import differences, image_volumes
-from fairlead_agent.runtimes.docker.template import Bind, Engine
+from fairlead_agent.runtimes.docker.template import Bind, Engine, differences, image_volumes
 from fairlead_agent.runtimes.pinning import Host, NumaShare, Unpinnable
 from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
 from fairlead_schemas.mountrules import CLOSED_PATHS, faults

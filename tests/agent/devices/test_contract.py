@@ -7,13 +7,12 @@ import msgspec
 import pytest
 
 from bench.vectors.allocation import descriptions
-from fairlead_agent.devices.none import NoDevices
+from fairlead_agent.devices.adapters import NoDevices
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.port import Devices, DevicesUnfit
 from fairlead_agent.devices.profiles import played_inside, profiles
 from fairlead_agent.devices.record import record
-from fairlead_agent.devices.recorded import RecordedDevices
-from fairlead_agent.devices.recording import read_recording, write_recording
+from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_placer.topology.description import checked
 from fairlead_schemas.cpulists import parse_cpus

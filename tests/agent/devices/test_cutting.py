@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from fairlead_agent.devices.none import NoDevices
+from fairlead_agent.core.ledger import Cut, Ledger
+from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.core.steps import RepartitionGpu, StartRun
+from fairlead_agent.devices.adapters import NoDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.instructions import RepartitionGpu, StartRun
-from fairlead_agent.launch import Place, Program, plan
-from fairlead_agent.records import Cut, Ledger
-from fairlead_agent.run import Exit, RunKey
+from fairlead_agent.launch.plan import Place, Program, plan
 from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.reports import InventorySeen
 from fairlead_schemas.resources import Inventory, MigInstance, MigPlace

@@ -2,9 +2,8 @@
 
 import pytest
 
-from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels
+from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels, rack_labels
 from fairlead_agent.devices.profiles import played_inside, profiles
-from fairlead_agent.devices.racks import rack_labels
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_schemas.inside import UNKNOWN, Description
 from fairlead_schemas.nodelabels import parse_label

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.devices.facts import GpuProcess
-from fairlead_agent.devices.named import GROUP, Machine, open_devices
-from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.devices.adapters import GROUP, Machine, open_devices
+from fairlead_agent.devices.port import DevicesUnfit, GpuProcess
 from tests.agent.devices.amd_tree import IDS, computes, falls_off, two_cards
 from tests.agent.devices.rocm_example import rocm_example
 from tests.agent.placer_script import order
 
-PACKAGE = """from fairlead_agent.devices.none import NoDevices
+PACKAGE = """from fairlead_agent.devices.adapters import NoDevices
 
 class Mine(NoDevices):
     name = "mine"

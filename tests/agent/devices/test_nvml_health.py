@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
 from fairlead_agent.devices.nvml import NvmlDevices
+from fairlead_agent.devices.port import GpuHealth, GpuProcess, Xid
 from tests.agent.devices.played_nvml import PlayedNvml
 
 
@@ -116,5 +116,5 @@ def test_an_mps_server_does_not_keep_a_gpu_from_being_free(
     """It stays there for whoever computes over it next."""
     driver.running = {0: {17: 30}}
     assert list(devices.busy(["GPU-0"])) == ["GPU-0"]
-    monkeypatch.setattr("fairlead_agent.machine.program", lambda pid: "nvidia-cuda-mps")
+    monkeypatch.setattr("fairlead_agent.linux.machine.program", lambda pid: "nvidia-cuda-mps")
     assert devices.busy(["GPU-0"]) == {}

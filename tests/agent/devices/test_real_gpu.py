@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
+from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.record import record
-from fairlead_agent.devices.recorded import RecordedDevices
-from fairlead_agent.devices.recording import read_recording, write_recording
-from fairlead_agent.run import RunKey
+from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
 from fairlead_agent.settings import from_environment
 from fairlead_schemas.reports import ExitSeen, InventorySeen
 from fairlead_schemas.resources import Gpu

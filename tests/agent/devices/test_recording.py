@@ -7,12 +7,10 @@ import msgspec
 import pytest
 
 from fairlead_agent.devices import record as recording_program
-from fairlead_agent.devices.facts import Xid
 from fairlead_agent.devices.nvml import NvmlDevices
-from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.devices.port import DevicesUnfit, Xid
 from fairlead_agent.devices.record import record
-from fairlead_agent.devices.recorded import RecordedDevices
-from fairlead_agent.devices.recording import BadRecording, Recording, read_recording, write_recording
+from fairlead_agent.devices.recorded import BadRecording, RecordedDevices, Recording, read_recording, write_recording
 from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.resources import MigPlace
 from tests.agent.devices.mig_driver import MigDriver

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.devices.facts import GpuProcess
-from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.devices.port import DevicesUnfit, GpuProcess
 from fairlead_agent.devices.script import BadScript, read_script, value_at
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.devices.told import Use, read_uses
+from fairlead_agent.devices.simulated_use import Use, read_uses
 from fairlead_schemas.desired import LayoutOrder
 
 

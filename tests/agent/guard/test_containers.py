@@ -8,9 +8,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from fairlead_agent.guard.containers import SOCKET, Containers, socket_of
-from fairlead_agent.guard.stale import Work
-from fairlead_agent.lease import NEVER_NS, Lease
+from fairlead_agent.core.lease import NEVER_NS, Lease
+from fairlead_agent.guard.policy import Work
+from fairlead_agent.guard.work import SOCKET, Containers, socket_of
 from tests.agent.containers.image import ensure_image
 from tests.until import until
 

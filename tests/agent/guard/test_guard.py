@@ -14,13 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent import lease_file
-from fairlead_agent.guard.stale import Act, Watch, Work
-from fairlead_agent.guard.told import Told, tell
-from fairlead_agent.guard.words import STOP_AFTER, stop_after_in, stop_after_word
-from fairlead_agent.lease import NAME, NEVER_NS, Lease
-from fairlead_agent.lease_file import LeaseFile, boottime_ns
-from fairlead_agent.runtimes.processes import tag_prefix, tagged
+from fairlead_agent.core.lease import NAME, NEVER_NS, STOP_AFTER, Lease, stop_after_in, stop_after_word
+from fairlead_agent.files import guard_files
+from fairlead_agent.files.guard_files import LeaseFile, Told, boottime_ns, tell
+from fairlead_agent.guard.policy import Act, Watch, Work
+from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_schemas.reports import ExitSeen, StartSeen
 from tests.agent import sleepers
 from tests.agent.placer_script import order
@@ -119,19 +117,19 @@ def test_a_lease_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = LeaseFile(tmp_path)
     for renewed in (1, 10**18, 5):
         file.write(LEASE._replace(renewed_ns=renewed))
-        assert lease_file.read(tmp_path) == LEASE._replace(renewed_ns=renewed)
-        assert (tmp_path / NAME).stat().st_size == lease_file.BYTES
+        assert guard_files.read(tmp_path) == LEASE._replace(renewed_ns=renewed)
+        assert (tmp_path / NAME).stat().st_size == guard_files.BYTES
     file.close()
 
 
 @given(st.binary(max_size=200))
 def test_anything_else_is_no_lease(data: bytes) -> None:
     """Torn, garbled, of another version: None, and no exception."""
-    whole = lease_file.encode(LEASE)
-    assert lease_file.decode(whole) == LEASE
-    assert lease_file.decode(data) is None
-    assert lease_file.decode(whole[: len(data)] + data) is None
-    assert lease_file.decode(whole.replace(b'"n1"', b'"n2"')) is None
+    whole = guard_files.encode(LEASE)
+    assert guard_files.decode(whole) == LEASE
+    assert guard_files.decode(data) is None
+    assert guard_files.decode(whole[: len(data)] + data) is None
+    assert guard_files.decode(whole.replace(b'"n1"', b'"n2"')) is None
 
 
 def test_the_word_in_the_environment() -> None:

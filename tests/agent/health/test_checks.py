@@ -4,9 +4,20 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.devices.facts import GpuHealth
-from fairlead_agent.health.checks import FAR_NS, KILLED_NS, SECOND_NS, ZOMBIE_NS, all_findings
-from fairlead_agent.health.facts import Clock, Dirt, Disk, Engine, Facts, Kill
+from fairlead_agent.devices.port import GpuHealth
+from fairlead_agent.node.health.checks import (
+    FAR_NS,
+    KILLED_NS,
+    SECOND_NS,
+    ZOMBIE_NS,
+    Clock,
+    Dirt,
+    Disk,
+    Engine,
+    Facts,
+    Kill,
+    all_findings,
+)
 
 GIB = 2**30
 

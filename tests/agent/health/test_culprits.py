@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.health.culprits import Verdict, partners, told, verdict, worth_another_try
+from fairlead_agent.node.health.fault_localization import Verdict, partners, told, verdict, worth_another_try
 
 GOOD = 900
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.health import gputest
-from fairlead_agent.health.cuda import CudaError, LibCuda
-from fairlead_agent.health.gputest import MIB, Result, test_peers
-from fairlead_agent.health.gputest import test_gpu as examine
-from fairlead_agent.health.ptx import SOURCE, word_at
+from fairlead_agent.node.health import gpu_test
+from fairlead_agent.node.health.cuda import CudaError, LibCuda
+from fairlead_agent.node.health.gpu_test import MIB, SOURCE, Result, test_peers, word_at
+from fairlead_agent.node.health.gpu_test import test_gpu as examine
 
 test_peers.__test__ = False  # type: ignore[attr-defined]  # pytest must not take them for tests
 #: A played word stands for so many: memory of a mebibyte is four words.
@@ -122,7 +121,7 @@ def test_the_program_says_that_there_is_no_driver() -> None:
     else:
         pytest.skip("there is a CUDA driver on this machine: `make test-gpu` tries it")
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead_agent.health.gputest"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "fairlead_agent.node.health.gpu_test"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert "there is no CUDA driver" in json.loads(done.stdout)["error"]
@@ -132,4 +131,4 @@ def test_the_kernels_are_plain_text_for_every_gpu_since_maxwell() -> None:
     """What the driver compiles by itself: no binary is shipped."""
     assert SOURCE.isascii() and SOURCE.count(".visible .entry") == 2 and ".target sm_50" in SOURCE
     assert all(word_at(index, 1) != word_at(index, 2) for index in range(1000))
-    assert not list(Path(gputest.__file__).parent.glob("*.cubin"))
+    assert not list(Path(gpu_test.__file__).parent.glob("*.cubin"))

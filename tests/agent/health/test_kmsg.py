@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.health.kmsg import KernelLog, XidLine, gpus_by_address, pci_address, record_of, xid_in
+from fairlead_agent.linux.kernel_log import KernelLog, XidLine, gpus_by_address, pci_address, record_of, xid_in
 
 #: (a line as a driver writes it, what it says). Forms of NVIDIA's XID guide and of public test data of gpud.
 VECTORS: list[tuple[str, tuple[str, int, int]]] = [

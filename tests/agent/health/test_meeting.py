@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from fairlead_agent.health import culprits
-from fairlead_agent.health.culprits import Verdict
-from fairlead_agent.health.meeting import Rules, meet, port_of
+from fairlead_agent.node.health import fault_localization
+from fairlead_agent.node.health.fault_localization import Verdict
+from fairlead_agent.node.health.peer_check import Rules, meet, port_of
 from tests.agent.placer_script import order
 from tests.hosts import Hosts
 from tests.loopback import hosts
@@ -22,7 +22,7 @@ LONG = SHORT._replace(tried_s=60.0, told_s=90.0)
 @pytest.fixture(autouse=True)
 def _rates_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks are in one process here, and what else the machine does is no slow network: what is slow is test_culprits.py's."""
-    monkeypatch.setattr(culprits, "SLOWER", 10**9)
+    monkeypatch.setattr(fault_localization, "SLOWER", 10**9)
 
 
 async def gather(job: str, count: int, *away: int) -> dict[int, Verdict]:
@@ -88,7 +88,7 @@ def test_ranks_on_one_machine_have_ports_of_their_own() -> None:
 
 SCRIPT = """
 import asyncio, sys
-from fairlead_agent.health.meeting import meet
+from fairlead_agent.node.health.peer_check import meet
 from fairlead_schemas.desired import RunOrder
 hosts = tuple(sys.argv[2:])
 found = asyncio.run(meet(RunOrder(job="7", attempt=1, rank=int(sys.argv[1]), epoch=1, hosts=hosts)))

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.devices.facts import GpuHealth
-from fairlead_agent.health import gate as gating
-from fairlead_agent.health.facts import Clock, Disk, Engine, Facts
-from fairlead_agent.health.gate import Gate
-from fairlead_agent.health.preflight import TAINT, Examination, Verdict, judged
-from fairlead_agent.health.versions import FLOORS, below, parsed, too_old
+from fairlead_agent.devices.port import GpuHealth
+from fairlead_agent.node.health import gate as gating
+from fairlead_agent.node.health.checks import Clock, Disk, Engine, Facts
+from fairlead_agent.node.health.gate import Gate
+from fairlead_agent.node.health.preflight import FLOORS, TAINT, Examination, Verdict, below, judged, parsed, too_old
 
 GPUS = (GpuHealth(uuid="g0"), GpuHealth(uuid="g1"))
 
@@ -123,7 +122,10 @@ async def test_what_cannot_be_examined_has_not_passed(monkeypatch: pytest.Monkey
 
 def test_runc_of_this_machine_is_read() -> None:
     """Where there is one."""
-    from fairlead_agent.health.looking import _output, _word_after  # pyright: ignore[reportPrivateUsage]
+    from fairlead_agent.node.health.collect import (
+        _output,
+        _word_after,  # pyright: ignore[reportPrivateUsage]
+    )
 
     if shutil.which("runc") is None:
         pytest.skip("there is no runc on this machine")

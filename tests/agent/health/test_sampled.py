@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from fairlead_agent.devices.facts import GpuHealth
-from fairlead_agent.health.sampled import with_health
-from fairlead_agent.metrics.facts import Xids
+from fairlead_agent.devices.port import GpuHealth
+from fairlead_agent.node.health.collect import with_health
+from fairlead_agent.node.metrics.exposition import Xids
 from fairlead_schemas.samples import GpuSample
 
 SAMPLE = GpuSample(uuid="g0", run="7.1", memory_used_mib=5)

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent.build import build_devices
-from fairlead_agent.devices.facts import GpuHealth, Xid
-from fairlead_agent.health import gate as gating
-from fairlead_agent.health.meeting import Rules
-from fairlead_agent.health.meeting import meet as really_meet
-from fairlead_agent.health.preflight import TAINT
-from fairlead_agent.health.tending import Tending
-from fairlead_agent.run import RunKey
+from fairlead_agent.__main__ import build_devices
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.devices.port import GpuHealth, Xid
+from fairlead_agent.node.health import gate as gating
+from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.node.health.peer_check import Rules
+from fairlead_agent.node.health.peer_check import meet as really_meet
+from fairlead_agent.node.health.preflight import TAINT
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, StartSeen
 from fairlead_schemas.sample_columns import decode_samples
@@ -60,10 +60,12 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
             found.append(Played(build_devices(settings)))
         return found[0]
 
-    monkeypatch.setattr("fairlead_agent.build.build_devices", build)
+    monkeypatch.setattr("fairlead_agent.__main__.build_devices", build)
     monkeypatch.setattr(gating, "AGAIN_FIRST_S", 0.05)
-    monkeypatch.setattr("fairlead_agent.health.tending.meet", meet)
-    monkeypatch.setattr("fairlead_agent.health.culprits.SLOWER", 10**9)  # a busy machine is no slow network
+    monkeypatch.setattr("fairlead_agent.node.health.monitor.meet", meet)
+    monkeypatch.setattr(
+        "fairlead_agent.node.health.fault_localization.SLOWER", 10**9
+    )  # a busy machine is no slow network
     from fairlead_agent.settings import Settings
 
     return build(Settings(node="n1", devices="simulated"))
@@ -221,7 +223,7 @@ async def test_a_check_that_hangs_keeps_the_gang_from_starting(
 ) -> None:
     """A node that cannot even be looked at is not fit."""
     await world.open()
-    monkeypatch.setattr("fairlead_agent.health.tending.BEFORE_S", 0.1)
+    monkeypatch.setattr("fairlead_agent.node.health.monitor.BEFORE_S", 0.1)
 
     async def hangs(*_: Any) -> Any:
         await asyncio.sleep(60)
@@ -251,7 +253,7 @@ async def test_a_large_gang_meets_before_it_starts(world: World, monkeypatch: py
     assert (report.outcome, report.blames) == ("preflight", None)
     assert f"rank 1 ({hosts[1]}) failed with 2 of 2 others" in report.message
     assert seen(world) == [("", "meeting", False)]
-    monkeypatch.setattr("fairlead_agent.health.tending.meet", partial(really_meet, rules=LONG))
+    monkeypatch.setattr("fairlead_agent.node.health.monitor.meet", partial(really_meet, rules=LONG))
     others = [asyncio.ensure_future(really_meet(order("8", "true", rank=rank, hosts=hosts), LONG)) for rank in (1, 2)]
     await world.placer.desire("n1", order("8", "true", rank=0, hosts=hosts))
     assert (await world.ended("8")).outcome == "exited"

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.health.checks import MINUTE_NS, SECOND_NS, Finding
-from fairlead_agent.health.watch import HOLDS, USUAL, Change, Watch
+from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, Finding
+from fairlead_agent.node.health.watch import HOLDS, USUAL, Change, Watch
 
 HOT = Finding("g0", "thermal", "91 C")
 FULL = Finding("", "disk_full", "3 %")

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.inside.describe import bounded, describe
-from fairlead_agent.inside.nics import verbs
-from fairlead_agent.inside.pci import Place, address_of, level_between, place_of
+from fairlead_agent.linux.sysfs import Place, address_of, bounded, describe, level_between, place_of, verbs
 from fairlead_placer.topology.description import checked
 from fairlead_schemas.inside import LEVELS, UNKNOWN, Description, Level, NumaNode
 from tests.agent.inside.sysfs_tree import Tree, two_sockets

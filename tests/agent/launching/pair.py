@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from fairlead_agent.__main__ import build_agent
 from fairlead_agent.agent import Agent
-from fairlead_agent.build import build_agent
 from fairlead_agent.settings import RuntimeName, Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_placer.relay import Relay

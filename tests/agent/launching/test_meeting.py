@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.launching import meeting
-from fairlead_agent.runtimes.processes import tag_prefix, tagged
+from fairlead_agent.launch import rendezvous
+from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_schemas import subjects
 from fairlead_schemas.gangs import (
     DaemonEnded,
@@ -55,8 +55,8 @@ async def test_a_rank_that_waits_can_be_stopped(pair: Pair) -> None:
 async def test_a_meeting_that_never_comes_to_be_ends_with_who_was_missing(pair: Pair) -> None:
     """The wait is bounded, and the reason names the ranks and their nodes."""
     agent, _ = pair.agents["n1"]
-    short = meeting.Meeting(agent.bus, "n1", lambda key: True, longest_s=0.3)
-    with pytest.raises(meeting.Unlaunchable, match=r"not ready within 0\.3 s: rank 1 on n2"):
+    short = rendezvous.Meeting(agent.bus, "n1", lambda key: True, longest_s=0.3)
+    with pytest.raises(rendezvous.Unlaunchable, match=r"not ready within 0\.3 s: rank 1 on n2"):
         await short.meet(rank(0, "true"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.launching.box import fill
+from fairlead_agent.launch.mpi_daemons import fill
 
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 #: A bound of the test, not a promise.

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.launch import Launch, Place, Program, plan
-from fairlead_agent.launching.network import interface_of
+from fairlead_agent.launch.plan import Launch, Place, Program, plan
+from fairlead_agent.linux.machine import interface_of
 from fairlead_schemas.desired import RunOrder
 
 PLACE = Place(

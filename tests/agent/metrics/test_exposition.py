@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead_agent.devices.facts import GpuHealth
+from fairlead_agent.devices.port import GpuHealth
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.metrics import dcgm
-from fairlead_agent.metrics.exposition import Family, Sample, text
-from fairlead_agent.metrics.facts import NodeFacts, Owner, Xids
-from fairlead_agent.metrics.node import exposition
+from fairlead_agent.node.metrics import families
+from fairlead_agent.node.metrics.exposition import Family, NodeFacts, Owner, Sample, Xids, text
+from fairlead_agent.node.metrics.families import exposition
 from fairlead_schemas.samples import RunResources, RunUse
 from tests.agent.metrics.promtool import complaints, needs_promtool
 
@@ -60,7 +59,7 @@ def listed() -> dict[str, set[str]]:
 
 def test_names_and_types_are_those_of_dcgm_exporter() -> None:
     """All that it has on by default but one, and nothing under its names that it does not have."""
-    ours = {each.name: each.kind for each in (*dcgm.SAMPLED, *dcgm.COUNTED, dcgm.XID)}
+    ours = {each.name: each.kind for each in (*families.SAMPLED, *families.COUNTED, families.XID)}
     known = listed()
     assert {name: kind for name, kind in ours.items() if kind not in known.get(name, ())} == {}
     default = {row["metric"] for row in csv.DictReader(LIST.open()) if row["enabled_by_default"] == "yes"}
@@ -70,7 +69,7 @@ def test_names_and_types_are_those_of_dcgm_exporter() -> None:
 
 def test_units_are_those_of_dcgm_exporter() -> None:
     """Its list says MHz, C, W, mJ, %, MiB and ns; ratios are from 0 to 1."""
-    helps = {each.name: each.help for each in (*dcgm.SAMPLED, *dcgm.COUNTED)}
+    helps = {each.name: each.help for each in (*families.SAMPLED, *families.COUNTED)}
     page = told(exposition(facts()))
     for row in csv.DictReader(LIST.open()):
         name, unit = row["metric"], row["unit"]
@@ -128,7 +127,7 @@ def test_a_node_without_gpus_tells_of_itself() -> None:
 def test_promtool_reads_it_and_minds_only_dcgms_own_names() -> None:
     """dcgm-exporter's counters do not end in _total, and it has a label `modelName`: boards rely on both. Nothing else is
     to be said but of one of its names, and of our own names nothing at all."""
-    remarks, all_names = set(complaints(exposition(facts()))), (*dcgm.SAMPLED, *dcgm.COUNTED, dcgm.XID)
+    remarks, all_names = set(complaints(exposition(facts()))), (*families.SAMPLED, *families.COUNTED, families.XID)
     suffix = {
         f'{each.name} counter metrics should have "_total" suffix' for each in all_names if each.kind == "counter"
     }

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from fairlead_agent.agent import Agent
-from fairlead_agent.metrics import serving
-from fairlead_agent.metrics.serving import MetricsServer
+from fairlead_agent.node.metrics import server
+from fairlead_agent.node.metrics.server import MetricsServer
 from fairlead_agent.settings import from_environment
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas.reports import StartSeen
@@ -85,19 +85,19 @@ async def test_only_metrics_are_there(world: World) -> None:
 
 async def test_a_reader_that_talks_too_much_or_never_ends_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither holds a place for longer than the patience."""
-    monkeypatch.setattr(serving, "PATIENCE_S", 0.1)
-    server = MetricsServer(lambda: b"x 1\n")
-    await server.open("127.0.0.1", 0)
-    assert server.address is not None
+    monkeypatch.setattr(server, "PATIENCE_S", 0.1)
+    serving = MetricsServer(lambda: b"x 1\n")
+    await serving.open("127.0.0.1", 0)
+    assert serving.address is not None
     for said in (b"GET /metrics HTTP/1.1\r\n", b"G" * 100_000):
-        reader, writer = await asyncio.open_connection(*server.address)
+        reader, writer = await asyncio.open_connection(*serving.address)
         writer.write(said)
         try:
             assert await asyncio.wait_for(reader.read(), LONG_S) == b""
         except ConnectionResetError:
             pass  # closed with bytes unread
         writer.close()
-    await server.close()
+    await serving.close()
 
 
 #: More than the buffers between the two ends take.
@@ -148,7 +148,7 @@ def taken(reader: socket.socket) -> int:
 
 async def test_a_reader_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it does not take is not kept for it."""
-    monkeypatch.setattr(serving, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(server, "PATIENCE_S", 0.1)
     readers = Readers()
     with await readers.come(b"GET /metrics HTTP/1.1\r\n\r\n") as reader:
         await until(lambda: readers.pages == 1 and readers.served == 0)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvloop
 
-from fairlead_agent.build import build_agent
-from fairlead_agent.run import Exit, RunKey
-from fairlead_agent.runtimes.process.link import PROGRAM
+from fairlead_agent.__main__ import build_agent
+from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
+from fairlead_agent.runtimes.process.spawner_client import PROGRAM
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.desired import RunOrder

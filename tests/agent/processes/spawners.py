@@ -7,10 +7,10 @@ import os
 import signal
 from pathlib import Path
 
-from fairlead_agent.run import RunKey
-from fairlead_agent.runtimes.process.link import PROGRAM
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
-from fairlead_agent.runtimes.processes import tag_prefix, tagged
+from fairlead_agent.runtimes.process.spawner_client import PROGRAM
 from tests.agent.runtime_watch import Watch, incarnation
 
 KEY = RunKey("801", 1, 0)

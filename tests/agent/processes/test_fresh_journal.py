@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_agent.__main__ import build_agent
 from fairlead_agent.agent import Agent
-from fairlead_agent.build import build_agent
-from fairlead_agent.run import RunKey
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.linux.processes import left_by_others, stat_identity
 from fairlead_agent.runtimes.port import Runtime, RuntimeUnfit
-from fairlead_agent.runtimes.process import strangers
+from fairlead_agent.runtimes.process import reaper
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
-from fairlead_agent.runtimes.processes import left_by_others, stat_identity
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.reports import InventorySeen, StartSeen
@@ -170,8 +170,8 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     second: Runtime = ProcessRuntime(tmp_path, "n1", incarnation())
     await second.open(Watch())
     with monkeypatch.context() as patch:
-        patch.setattr(strangers, "end_exactly", hangs)
-        patch.setattr(strangers, "STRANGERS_S", 3.0)
+        patch.setattr(reaper, "end_exactly", hangs)
+        patch.setattr(reaper, "STRANGERS_S", 3.0)
         with pytest.raises(RuntimeUnfit, match=rf"7\.1\.0 \(process {left.pid}\)"):
             await second.adopt([])
     assert await second.adopt([]) == {}

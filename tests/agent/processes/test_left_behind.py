@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.runtimes.process.link import Ended
+from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.runtimes.process.runtime import LOST, OVER_MEMORY
 from fairlead_agent.runtimes.process.spawner import OomKills
+from fairlead_agent.runtimes.process.spawner_client import Ended
 from tests.agent.processes.spawners import Node
 from tests.agent.runtime_watch import launch, until_file
 from tests.agent.sleepers import asleep, own, until_asleep, until_gone

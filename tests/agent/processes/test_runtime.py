@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.run import Exit, RunKey
+from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
-from fairlead_agent.runtimes.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.run_directory import PRUNE_BATCH
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.runtimes.process.link import LOCK, SOCKET
+from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.process.runtime import LOST, ProcessRuntime
 from fairlead_agent.runtimes.process.spawner import SPAWNED_BYTES_MAX
-from fairlead_agent.runtimes.processes import tag_prefix, tagged
+from fairlead_agent.runtimes.process.spawner_client import LOCK, SOCKET
 from tests.agent import sleepers
 from tests.agent.processes.spawners import Node
 from tests.agent.runtime_watch import Watch, launch, until_file

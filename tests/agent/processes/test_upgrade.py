@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from fairlead_agent import agent as shell
-from fairlead_agent.journal import Journal, JournalNewer, encode_line
-from fairlead_agent.lease import NAME
-from fairlead_agent.records import FORMAT, Accepted, Opened, Record
-from fairlead_agent.run import RunKey
+from fairlead_agent.core.lease import NAME
+from fairlead_agent.core.ledger import FORMAT, Accepted, Opened, Record
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.files.journal import Journal, JournalNewer, encode_line
+from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.port import RuntimeUnfit
-from fairlead_agent.runtimes.process import link
-from fairlead_agent.runtimes.processes import tag_prefix, tagged
+from fairlead_agent.runtimes.process import spawner_client
 from fairlead_schemas.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World
@@ -74,10 +74,10 @@ async def test_a_newer_journal_is_refused_by_name(tmp_path: Path) -> None:
 def spoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The spawner's program, changed: an older one that says no version, or one of another."""
     program = tmp_path / "spawner.py"
-    text = Path(link.PROGRAM).read_text()
+    text = Path(spawner_client.PROGRAM).read_text()
     assert text.count('"protocol": PROTOCOL,') == 1
     program.write_text(text.replace('"protocol": PROTOCOL,', ""))
-    monkeypatch.setattr(link, "PROGRAM", str(program))
+    monkeypatch.setattr(spawner_client, "PROGRAM", str(program))
     yield text
     monkeypatch.undo()
 
@@ -96,7 +96,7 @@ async def test_a_newer_agent_adopts_an_older_ones_runs(world: World, spoken: str
 
 async def test_a_newer_spawner_is_refused_by_name(world: World, spoken: str) -> None:
     """Who does not know what it is told must not judge what runs: it ends, and what runs runs on."""
-    Path(link.PROGRAM).write_text(  # noqa: ASYNC240 -- nobody runs yet
+    Path(spawner_client.PROGRAM).write_text(  # noqa: ASYNC240 -- nobody runs yet
         spoken.replace("PROTOCOL = 2", "PROTOCOL = 99")
     )
     bus = world.hub.connect()

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.devices.facts import GpuProcess
-from fairlead_agent.run import RunKey
-from fairlead_agent.sharing.guard import SECOND_NS, Finding, Guard, Share
-from fairlead_agent.sharing.uses import Use, left_behind, shares, uses
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.devices.memory_guard import SECOND_NS, Finding, Guard, Share, Use, left_behind, shares, uses
+from fairlead_agent.devices.port import GpuProcess
 from tests.agent.placer_script import order
 
 A, B, C = (RunKey(job, 1, 0) for job in "789")

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from fairlead_agent.core.runs import RunKey
+from fairlead_agent.devices.memory_guard import pipe_directory, share_environment
 from fairlead_agent.devices.nvml import NvmlDevices
-from fairlead_agent.run import RunKey
-from fairlead_agent.runtimes.notes import own_bytes, write_note
+from fairlead_agent.runtimes.run_directory import own_bytes, write_note
 from fairlead_agent.settings import from_environment
-from fairlead_agent.sharing.mps import pipe_directory, share_environment
 from fairlead_schemas import subjects
 from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
 from fairlead_schemas.resources import Gpu
@@ -29,7 +29,7 @@ from tests.agent.world import World
 SECOND_NS = 1_000_000_000
 #: Fields of an order that say which share of which GPU it has.
 SHARE = ("gpus", "gpu_milli", "gpu_memory_mib")
-PLAY = (sys.executable, "-m", "fairlead_agent.devices.play")
+PLAY = (sys.executable, "-m", "fairlead_agent.devices.simulated_use")
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_without_a_guard_the_neighbour_starves(world: World) -> None:
 
 async def test_one_that_does_not_listen_is_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a grace that is short: its neighbours wait."""
-    monkeypatch.setattr("fairlead_agent.reconcile.SHARE_GRACE_NS", 200_000_000)
+    monkeypatch.setattr("fairlead_agent.core.reconcile.SHARE_GRACE_NS", 200_000_000)
     size = gpu_of(world).memory_mib
     await world.placer.desire("n1", notebook(world, "7", "--deaf", "--mib", str(size), "--seconds", "600", grace_s=600))
     offender = await world.ended("7")
@@ -151,7 +151,7 @@ async def test_the_guard_reads_a_driver_as_it_reads_a_played_machine(
     await world.stop()
     driver = PlayedNvml(gpus=1)
     devices = NvmlDevices(driver, sys=world.settings.data)
-    monkeypatch.setattr("fairlead_agent.build.open_devices", lambda name, machine: devices)
+    monkeypatch.setattr("fairlead_agent.__main__.open_devices", lambda name, machine: devices)
     agent = await world.start()
     await world.placer.until(lambda: len(world.placer.of(InventorySeen)) == 2)
     third = {"gpus": ("GPU-0",), "gpu_milli": 333, "gpu_memory_mib": 13_000}

@@ -1,4 +1,7 @@
-"""Node labels, those of GPUs in GPU-feature-discovery's keys and spelling. Pure."""
+"""Node labels, those of GPUs in GPU-feature-discovery's keys and spelling. Pure.
+
+Places of simulated nodes: racks of nodes, blocks of racks, one spine. Pure.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,10 +30,10 @@ def pool_labels(pool: str) -> dict[str, str]:
 def gpu_labels(
     gpus: Sequence[Gpu], machine: str, *, mig_capable: bool | None = None, clique: str = "", mps: bool = False
 ) -> dict[str, str]:
-    """Labels of a node whose GPUs are all of one model (of the first, where they are not).
+    """Return the labels of a node whose GPUs are all of one model (those of the first, if the models differ).
 
-    `mps`: whether an MPS daemon runs. `mig_capable`: None is told by the compute capability. `clique`: the NVLink domain beyond the node, if all its GPUs
-    are in one.
+    `mps`: True if an MPS daemon runs. `mig_capable`: None derives it from the compute capability. `clique`: the
+    NVLink domain beyond the node, if all its GPUs are in one.
     """
     if not gpus:
         return {}
@@ -59,7 +62,7 @@ def gpu_labels(
 
 
 def _ecc_label(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Whether ECC is on, where all GPUs are alike in that."""
+    """Return the label of the ECC state, empty if the GPUs differ in it."""
     modes = {gpu.ecc for gpu in gpus}
     return {"fairlead/ecc": modes.pop()} if len(modes) == 1 and "" not in modes else {}
 
@@ -127,3 +130,15 @@ def _linked_groups(inside: Description) -> int:
             left -= joined
             reached.extend(joined)
     return groups
+
+
+def rack_labels(number: int, nodes_per_rack: int, racks_per_block: int) -> dict[str, str]:
+    """Labels of the node of that number (from 0); none where a rack holds none, no block where it holds no rack."""
+    if nodes_per_rack < 1:
+        return {}
+    rack = number // nodes_per_rack
+    labels = {"fairlead/rack": f"r{rack + 1}"}
+    if racks_per_block >= 1:
+        labels["fairlead/block"] = f"b{rack // racks_per_block + 1}"
+    labels["fairlead/spine"] = "s1"
+    return labels

@@ -10,25 +10,17 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairlead_agent import machine
-from fairlead_agent.devices import nvml_facts
-from fairlead_agent.devices.cutting import carry_out
-from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
+from fairlead_agent.devices import nvml_readings
 from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels
-from fairlead_agent.devices.nvml_facts import text
-from fairlead_agent.devices.nvml_health import health
-from fairlead_agent.devices.nvml_links import nvlinks, pcie_levels
-from fairlead_agent.devices.nvml_meters import memory, meters, pcie_traffic
+from fairlead_agent.devices.memory_guard import pipe_directory, share_environment
+from fairlead_agent.devices.nvml_activity import Profiling, Utilizations, XidEvents, processes, running
 from fairlead_agent.devices.nvml_mig import NvmlCutter, tables
-from fairlead_agent.devices.nvml_processes import Utilizations, processes, running
-from fairlead_agent.devices.nvml_profiling import Profiling
-from fairlead_agent.devices.nvml_xids import XidEvents
-from fairlead_agent.devices.port import DevicesUnfit
-from fairlead_agent.devices.recording import MigTable
-from fairlead_agent.inside.describe import describe
-from fairlead_agent.inside.files import read_text
-from fairlead_agent.inside.pci import address_of
-from fairlead_agent.sharing.mps import pipe_directory, share_environment
+from fairlead_agent.devices.nvml_readings import health, memory, meters, nvlinks, pcie_levels, pcie_traffic, text
+from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
+from fairlead_agent.devices.recorded import MigTable
+from fairlead_agent.devices.repartition import carry_out
+from fairlead_agent.linux import machine
+from fairlead_agent.linux.sysfs import address_of, describe, read_text
 from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
@@ -78,13 +70,15 @@ class NvmlDevices:
         return found
 
     def mig_tables(self) -> dict[str, tuple[MigTable, ...]]:
-        """{UUID: what the GPU can be cut into}, of those that can; what the driver lists in MIG mode is more than without."""
+        """Return {UUID: possible MIG profiles} for the GPUs that can be cut. The driver lists more in MIG mode than
+        without it.
+        """
         nvml = self._nvml
         found = {gpu.uuid: tables(nvml, handle) for gpu, handle in zip(self._gpus, self._handles, strict=True)}
         return {uuid: each for uuid, each in found.items() if each}
 
     def cut(self, order: LayoutOrder) -> str:
-        """Over the driver; then everything is looked at anew."""
+        """Repartition a GPU through the driver, then read all devices again. Returns the reason of a failure, "" if none."""
         nvml, handle = self._nvml, self._by_uuid.get(order.gpu)
         if handle is None:
             return f"this node has no GPU {order.gpu}"
@@ -99,12 +93,12 @@ class NvmlDevices:
     def _describe(self, index: int, handle: Any) -> Gpu:
         nvml = self._nvml
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-        mig = bool(nvml_facts.mig(nvml, handle))
+        mig = bool(nvml_readings.mig(nvml, handle))
         return Gpu(
             uuid=text(nvml.nvmlDeviceGetUUID(handle)), index=index, model=text(nvml.nvmlDeviceGetName(handle)),
             memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20, compute_capability=major * 10 + minor,
-            numa=self._inside.numa[index] if self._inside.numa else -1, ecc=nvml_facts.ecc(nvml, handle), mig=mig,
-            instances=nvml_facts.instances(nvml, handle) if mig else (),
+            numa=self._inside.numa[index] if self._inside.numa else -1, ecc=nvml_readings.ecc(nvml, handle), mig=mig,
+            instances=nvml_readings.instances(nvml, handle) if mig else (),
         )  # fmt: skip
 
     def _look_inside(self, sys: Path) -> Description:
@@ -118,11 +112,11 @@ class NvmlDevices:
         )  # fmt: skip
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """As the driver numbers them."""
+        """Return the GPUs in the driver's order."""
         return self._gpus
 
     def inside(self) -> Description:
-        """As NVML and the kernel showed it when this was opened."""
+        """Return the description that NVML and the kernel gave when the adapter was opened."""
         return self._inside
 
     def labels(self) -> dict[str, str]:
@@ -131,10 +125,10 @@ class NvmlDevices:
 
     def _label(self) -> dict[str, str]:
         nvml = self._nvml
-        cliques = {nvml_facts.clique(nvml, handle) for handle in self._handles}
-        capable = any(nvml_facts.mig(nvml, handle) is not None for handle in self._handles)
+        cliques = {nvml_readings.clique(nvml, handle) for handle in self._handles}
+        capable = any(nvml_readings.mig(nvml, handle) is not None for handle in self._handles)
         mps = bool(pipe_directory(os.environ))
-        cuda = nvml_facts.asked(nvml, 0, lambda: int(nvml.nvmlSystemGetCudaDriverVersion_v2()))
+        cuda = nvml_readings.asked(nvml, 0, lambda: int(nvml.nvmlSystemGetCudaDriverVersion_v2()))
         return {
             **gpu_labels(self._gpus, self._machine, mig_capable=capable, clique=cliques.pop() if len(cliques) == 1 else "", mps=mps),
             **driver_labels(text(nvml.nvmlSystemGetDriverVersion()), cuda),
@@ -143,11 +137,13 @@ class NvmlDevices:
         }  # fmt: skip
 
     def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
-        """Where a share of a GPU ends, for MPS."""
+        """Return the MPS variables that limit a share of a GPU."""
         return share_environment(order, "" if contained else pipe_directory(os.environ))
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
-        """What the driver says now; what a GPU does not say is None, a GPU or instance that does not answer is left out."""
+        """Return the driver's present values. A value that a GPU does not report is None; a GPU or instance that does not
+        answer is left out.
+        """
         samples: list[GpuSample] = []
         for gpu, handle in zip(self._gpus, self._handles, strict=True):
             with contextlib.suppress(self._nvml.NVMLError):
@@ -194,7 +190,7 @@ class NvmlDevices:
         return {**meters(self._nvml, handle), **traffic, **profiled}
 
     def health(self) -> list[GpuHealth]:
-        """As the driver tells it."""
+        """Return every GPU's health, as the driver reports it."""
         return [health(self._nvml, handle, gpu.uuid) for gpu, handle in zip(self._gpus, self._handles, strict=True)]
 
     def xids(self) -> list[Xid]:
@@ -202,7 +198,7 @@ class NvmlDevices:
         return self._xids.take()
 
     def processes(self) -> list[GpuProcess]:
-        """Of a GPU that is cut, those of its instances, where these can be asked."""
+        """Return the processes of every GPU, and for a GPU that is cut those of its instances that can be queried."""
         parts = [each.uuid for gpu in self._gpus for each in (gpu.instances if gpu.mig else (gpu,))]
         handles = [(uuid, self._by_uuid.get(uuid)) for uuid in parts]
         return [
@@ -231,7 +227,7 @@ class NvmlDevices:
         return ""
 
     def _pids(self, handle: Any) -> list[int]:
-        """An MPS server stays on its GPUs, whoever computes over it."""
+        """Return the GPU's process ids without the MPS server, which stays on its GPUs regardless of its clients."""
         return [pid for pid in running(self._nvml, handle) if machine.program(pid) != MPS_SERVER]
 
     def _used_mib(self, handle: Any) -> int:

@@ -7,9 +7,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_agent.devices import nvml_facts
-from fairlead_agent.devices.cutting import CutFailed
-from fairlead_agent.devices.recording import MigTable
+from fairlead_agent.devices import nvml_readings
+from fairlead_agent.devices.recorded import MigTable
+from fairlead_agent.devices.repartition import CutFailed
 from fairlead_schemas.resources import MigInstance
 
 #: Kinds of GPU instances and of compute instances that NVML numbers; kinds that a GPU has not are passed over.
@@ -18,42 +18,43 @@ PLACES_MAX = 32
 
 
 def placements(nvml: Any, handle: Any, kind: int) -> list[Any]:
-    """Where the driver lets instances of that kind begin. Raises NVMLError."""
+    """Return the places where the driver lets instances of that kind begin. Raises NVMLError."""
     places, count = (nvml.c_nvmlGpuInstancePlacement_t * PLACES_MAX)(), ctypes.c_uint(PLACES_MAX)
     nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, kind, places, ctypes.byref(count))
     return list(places[: count.value])
 
 
 def tables(nvml: Any, handle: Any) -> tuple[MigTable, ...]:
-    """All profiles of a GPU with their places; () of one that cannot be cut. Also without MIG mode, as far as the driver
-    says then."""
+    """Return all profiles of a GPU with their places, () for a GPU that cannot be cut. Without MIG mode, the result
+    holds only the profiles that the driver lists then.
+    """
     found: list[MigTable] = []
     for number in range(GPU_KINDS):
-        info = nvml_facts.asked(
+        info = nvml_readings.asked(
             nvml, None, lambda number=number: nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
         )
-        places = nvml_facts.asked(nvml, [], lambda info=info: placements(nvml, handle, info.id)) if info else []
+        places = nvml_readings.asked(nvml, [], lambda info=info: placements(nvml, handle, info.id)) if info else []
         if info and places:
-            profile = nvml_facts.text(info.name).rpartition("MIG ")[2]
+            profile = nvml_readings.text(info.name).rpartition("MIG ")[2]
             starts = tuple(sorted(int(place.start) for place in places))
             found.append(MigTable(profile=profile, starts=starts, size=int(places[0].size)))
     return tuple(found)
 
 
 class NvmlCutter:
-    """One GPU, by its handle."""
+    """Cutter of one GPU, by its handle."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
         self._handle = handle
 
     def instances(self) -> tuple[MigInstance, ...]:
-        """As the driver shows them now."""
-        return nvml_facts.instances(self._nvml, self._handle) if self.is_on() else ()
+        """Return the instances that the driver shows now; none if MIG mode is off."""
+        return nvml_readings.instances(self._nvml, self._handle) if self.is_on() else ()
 
     def is_on(self) -> bool:
-        """As the driver says."""
-        return bool(nvml_facts.mig(self._nvml, self._handle))
+        """Return True if the driver reports MIG mode as on."""
+        return bool(nvml_readings.mig(self._nvml, self._handle))
 
     def switch(self, on: bool) -> None:
         """The driver resets the GPU for it where the model needs that; a mode that would only come with a reboot is a failure."""
@@ -64,7 +65,9 @@ class NvmlCutter:
             raise CutFailed(f"MIG mode: it is not active, and must not wait for a reboot (NVML status {status})")
 
     def destroy(self, instance: MigInstance) -> None:
-        """Its compute instance, then itself."""
+        """Destroy the compute instance of a MIG instance, then the instance itself. An instance that cannot be destroyed
+        stays usable.
+        """
         nvml, what = self._nvml, f"{instance.profile} at {instance.start}"
 
         def steps() -> None:
@@ -100,10 +103,10 @@ class NvmlCutter:
         """The driver's number for the profile."""
         nvml = self._nvml
         for number in range(GPU_KINDS):
-            info = nvml_facts.asked(
+            info = nvml_readings.asked(
                 nvml, None, lambda number=number: nvml.nvmlDeviceGetGpuInstanceProfileInfo(self._handle, number)
             )
-            if info is not None and nvml_facts.text(info.name).rpartition("MIG ")[2] == profile:
+            if info is not None and nvml_readings.text(info.name).rpartition("MIG ")[2] == profile:
                 return int(info.id)
         raise CutFailed(f"the driver knows no profile {profile}")
 
@@ -117,7 +120,7 @@ class NvmlCutter:
         """The compute instance with all slices of the GPU instance."""
         nvml = self._nvml
         for number in range(COMPUTE_KINDS):
-            info = nvml_facts.asked(
+            info = nvml_readings.asked(
                 nvml, None, lambda number=number: nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(whole, number, 0)
             )
             if info is not None and info.sliceCount == slices:

@@ -17,7 +17,7 @@ from fairlead_schemas.resources import Gpu
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of machine."""
+    """Profile of one kind of machine."""
 
     machine: str
     product: str
@@ -38,7 +38,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     assumed: str = ""
 
     def inside(self) -> Description:
-        """As an agent on such a machine would describe it. Its CPUs are the played machine's, not this one's."""
+        """Return the description that an agent on such a machine would give. Its CPUs are the simulated machine's, not
+        this one's.
+        """
         return Description(
             numa=self.numa,
             nvlinks=self.nvlinks if any(map(any, self.nvlinks)) else (),
@@ -51,7 +53,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
     def gpus(self, node: str) -> tuple[Gpu, ...]:
-        """Its GPUs, on a node of that name."""
+        """Return the machine's GPUs, on a node of that name."""
         return tuple(
             Gpu(
                 uuid=simulated_uuid(node, index), index=index, model=self.product, memory_mib=self.memory_mib,
@@ -87,7 +89,7 @@ def profiles() -> dict[str, Profile]:
 
 
 def profile_named(name: str) -> Profile:
-    """One profile. Raises DevicesUnfit naming those that there are."""
+    """Return one profile. Raises DevicesUnfit with the names of all profiles."""
     try:
         return profiles()[name]
     except KeyError:
@@ -101,6 +103,6 @@ def played_inside(name: str) -> Description:
 
 
 def simulated_uuid(node: str, index: int) -> str:
-    """ "GPU-" and a UUID made from node and index: the same for ever, different on every node."""
+    """Return "GPU-" and a UUID made from node and index: always the same, different on every node."""
     digest = hashlib.sha256(f"{node}/{index}".encode()).hexdigest()
     return f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"

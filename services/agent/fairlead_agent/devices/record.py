@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fairlead_agent.devices.facts import GpuHealth
 from fairlead_agent.devices.nvml import NvmlDevices
-from fairlead_agent.devices.port import Devices, DevicesUnfit
-from fairlead_agent.devices.recording import VERSION, Frame, MigTable, Recording, write_recording
+from fairlead_agent.devices.port import Devices, DevicesUnfit, GpuHealth
+from fairlead_agent.devices.recorded import VERSION, Frame, MigTable, Recording, write_recording
 
 #: How often health is asked besides the first frame: it changes slowly.
 HEALTH_EVERY = 10
@@ -25,8 +24,9 @@ def record(
     *, mig: dict[str, tuple[MigTable, ...]], recorded_on: str,
     clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
 ) -> Recording:  # fmt: skip
-    """So many seconds of these devices, a frame every `every_s`; at least one frame. A frame that does not ask for health
-    says what the one before it said."""
+    """Record these devices for `seconds`, a frame every `every_s`; at least one frame. A frame without a health query
+    repeats the health of the previous frame.
+    """
     start = clock()
     frames: list[Frame] = []
     health: tuple[GpuHealth, ...] = ()

@@ -1,25 +1,99 @@
-"""Replays a recording of real GPUs, over and over. The answers are real, the machine is not here: it says so.
+"""Replay of a recording of real GPUs, in a loop. The answers are real but the machine is absent, and the labels
+show this.
 
-Runs may be placed on these GPUs, as on simulated ones; what is measured is what was measured then. What ran on them at that
-time is told as processes, and does not keep them from being free: it is not here.
+Runs may be placed on these GPUs, as on simulated ones; the measurements are those of the recording. Processes
+that ran at that time are reported but do not keep a GPU from being free, because they are not on this machine.
+
+Recording: a machine's device answers as one JSON file. Parsing is strict: an unknown word is refused.
+
+Answers are kept in the terms of `port.Devices`, not as the driver's bytes, so that a recording outlives a driver. The
+possible MIG profiles of each GPU are kept as well, because a layout can only be tried where they are known.
 """
 
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from fairlead_agent.devices.cutting import CutFailed, carry_out
-from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
-from fairlead_agent.devices.port import DevicesUnfit
-from fairlead_agent.devices.recording import BadRecording, Frame, MigTable, Recording, read_recording
+from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
+from fairlead_agent.devices.repartition import CutFailed, carry_out
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
 from fairlead_schemas.samples import GpuSample
+
+VERSION = 1
+
+
+class MigTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """MIG profile that a GPU can be cut into: its possible start slices, and its size in memory slices."""
+
+    profile: str
+    starts: tuple[int, ...]
+    size: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """State of the devices at one moment. `xids` holds the XIDs since the previous frame."""
+
+    at_ms: Annotated[int, msgspec.Meta(ge=0)]
+    samples: tuple[GpuSample, ...] = ()
+    health: tuple[GpuHealth, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    xids: tuple[Xid, ...] = ()
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A machine for a while. Frames by rising time."""
+
+    version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)]
+    #: Whence: the adapter that was asked, the day, and what a person has to say about it.
+    devices: str
+    recorded_on: str
+    note: str = ""
+    gpus: tuple[Gpu, ...]
+    inside: Description
+    labels: dict[str, str]
+    #: {UUID: profiles}, of GPUs that can be cut.
+    mig: dict[str, tuple[MigTable, ...]] = {}
+    frames: Annotated[tuple[Frame, ...], msgspec.Meta(min_length=1)]
+
+
+class BadRecording(ValueError):
+    """The file is no recording; the message says where and what was expected."""
+
+
+_decoder = msgspec.json.Decoder(Recording)
+
+
+def read_recording(data: bytes) -> Recording:
+    """A recording, checked. Raises BadRecording."""
+    try:
+        recording = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise BadRecording(str(error)) from error
+    times = [frame.at_ms for frame in recording.frames]
+    if times != sorted(times):
+        raise BadRecording("expected frames by rising time - at `$.frames`")
+    known = {each.uuid for gpu in recording.gpus for each in (gpu, *gpu.instances)}
+    for at, frame in enumerate(recording.frames):
+        for each in (*frame.samples, *frame.health, *frame.processes, *frame.xids):
+            if each.uuid not in known:
+                raise BadRecording(f"expected a GPU of the recording, found {each.uuid} - at `$.frames[{at}]`")
+    return recording
+
+
+def write_recording(recording: Recording) -> bytes:
+    """Encode the recording as JSON with one frame per line, easy to read and to compare."""
+    frames = b",\n  ".join(msgspec.json.encode(frame, order="deterministic") for frame in recording.frames)
+    head = msgspec.to_builtins(msgspec.structs.replace(recording, frames=()))
+    del head["frames"]
+    text = msgspec.json.format(msgspec.json.encode(head, order="deterministic"), indent=1).rstrip()
+    return text[:-1].rstrip() + b',\n "frames": [\n  ' + frames + b"\n ]\n}\n"
 
 
 class RecordedDevices:
@@ -47,15 +121,15 @@ class RecordedDevices:
             raise DevicesUnfit(f"FAIRLEAD_RECORDING: {path} cannot be replayed: {error}") from error
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """As they were, but for what was cut since."""
+        """Return the GPUs as recorded, except for later changes of the MIG layout."""
         return self._gpus
 
     def inside(self) -> Description:
-        """As it was."""
+        """Return the recorded description."""
         return self._recording.inside
 
     def labels(self) -> dict[str, str]:
-        """As they were, and that the machine is not here."""
+        """Return the recorded labels, with a label that marks the machine as simulated."""
         return {**self._recording.labels, "fairlead/simulated": "true"} if self._gpus else {}
 
     def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
@@ -71,16 +145,16 @@ class RecordedDevices:
         return self._recording.frames[max(0, at)]
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
-        """Of this moment of the recording, with the runs that hold the GPUs now."""
+        """Return the samples of the recording's current frame, each with the run that holds its GPU now."""
         return [msgspec.structs.replace(each, run=holders.get(each.uuid, "")) for each in self._frame().samples]
 
     def health(self) -> list[GpuHealth]:
-        """Of this moment; a GPU of which the frame says nothing is not known to be ill or well."""
+        """Return the health of the recording's current frame. A GPU without an entry in the frame gets a record of unknown health."""
         known = {each.uuid: each for each in self._frame().health}
         return [known.get(gpu.uuid, GpuHealth(uuid=gpu.uuid)) for gpu in self._gpus]
 
     def xids(self) -> list[Xid]:
-        """Of all frames that have passed since the last call; at most one round of them."""
+        """Return the XIDs of all frames passed since the last call, at most one round of the recording."""
         passed, frames = self._passed_ms(), self._recording.frames
         due = passed // self._round_ms * len(frames) + bisect_right(self._times, passed % self._round_ms)
         first = max(self._told, due - len(frames))

@@ -1,7 +1,8 @@
-"""What a simulated machine plays: faults and curves by time, from a file. Pure: takes bytes and moments, returns facts.
+"""Script of a simulated machine: faults and curves by time, from a file. Pure: takes bytes and moments, returns facts.
 
-The file is TOML or JSON, and strict: an unknown word, or a number out of its range, is refused with its place. Times are
-seconds since the devices were opened, or (`since = "run"`) since a run took the GPU; docs/reference/devices.md lists everything.
+The file is TOML or JSON. Parsing is strict: an unknown word, or a number out of its range, is refused with its place.
+Times are seconds since the devices were opened, or (`since = "run"`) since a run took the GPU.
+docs/reference/devices.md lists everything.
 """
 
 import tomllib
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from fairlead_agent.devices.facts import GpuHealth
+from fairlead_agent.devices.port import GpuHealth
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
@@ -33,7 +34,7 @@ class _OnGpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gpus: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
 
     def on(self, index: int) -> bool:
-        """Whether it is about that GPU."""
+        """Return True if this entry applies to the GPU with that index."""
         return not self.gpus or index in self.gpus
 
 
@@ -48,7 +49,7 @@ class _Act(_OnGpus, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
 
 
 class Curve(_Act, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"begin": "from"}):
-    """A measured value over time: straight lines between points, the last value for ever after."""
+    """Measured value over time: straight lines between points; after the last point its value is kept."""
 
     what: Measured
     points: Annotated[Points, msgspec.Meta(min_length=1)]
@@ -171,7 +172,7 @@ def lost(script: Script, index: int, moment: Moment) -> str:
 
 
 def healthy(script: Script, index: int, moment: Moment, well: GpuHealth) -> GpuHealth:
-    """What is known of its health now, over what it is without a script."""
+    """Return the GPU's health at this moment: `well`, its health without a script, overlaid with the script's facts."""
     if why := lost(script, index, moment):
         return GpuHealth(uuid=well.uuid, lost=True, why=why)
     for at, each in enumerate(script.health):

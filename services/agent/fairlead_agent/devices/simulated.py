@@ -1,7 +1,7 @@
 """Played GPUs: the shape of a known machine without the machine. Everything says that it is simulated.
 
 Without a script, utilisation is high with a slow wave while a run holds the GPU, zero otherwise. A script (`script.py`,
-played by `stage.py`) says what else happens; programs may say what they use themselves (`told.py`).
+played by `scenario.py`) says what else happens; programs may say what they use themselves (`simulated_use.py`).
 """
 
 import contextlib
@@ -12,16 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_agent.devices.cutting import carry_out
-from fairlead_agent.devices.facts import GpuHealth, GpuProcess, Xid
-from fairlead_agent.devices.played_meters import IDLE_MIB, PlayedMeters, shown
-from fairlead_agent.devices.played_mig import instance_samples
-from fairlead_agent.devices.port import DevicesUnfit
+from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
 from fairlead_agent.devices.profiles import played_inside, profile_named
+from fairlead_agent.devices.repartition import carry_out
+from fairlead_agent.devices.scenario import Stage
 from fairlead_agent.devices.script import BadScript, Moment, healthy, left_behind, lost, measured, running
+from fairlead_agent.devices.simulated_meters import IDLE_MIB, PlayedMeters, instance_samples, shown
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
-from fairlead_agent.devices.stage import Stage
-from fairlead_agent.devices.told import Told
+from fairlead_agent.devices.simulated_use import Told
 from fairlead_schemas.desired import LayoutOrder, RunOrder
 from fairlead_schemas.inside import Description
 from fairlead_schemas.resources import Gpu
@@ -55,7 +53,7 @@ class SimulatedDevices:
         self.refused: set[str] = set()
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """As many as the profile has, cut as they were cut last."""
+        """Return the profile's GPUs with their most recent MIG layout."""
         return self._gpus
 
     def inside(self) -> Description:
@@ -67,7 +65,7 @@ class SimulatedDevices:
         return self.profile.labels(self._gpus, self._inside)
 
     def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
-        """Where the run may say what it uses."""
+        """Return the environment with which a run can report its GPU use; empty for a run without GPUs or in a container."""
         return self._told.environment() if order.gpus and not contained else {}
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
@@ -119,7 +117,7 @@ class SimulatedDevices:
         return busy
 
     def _used(self) -> dict[str, int]:
-        """{UUID: MiB} of those whose use somebody has told, or the script; with what was left behind."""
+        """Return {UUID: MiB} of GPUs with use reported by a process or set by the script, leftover memory included."""
         used: dict[str, int] = {}
         of = {each.uuid: gpu.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)}
         for each in self.processes():
@@ -130,7 +128,7 @@ class SimulatedDevices:
         return used
 
     def health(self) -> list[GpuHealth]:
-        """Well, but for what the script says."""
+        """Return the health of all GPUs: well, except for the script's faults."""
         self._stage.look()
         return [healthy(self._stage.script, gpu.index, self._stage.moment(gpu.index), _well(gpu)) for gpu in self._gpus]
 
@@ -155,8 +153,11 @@ class SimulatedDevices:
         return sorted((each for each in found if each.uuid not in gone), key=lambda each: (each.uuid, each.pid))
 
     def busy(self, uuids: Collection[str]) -> dict[str, str]:
-        """A played GPU is free when its run has ended, but for processes that are known on it and for what the script
-        leaves behind; one of another node is not known to be."""
+        """Return {UUID: evidence} of the GPUs that are still in use.
+
+        A simulated GPU is free once its run has ended, except for processes known on it and for memory that the script leaves
+        behind. A GPU of another node is not known to be free.
+        """
         if not uuids:
             return {}
         self._stage.look()
@@ -180,7 +181,7 @@ class SimulatedDevices:
         return ""
 
     def cut(self, order: LayoutOrder) -> str:
-        """As a driver would; what it refuses is taken back."""
+        """Apply the layout as a driver would and return the failure, "" on success. A refused layout is rolled back."""
         gpu = next((gpu for gpu in self._gpus if gpu.uuid == order.gpu), None)
         if gpu is None:
             return f"this node has no GPU {order.gpu}"
@@ -210,7 +211,9 @@ def _cut_before(gpus: tuple[Gpu, ...], kept: Path | None) -> tuple[Gpu, ...]:
 
 
 def _well(gpu: Gpu) -> GpuHealth:
-    """A GPU that nothing is wrong with, as far as such a model tells: one without ECC counts no errors of it."""
+    """Return the health of a GPU without faults, limited to the facts that such a model reports. A GPU without ECC has no ECC
+    counts.
+    """
     counts = 0 if gpu.ecc == "on" else None
     rows = 0 if gpu.compute_capability >= 80 else None
     return GpuHealth(

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from fairlead_agent.devices.cutting import CutFailed
+from fairlead_agent.devices.repartition import CutFailed
 from fairlead_schemas.resources import Gpu, MigInstance
 
 _PROFILE = re.compile(r"([1-7])g\.(\d+)gb(\+me)?\Z", re.ASCII)
@@ -21,7 +21,7 @@ CAPABLE = (80, 90)
 
 
 class SimulatedCutter:
-    """One played GPU. `gpu` is what it is now."""
+    """Cutter of one simulated GPU. `gpu` is its current state."""
 
     def __init__(self, gpu: Gpu, number: int, refused: Collection[str] = ()) -> None:
         """`number`: of the cut, another one each time. `refused`: profiles that the played driver will not make."""
@@ -35,11 +35,11 @@ class SimulatedCutter:
         return self.gpu.instances
 
     def is_on(self) -> bool:
-        """Whether MIG mode is on."""
+        """Return True if MIG mode is on."""
         return self.gpu.mig
 
     def switch(self, on: bool) -> None:
-        """As a driver: only a GPU that can, and without instances."""
+        """Switch MIG mode as a driver would. Raises CutFailed for a GPU without MIG support, and for a GPU with instances."""
         if self.gpu.compute_capability not in CAPABLE:
             raise CutFailed("MIG mode: Not Supported (simulated)")
         if self.gpu.instances:
@@ -47,14 +47,14 @@ class SimulatedCutter:
         self.gpu = msgspec.structs.replace(self.gpu, mig=on)
 
     def destroy(self, instance: MigInstance) -> None:
-        """It is gone."""
+        """Remove the instance. Raises CutFailed if the GPU does not have it."""
         stay = tuple(each for each in self.gpu.instances if each.uuid != instance.uuid)
         if len(stay) == len(self.gpu.instances):
             raise CutFailed(f"{instance.profile} at {instance.start}: Not Found (simulated)")
         self.gpu = msgspec.structs.replace(self.gpu, instances=stay)
 
     def create(self, profile: str, start: int) -> None:
-        """It is there, unless slices are missing."""
+        """Create an instance of the profile at `start`. Raises CutFailed if slices are missing or the profile is refused."""
         compute, first, size = self._slices(profile, start)
         taken = [self._slices(each.profile, each.start) for each in self.gpu.instances]
         overlap = any(first < other + length and other < first + size for _, other, length in taken)

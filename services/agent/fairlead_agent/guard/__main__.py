@@ -1,8 +1,9 @@
-"""`python -m fairlead_agent.guard`: watches every agent's directory in FAIRLEAD_DATA (default ./.fairlead), for ever.
+"""`python -m fairlead_agent.guard`: watches every agent's directory in FAIRLEAD_DATA (default ./.fairlead), without end.
 
-One per FAIRLEAD_DATA: it holds `guard.lock` there, and a second one ends with exit code 1. For processes it runs as the
-agents' user, for containers as one who may speak to the engine (DOCKER_HOST, default unix:///var/run/docker.sock).
-The timings are those of each agent's lease file. SIGTERM ends it; nothing that runs is touched by that.
+One guard runs per FAIRLEAD_DATA: it holds `guard.lock` there, and a second one ends with exit code 1. For processes it
+runs as the agents' user, for containers as a user with access to the engine (DOCKER_HOST, default
+unix:///var/run/docker.sock). The timings are those of each agent's lease file. SIGTERM ends the guard; running work is
+not touched by that.
 """
 
 import fcntl
@@ -12,12 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from fairlead_agent.guard.containers import Containers, socket_of
-from fairlead_agent.guard.plain import Processes
-from fairlead_agent.guard.stale import Watch
-from fairlead_agent.guard.told import tell
-from fairlead_agent.lease import NAME
-from fairlead_agent.lease_file import boottime_ns, read
+from fairlead_agent.core.lease import NAME
+from fairlead_agent.files.guard_files import boottime_ns, read, tell
+from fairlead_agent.guard.policy import Watch
+from fairlead_agent.guard.work import Containers, Processes, socket_of
 
 LOOK_S = 0.25
 LOCK = "guard.lock"
@@ -25,7 +24,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Guarded:
-    """One agent's directory: its watch, and how its work is found."""
+    """Agent's directory under guard: its watch, and the ways to find its work."""
 
     def __init__(self, directory: Path, docker: str) -> None:
         self.directory = directory
@@ -54,7 +53,7 @@ class Guarded:
 
 
 def say(text: str) -> None:
-    """One line for the journal of the system."""
+    """Write one line to stderr for the system's journal."""
     sys.stderr.write(f"guard: {text}\n")
     sys.stderr.flush()
 

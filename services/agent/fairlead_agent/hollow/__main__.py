@@ -1,6 +1,7 @@
 """`python -m fairlead_agent.hollow --nodes 500 --gpus 8`: plays nodes until a signal.
 
-FAIRLEAD_NATS names the bus, FAIRLEAD_POOL the pool of all these nodes; what admin.py reads is said of each of them.
+FAIRLEAD_NATS names the bus, FAIRLEAD_POOL the pool of all these nodes; the settings that settings.py reads apply to each
+of them.
 """
 
 import argparse
@@ -8,9 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fairlead_agent import admin
+from fairlead_agent import settings
+from fairlead_agent.devices.labels import rack_labels
 from fairlead_agent.devices.profiles import profiles
-from fairlead_agent.devices.racks import rack_labels
 from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import Shape, alike, of_profile, read_shapes
 from fairlead_bus.main import run
@@ -36,7 +37,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--nodes-per-rack", type=int, default=4, help="0: no racks (default 4)")
     parser.add_argument("--racks-per-block", type=int, default=4, help="0: no blocks (default 4)")
-    admin.add_arguments(parser)
+    settings.add_arguments(parser)
     parser.add_argument("--speed", type=float, default=1.0, help="divides every run time (default 1)")
     parser.add_argument(
         "--sample-s", type=float, default=0.0, help="seconds between samples of a node; 0: none (default)"
@@ -67,7 +68,7 @@ def main() -> None:
 def shapes(args: argparse.Namespace, env: Mapping[str, str]) -> list[Shape]:
     """The nodes, with their racks and with what the admin says. Raises BadSetting."""
     pool = token(env, "FAIRLEAD_POOL")
-    labels, taints = admin.from_environment(admin.with_arguments(env, args))
+    labels, taints = settings.admin_from_environment(settings.with_arguments(env, args))
     if args.shapes:
         found = read_shapes(args.shapes)
     elif args.profile:

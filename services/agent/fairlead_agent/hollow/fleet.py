@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from fairlead_agent.hollow.commands import PlayedCommands
-from fairlead_agent.hollow.node import HollowNode, Key, PlayedDesired, decode_played
-from fairlead_agent.hollow.sampling import HollowSamples
+from fairlead_agent.hollow.node import HollowNode, HollowSamples, Key, PlayedDesired, decode_played
+from fairlead_agent.hollow.outcomes import PlayedCommands
 from fairlead_agent.hollow.shapes import Shape, check_names
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas import subjects

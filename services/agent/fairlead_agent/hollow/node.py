@@ -1,19 +1,26 @@
-"""One hollow node: what it was told, what it plays, what it has to say. No bus, no clock.
+"""Hollow node: its orders, its simulated runs and its reports. No bus, no clock.
 
-Kept small: a played run costs tens of microseconds in all. A run is played once: like a real agent's journal,
-`runs` keeps it until a later desired state no longer names it.
+The code is kept small: a simulated run costs tens of microseconds in all. A run is played once: like a real agent's
+journal, `runs` keeps it until a later desired state no longer names it.
+
+Samples of a hollow node: played numbers of its GPUs, on or off as its runs hold them. No bus, no clock.
 """
+
+import math
 
 import msgspec
 
-from fairlead_agent.devices.cutting import carry_out
+from fairlead_agent.core.outbox import Outbox
+from fairlead_agent.devices.repartition import carry_out
+from fairlead_agent.devices.simulated_meters import PlayedMeters, instance_samples, shown
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
-from fairlead_agent.hollow.commands import PlayedCommands
+from fairlead_agent.hollow.outcomes import PlayedCommands
 from fairlead_agent.hollow.shapes import Shape, counted, inventory
-from fairlead_agent.reporting import Outbox
 from fairlead_schemas.desired import LayoutOrder
 from fairlead_schemas.events import RunOutcome
 from fairlead_schemas.reports import ExitSeen, InventorySeen, ReportAck, StartSeen
+from fairlead_schemas.sample_columns import encode_samples
+from fairlead_schemas.samples import GpuSample, SampleBatch
 
 BOOT_ID = "hollow"
 
@@ -47,7 +54,7 @@ decode_played = _decoder.decode
 
 
 class HollowNode:
-    """One node's runs and reports. `due` collects (seconds from now, key) of runs that will end by themselves."""
+    """Runs and reports of one hollow node. `due` collects (seconds from now, key) of runs that will end without a stop order."""
 
     __slots__ = ("cut", "desired", "held", "incarnation", "inventory", "name", "outbox", "reported", "runs", "shape")
 
@@ -69,7 +76,7 @@ class HollowNode:
         self.outbox.add(InventorySeen(n=self._next(), boot_id=BOOT_ID, inventory=self.inventory))
 
     def missing(self, desired: PlayedDesired, commands: PlayedCommands) -> set[str]:
-        """Hashes of job files that runs to be started need, and that nobody has read from the SPEC store yet."""
+        """Return hashes of job files that runs to be started need and that have not been read from the SPEC store yet."""
         if not self._is_news(desired):
             return set()
         return {
@@ -85,7 +92,7 @@ class HollowNode:
     def take(
         self, desired: PlayedDesired, commands: PlayedCommands, speed: float, at_ns: int
     ) -> list[tuple[float, Key]]:
-        """Take up a desired state; (seconds until it ends, run) for each run that was started and goes on."""
+        """Apply a desired state; return (seconds until it ends, run) for each run that was started and is still running."""
         if not self._is_news(desired):
             return []
         self.desired = desired.sequence
@@ -175,3 +182,33 @@ class HollowNode:
     def _next(self) -> int:
         self.reported += 1
         return self.reported
+
+
+class HollowSamples:
+    """Numbers the batches of one node."""
+
+    __slots__ = ("_meters", "_n", "_node")
+
+    def __init__(self, node: HollowNode) -> None:
+        self._node = node
+        self._meters = PlayedMeters()
+        self._n = 0
+
+    def next(self, at_ns: int) -> bytes:
+        """The bytes of the next batch, as measured at that moment (Unix)."""
+        self._n += 1
+        second, held, gpus = at_ns / 1e9, self._node.held, list[GpuSample]()
+        for gpu in self._node.inventory.gpus:
+            run, wave = held.get(gpu.uuid, ""), math.sin(second / 20 + gpu.index)
+            fields = shown(gpu, run, wave)
+            gpus.append(
+                GpuSample(
+                    uuid=gpu.uuid, parent="", run=run, **fields, **self._meters.of(gpu, fields, second, linked=True)
+                )
+            )
+            gpus += instance_samples(gpu, held, {}, fields["utilization_pct"])
+        return encode_samples(
+            SampleBatch(
+                node=self._node.name, incarnation=self._node.incarnation, n=self._n, at_ns=at_ns, gpus=gpus, simulated=True,
+            )
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What hollow nodes look like: all alike, all of one profile, or shaped after a list of real nodes.
+"""Shapes of hollow nodes: all alike, all of one profile, or shaped after a list of real nodes.
 
 A list is CSV with the columns sn, cpu_milli, memory_mib, gpu, model (the openb node lists of Alibaba's trace).
 """
@@ -18,7 +18,7 @@ from fairlead_schemas.resources import Gpu, Inventory
 
 
 class GpuModel(NamedTuple):
-    """What a short model name stands for. Nominal values; 0 where the name is masked and nobody can know."""
+    """GPU that a short model name means. Values are nominal; 0 where the name is masked and the value cannot be known."""
 
     product: str
     memory_mib: int
@@ -36,7 +36,7 @@ MODELS: dict[str, GpuModel] = {
 
 
 class Shape(NamedTuple):
-    """One hollow node."""
+    """Shape of one hollow node."""
 
     node: str
     gpus: int
@@ -85,7 +85,7 @@ def _shape(row: dict[str, str], line: int) -> Shape:
 
 
 def inventory(shape: Shape) -> Inventory:
-    """What a hollow node reports of itself."""
+    """Return the inventory that a hollow node reports."""
     gpus, found, inside = _of_profile(shape) if shape.profile else _of_model(shape)
     labels = {**found, **shape.labels, **pool_labels(shape.pool), "fairlead/runtime": "hollow"}
     return Inventory(

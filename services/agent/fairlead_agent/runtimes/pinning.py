@@ -1,7 +1,7 @@
-"""Which CPUs and which NUMA nodes' memory a container is held to. Pure.
+"""Pinning of a container to CPUs and to NUMA nodes' memory. Pure.
 
-The placer names CPUs by what the node's inventory says. Those of a played machine need not exist on the host: then
-nothing is pinned, and the container says so by label and environment.
+The placer names CPUs by the node's inventory. CPUs of a simulated machine need not exist on the host: then
+no CPU is pinned, and the container shows this by label and environment.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from fairlead_schemas.cpulists import format_cpus, parse_cpus
 
 
 class NumaShare(NamedTuple):
-    """One NUMA node of the host, as far as work may use it."""
+    """Share of one NUMA node of the host that work may use."""
 
     cpus: frozenset[int]
     memory_mib: int
 
 
 class Host(NamedTuple):
-    """What the engine can pin to. `nodes` {NUMA node: its share}; empty where nothing can be pinned."""
+    """Host resources that the engine can pin to. `nodes` is {NUMA node: its share}, empty if pinning is not possible."""
 
     nodes: Mapping[int, NumaShare] = {}
     #: CPUs kept for the system: nothing that is not pinned elsewhere runs on them.
@@ -45,7 +45,7 @@ class Unpinnable(ValueError):
 
 
 def pin(cpus: str, memory_mib: int, host: Host, *, simulated: bool) -> Pinning:
-    """Where an order with this CPU list and memory may run. Raises Unpinnable."""
+    """Return the CPUs and memory nodes for an order with this CPU list and memory. Raises Unpinnable."""
     if not host.nodes:
         return Pinning("", "", "not pinned: this engine has no cpusets", played=simulated and bool(cpus))
     try:

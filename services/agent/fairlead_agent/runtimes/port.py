@@ -1,6 +1,6 @@
-"""What a runtime can do. Adapters: `process.ProcessRuntime` and `docker.DockerRuntime`; one contract suite.
+"""Port of a runtime. Adapters: `process.ProcessRuntime` and `docker.DockerRuntime`; one contract suite.
 
-A runtime never decides: it starts what it is told, once, and says what happened through `RunWatcher`,
+A runtime never decides: it starts each ordered run once, and reports events through `RunWatcher`,
 in the event loop. No method blocks the loop; slow work goes to threads and is answered later.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fairlead_agent.launch import Launch
-from fairlead_agent.run import Exit, Found, RunKey
+from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.launch.plan import Launch
 from fairlead_schemas.events import StartFault
 
 #: Of what a command has printed, the end.
@@ -17,7 +17,7 @@ SAID_BYTES_MAX = 1000
 
 
 class Executed(NamedTuple):
-    """A command that was run beside a run."""
+    """Result of a command that was run in a run's environment."""
 
     #: None: it could not be run, took too long, or was killed.
     code: int | None
@@ -25,10 +25,12 @@ class Executed(NamedTuple):
 
 
 class RunWatcher(Protocol):
-    """Who is told; each method at most once per run and process (after `adopt`, again for what still runs)."""
+    """Receiver of run events; each method is called at most once per run and process (after `adopt`, again for runs still
+    running).
+    """
 
     def preparing(self, key: RunKey) -> None:
-        """It is not started yet, and its stderr says what it waits for."""
+        """Handle a run that is not started yet; its stderr names the thing that it waits for."""
         ...
 
     def started(self, key: RunKey, image: str = "") -> None:
@@ -41,7 +43,7 @@ class RunWatcher(Protocol):
 
 
 class Runtime(Protocol):
-    """One way to run programs."""
+    """Runtime for programs of one kind."""
 
     #: "process" or "docker", as the inventory states it.
     name: str
@@ -77,16 +79,19 @@ class Runtime(Protocol):
         ...
 
     async def exec(self, key: RunKey, argv: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Executed:
-        """Run a command beside the run's program: where and as what that runs, with its environment and `env`. One that
-        takes longer is not waited for; it ends with the run at the latest. Never raises for what the command does."""
+        """Run a command next to the run's program: in the same place, as the same user, with its environment and `env`.
+
+        A command that takes longer than `timeout_s` is not awaited; it ends with the run at the latest. Never raises for the
+        command's failure.
+        """
         ...
 
     def checkpoint_file(self, key: RunKey) -> Path:
-        """Where the run's word that it has saved is to be found on this machine (of time 0, or not there: none yet)."""
+        """Return the path of the run's save report on this machine. A file of time 0, or a missing one, means no report yet."""
         ...
 
     def release(self, key: RunKey) -> None:
-        """Its end is journalled: the runtime need not remember it; of its files the newest few are kept."""
+        """Forget the run, because its end is journalled. The newest few runs' files are kept."""
         ...
 
     async def look_at_directories(self) -> None:
@@ -98,7 +103,9 @@ class Runtime(Protocol):
         ...
 
     async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
-        """Which of these processes of the machine are of which of this node's runs, children and all; others are left out."""
+        """Return {pid: run} for those of the machine's processes that belong to this node's runs, children included. Others are
+        left out.
+        """
         ...
 
     def programs(self) -> dict[RunKey, int]:
@@ -106,12 +113,13 @@ class Runtime(Protocol):
         ...
 
     def injection(self, gpus: Sequence[str]) -> str:
-        """How these GPUs of the node get into what it runs: "environment", "cdi", "device-request", "simulated"; "" where there
-        are none, or before `open`."""
+        """Return the way in which these GPUs get into a run: "environment", "cdi", "device-request", "simulated"; "" without GPUs,
+        or before `open`.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of everything; runs go on."""
+        """Release all resources; runs continue."""
         ...
 
 

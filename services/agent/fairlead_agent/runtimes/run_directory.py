@@ -1,26 +1,125 @@
-"""Where a run's files lie: `<base>/<job>.<attempt>.<rank>/{stdout,stderr,hostfile}`; bounded.
+"""Directories of runs' files: `<base>/<job>.<attempt>.<rank>/{stdout,stderr,hostfile}`; bounded.
 
-Owns the directories of ended runs: the newest `keep` stay for people, older ones are removed in batches. A job's own bounds
-(own_bounds.py, in `<base>-kept`) lower those of the node.
+This module owns the directories of ended runs: the newest `keep` stay for people, older ones are removed in batches. A
+job's own bounds (run_directory.py, in `<base>-kept`) lower those of the node.
+
+Bounds that jobs set for their own output (the job file's `output`), kept on disk while a run's directory is there.
+
+`<base>/<job>.<attempt>.<rank>` holds one run's bounds as JSON: what is needed of the job file after the run has ended and the
+agent has been restarted. They lie outside the run's directory, which the job can write to. Files are cut by freeing their
+head (a hole), so that byte offsets, the cursor of all readers, stay as they are.
+
+Lines of the agent's own in a run's output. The program writes to the same file, so each says whose it is.
 """
 
-# ruff: noqa: PTH208 -- hundreds are removed per second: plain system calls on strings
-
 import asyncio
+import ctypes
+import errno
 import fcntl
 import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import structlog
 
-from fairlead_agent.run import RunKey, parse_name
-from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep, expired, too_much
-from fairlead_agent.runtimes.own_bounds import OwnBounds, cut_head
+from fairlead_agent.core.output_retention import KEEP_ENDED, Keep, expired, too_much
+from fairlead_agent.core.runs import RunKey, parse_name
 from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds
+
+#: Of fallocate(2): free the blocks, leave the size.
+_PUNCH_HOLE, _KEEP_SIZE = 2, 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+_log = structlog.get_logger()
+
+
+class OwnBounds:
+    """The bounds of those runs of a node that have any."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._of: dict[str, OutputBounds] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def items(self) -> list[tuple[str, OutputBounds]]:
+        """Return (run's name, its bounds) of all of them."""
+        return list(self._of.items())
+
+    def get(self, name: str) -> OutputBounds:
+        """Return a run's bounds; those of the node (none) where its job file has none."""
+        return self._of.get(name, NODE_BOUNDS)
+
+    def put(self, name: str, bounds: OutputBounds) -> None:
+        """Keep a run's bounds. Where they cannot be written they hold until the agent restarts."""
+        self._of[name] = bounds
+        try:
+            self._base.mkdir(parents=True, exist_ok=True)
+            (self._base / name).write_bytes(msgspec.json.encode(bounds))
+        except OSError as error:
+            _log.warning("a run's output bounds could not be written", run=name, error=str(error))
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget runs whose directories are removed."""
+        for name in names:
+            if self._of.pop(name, None) is not None:
+                (self._base / name).unlink(missing_ok=True)
+
+    def load(self, names: Collection[str]) -> None:
+        """Read the bounds of these runs after a restart; those of others are removed."""
+        if not self._base.is_dir():
+            return
+        for path in self._base.iterdir():
+            if path.name not in names:
+                path.unlink(missing_ok=True)
+                continue
+            try:
+                self._of[path.name] = msgspec.json.decode(path.read_bytes(), type=OutputBounds)
+            except (OSError, msgspec.MsgspecError) as error:  # cut off by a crash of the machine
+                _log.warning("a run's output bounds cannot be read", run=path.name, error=str(error))
+
+
+def cut_head(path: str, bytes_max: int) -> None:
+    """Free all of a file but its last `bytes_max` bytes, in whole blocks; its offsets and its times stay. A file that is not
+    there is left alone, as is one whose file system has no holes. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        stat = os.fstat(fd)
+        surplus = stat.st_size - bytes_max
+        surplus -= surplus % stat.st_blksize
+        if surplus <= 0 or first_data(fd, 0) >= surplus:
+            return
+        if _libc.fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, 0, surplus):
+            number = ctypes.get_errno()
+            if number != errno.EOPNOTSUPP:
+                raise OSError(number, os.strerror(number), path)
+            return
+        os.utime(fd, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # the newest of them is the end of the run
+    finally:
+        os.close(fd)
+
+
+def first_data(fd: int, offset: int) -> int:
+    """Return the first offset from `offset` on that is not in a hole; `offset` itself where nothing follows."""
+    try:
+        return os.lseek(fd, offset, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.EINVAL):  # at the end; or a file system that knows no holes
+            return offset
+        raise
+
+
+# ruff: noqa: PTH208 -- hundreds are removed per second: plain system calls on strings
+
 
 #: Sizes and ages are looked at this often.
 LOOK_S = 60.0
@@ -30,8 +129,6 @@ PRUNE_BATCH = 64
 FILES = ["stderr", "stdout"]
 #: The rest is removed.
 SPARES_MAX = 4 * PRUNE_BATCH
-
-_log = structlog.get_logger()
 
 
 class RunDirectories:
@@ -118,8 +215,11 @@ class RunDirectories:
 
 
 def _is_spare(directory: str) -> bool:
-    """Nothing in it but two empty files, which nobody can write to any more: the kernel grants a write lease
-    only on a file that is not open elsewhere. What an old run left behind must not write into a new run's output."""
+    """Return True if the directory holds only two empty files that no process can write to any more.
+
+    The kernel grants a write lease only on a file that is not open elsewhere. This check keeps leftovers of an old run from
+    writing into a new run's output.
+    """
     try:
         return sorted(os.listdir(directory)) == FILES and all(_is_unused(f"{directory}/{file}") for file in FILES)
     except OSError:
@@ -154,3 +254,42 @@ def _size_and_end(directory: str) -> tuple[int, float]:
                 continue
             size, newest = size + found.st_blocks * 512, max(newest, found.st_mtime)
     return size, newest or _modified(Path(directory))
+
+
+MARK = "fairlead: "
+
+
+def write_note(stderr: Path, text: str) -> None:
+    """Append a line to stderr. A second file next to it counts the bytes that are not the program's, for a runtime that copies
+    output and resumes by its length. A file that cannot be written is skipped: the note is a courtesy.
+    """
+    line = f"{MARK}{' '.join(text.split())}\n".encode()
+    try:
+        count = own_bytes(stderr) + len(line)
+        _counter(stderr).write_text(str(count))
+        with open(stderr, "ab", buffering=0, opener=_here) as file:
+            file.write(line)
+    except OSError:
+        return
+
+
+def clear(stderr: Path) -> None:
+    """Remove the stderr file and its counter, with all text of the agent and of a program."""
+    for path in (stderr, _counter(stderr)):
+        path.unlink(missing_ok=True)
+
+
+def own_bytes(path: Path) -> int:
+    """Return the number of bytes in an output file that the agent wrote."""
+    try:
+        return int(_counter(path).read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _counter(path: Path) -> Path:
+    return path.with_name(f"{path.name}.own")
+
+
+def _here(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)

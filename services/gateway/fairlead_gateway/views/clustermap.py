@@ -42,7 +42,7 @@ def _pool_of(row: NodeRow) -> str:
 
 
 def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
-    """One node; `keeper`: the waiting job that it is kept for."""
+    """Return the map of one node. `keeper`: the waiting job that it is kept for."""
     labels = row.inventory.labels
     domains = {level: domain for level in DOMAIN_LABELS if (domain := domain_of(labels, level))}
     silent_s = views.silent_s(row.id)
@@ -89,7 +89,7 @@ def _rank(views: Views, job: str, attempt: int, node: str) -> int:
 
 
 def _jobs(views: Views, nodes: Iterable[MapNode]) -> list[MapJob]:
-    """Those that hold GPUs of the nodes: the most first, equals in the order of their ids."""
+    """Return the jobs that hold GPUs of the nodes: the most first, equals in the order of their ids."""
     held = Counter[str]()
     for node in nodes:
         for gpu in node.gpus:

@@ -1,4 +1,4 @@
-"""Documents of jobs and nodes, built from rows when somebody asks (queues: `queuedocs.py`). Pure."""
+"""Documents of jobs and nodes, built from rows on request (queues: `queuedocs.py`). Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from fairlead_schemas.health import meaning_of
 
 
 def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = False) -> api.Job:
-    """One job as outsiders see it, its reason included."""
+    """Return one job as clients see it, its reason included."""
     used_ns = used(row, views.at_ns)
     return api.Job(
         id=row.id, name=row.name, kind=row.kind, queue=row.queue, user=row.user, project=row.project, state=row.state,
@@ -37,7 +37,7 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
 
 
 def attempts_of(row: JobRow) -> list[api.Attempt]:
-    """Those before the newest one."""
+    """Return the attempts before the newest one."""
     return [
         api.Attempt(
             attempt=each.attempt, nodes=list(each.nodes), started_at=moment_or_none(each.started_ns),
@@ -49,7 +49,7 @@ def attempts_of(row: JobRow) -> list[api.Attempt]:
 
 
 def used(row: JobRow, now_ns: int) -> int:
-    """Run time (ns) of the running attempt and of those that it goes on from, up to a moment."""
+    """Return the run time (ns), up to a moment, of the running attempt and of the earlier ones that it continues."""
     return row.used_ns + (max(0, now_ns - row.runs_since_ns) if row.runs_since_ns else 0)
 
 
@@ -64,7 +64,7 @@ def _exit_code(row: JobRow) -> int | None:
 
 
 def node_document(views: Views, row: NodeRow) -> api.Node:
-    """One node as outsiders see it."""
+    """Return one node as clients see it."""
     return node_documents(views, [row])[0]
 
 

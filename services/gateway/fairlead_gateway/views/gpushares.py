@@ -1,9 +1,10 @@
 """Each queue's fair share of its pool's GPUs, as a yardstick for boards. Pure.
 
-What a pool has is divided from the top down: among the queues of one level that have jobs (waiting or running), first to each what
-it is guaranteed, then the rest by weight, to each at most its maximum; what that leaves goes on to the others. A queue without
-jobs has no share. How much each queue asks for is not looked at, and the order of turns is the sequencer's, which may
-go by other resources or past use: so a queue may rightly hold more or less than this for a while.
+A pool's GPUs are divided from the top down, among the queues of one level that have jobs (waiting or running).
+First each gets its guarantee, then the rest is divided by weight, to each at most its maximum; what that leaves is
+divided among the others. A queue without jobs has no share. The amount that each queue requests is not looked at.
+The order of turns is the sequencer's, which may consider other resources or past use: so a queue may rightly hold
+more or less than this for a while.
 """
 
 from collections.abc import Mapping
@@ -46,7 +47,9 @@ def _busy(rows: Mapping[str, QueueRow]) -> set[str]:
 
 
 def _divided(views: Views, rows: Mapping[str, QueueRow], paths: list[str], milli: int) -> dict[str, int]:
-    """So much among these siblings. Where guarantees are together more than there is, each gets its part of them."""
+    """Return each sibling's part of `milli` (thousandths of a GPU). Where guarantees together exceed it, each gets its
+    part of them.
+    """
     settings = {path: rows[path].settings or _NONE for path in paths}
     promises = {path: views.queues.guaranteed(path).get("gpu", 0) for path in paths}
     most = {path: settings[path].maximum.get("gpu", max(milli, promises[path])) for path in paths}

@@ -1,7 +1,9 @@
-"""The state of every GPU of a node: the one computation behind the map, /metrics, lists of nodes, `top` and dry runs. Pure.
+"""The state of every GPU of a node: the one computation behind the map, /metrics, lists of nodes, `top` and dry runs.
+Pure.
 
-It agrees with the placer on the GPUs that may be given now (tests/gateway/test_gpu_states.py holds both to one number). The one
-thing that it knows besides the log is a silent agent: the placer waits for the end of the node's lease, people need not.
+It agrees with the placer on the GPUs that may be given now (tests/gateway/test_gpu_states.py holds both to one
+number). The one fact from outside the log is a silent agent: the placer waits for the end of the node's lease,
+people need not.
 """
 
 from collections.abc import Mapping
@@ -32,7 +34,7 @@ def node_access(row: NodeRow, *, silent: bool, keeper: str) -> Access:
 
 
 def is_open(row: NodeRow) -> bool:
-    """True when it takes new work of somebody; a suspect node takes one run at a time, and none while it rests."""
+    """Return True if the node takes new work. A suspect node takes one run at a time, and none while it rests."""
     state = node_state(row)
     return state == "ready" or (state == "suspect" and not (row.held or row.rests_until_ns))
 

@@ -1,7 +1,8 @@
-"""What telemetry says of runs that lie idle: policies by scope, who is told, asked back or extended, and what dry runs would
-have saved.
+"""State of idle runs, as telemetry reports it: policies by scope, runs that were warned, asked back or extended, and
+what dry runs would have saved.
 
-A run's standing goes with its attempt; by which wish it was taken back stays with the job (`reclaimed`), for `why`.
+A run's idle state ends with its attempt. The request by which a run was taken back stays with the job
+(`reclaimed`), for `why`.
 """
 
 import msgspec
@@ -162,7 +163,9 @@ def held_milli_s(row: JobRow, each: Foreseen, at_ns: int) -> int:
 
 
 def decisive(row: JobRow) -> IdleSeen | None:
-    """The policy to speak of first: one that asked, for nobody in particular before on demand; else the one that acts first."""
+    """Return the policy to name first: one that has asked the run back, "always" before "on_demand"; else the one that
+    acts first. None where there is none.
+    """
     return min(row.idle, key=_urgency, default=None)
 
 

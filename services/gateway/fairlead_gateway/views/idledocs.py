@@ -1,4 +1,4 @@
-"""Documents of what lies idle, built from rows when somebody asks. Pure."""
+"""Documents of idle runs, policies and savings, built from rows on request. Pure."""
 
 from fairlead_gateway.moments import moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
@@ -10,7 +10,7 @@ from fairlead_schemas.idlewords import evidence_words
 
 
 def idle_document(views: Views) -> api.Idle:
-    """Everything: policies, who lies idle, what dry runs would have saved."""
+    """Return the whole document: policies, idle runs, what dry runs would have saved."""
     rows = [row for job in views.idle.idle if (row := views.jobs.rows.get(job)) is not None and row.idle]
     items = [idle_run(row) for row in sorted(rows, key=lambda row: row.born)]
     return api.Idle(
@@ -29,7 +29,7 @@ def scope_document(views: Views, scope: str) -> api.IdleScope:
 
 
 def idle_run(row: JobRow) -> api.IdleRun:
-    """One run that lies idle."""
+    """Return the document of one idle run."""
     standing = job_idle(row)
     assert standing is not None, f"job {row.id} is listed as idle"
     return api.IdleRun(
@@ -39,7 +39,7 @@ def idle_run(row: JobRow) -> api.IdleRun:
 
 
 def job_idle(row: JobRow) -> api.JobIdle | None:
-    """How a job stands to the policies; None where none speaks of it."""
+    """Return the idle state of a job under the policies; None where no policy applies to it now."""
     seen = decisive(row)
     return None if seen is None else _standing(seen, row)
 

@@ -13,7 +13,7 @@ from fairlead_schemas.lifecycle import END_STATES, GOES_ON, next_state
 
 
 class JobsView:
-    """Rows by job id, in order of birth. What happens on nodes is told by `runs.py`, why jobs wait by `waiting.py`."""
+    """Rows by job id, in order of birth. `runs.py` folds events on nodes, `waiting.py` the reasons that jobs wait."""
 
     def __init__(self, queues: QueuesView) -> None:
         self.rows: dict[str, JobRow] = {}
@@ -49,7 +49,7 @@ class JobsView:
         return bytes(holder.spec)
 
     def is_open(self, one: ev.Dependency) -> bool:
-        """Whether a job that another waits for has not ended as it should. A cancelled one has failed, too."""
+        """Return True if a job that another waits for has not reached the required end. A cancelled job counts as failed, too."""
         row = self.rows.get(one.job)
         if row is None or row.state not in END_STATES:
             return True
@@ -108,7 +108,9 @@ class JobsView:
     # ------------------------------------------------------------------ moves
 
     def move(self, row: JobRow, event: str, seq: int) -> None:
-        """Where an event leads a job, counted in its queue and its array. Raises KeyError for a move that is not legal."""
+        """Move a job to the state that an event leads to, counted in its queue and its array. Raise KeyError for a move that
+        is not legal.
+        """
         old = row.state
         new = next_state(old, event)
         row.changed_seq = seq
@@ -142,7 +144,7 @@ class JobsView:
         row.placed_ns = at_ns
 
     def uncharge(self, row: JobRow) -> None:
-        """What the attempt held counts for nobody any more."""
+        """Release the charge of the attempt."""
         if row.charged:
             row.charged = False
             self._queues.charge(row.queue, row.user, row.holds, -1)
@@ -216,7 +218,7 @@ class JobsView:
         self._put(row, e.queue)
 
     def _queue_removed(self, e: ev.QueueRemoved, _seq: int, _at_ns: int) -> None:
-        """What waited in it waits elsewhere; nothing else was in it."""
+        """Move the jobs that wait in a removed queue to the queue that it names. A removed queue holds no other jobs."""
         if e.move_to:
             for row in self.rows.values():
                 if row.queue == e.path and row.state not in END_STATES:

@@ -189,13 +189,15 @@ class NodesView:
 
 
 def _key_and_effect(taint: str) -> tuple[str, str]:
-    """Of "key=value:Effect": a setter has one taint of each."""
+    """Return the key and effect of "key=value:Effect". A setter has one taint of each pair."""
     head, _, effect = taint.partition(":")
     return head.partition("=")[0], effect
 
 
 def node_state(row: NodeRow, *, silent: bool = False) -> str:
-    """The one word for a node: the strongest of what holds. `silent`: its agent is not heard, and its lease still runs."""
+    """Return the one word for a node's state: the strongest that holds. `silent`: no beats of its agent arrive, and its
+    lease still runs.
+    """
     if row.lost:
         return "lost"
     if row.drained:

@@ -1,4 +1,4 @@
-"""What commands led to, by command id: bounded, the newest kept."""
+"""Outcomes of commands, by command id: bounded, the newest kept."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ class OutcomesView:
         self.on_outcome: Callable[[str, Outcome], None] | None = None
 
     def get(self, command: str) -> Outcome | None:
-        """The outcome, or None: not decided yet, never heard of, or too old."""
+        """Return the outcome of a command. None: it is not decided yet, unknown, or too old."""
         return self._young.get(command) or self._old.get(command)
 
     def keyed(self, key: str) -> str:

@@ -1,4 +1,4 @@
-"""Documents of maintenance windows, rollouts and the breaker, built from rows when somebody asks. Pure."""
+"""Documents of maintenance windows, rollouts and the breaker, built from rows on request. Pure."""
 
 from fairlead_gateway.moments import SECOND_NS, rfc3339
 from fairlead_gateway.views.fold import Views
@@ -7,7 +7,7 @@ from fairlead_schemas import api
 
 
 def window_document(views: Views, row: WindowRow) -> api.Maintenance:
-    """One maintenance window."""
+    """Return the document of one maintenance window."""
     return api.Maintenance(
         name=row.name, state="started" if row.started else "scheduled", nodes=list(row.nodes),
         starts_at=rfc3339(row.starts_ns), ends_at=rfc3339(row.ends_ns), notice_seconds=row.notice_ns // SECOND_NS,
@@ -16,7 +16,7 @@ def window_document(views: Views, row: WindowRow) -> api.Maintenance:
 
 
 def rollout_document(views: Views, row: RolloutRow) -> api.Rollout:
-    """One rollout."""
+    """Return the document of one rollout."""
     by_step: dict[str, list[str]] = {}
     for node, step in sorted(row.nodes.items()):
         by_step.setdefault(step or "waiting", []).append(node)
@@ -39,7 +39,7 @@ def _gpus_away(views: Views, row: RolloutRow) -> int:
 
 
 def breaker_document(views: Views) -> api.Breaker:
-    """What has tripped it, if anything has."""
+    """Return the breaker's document: the causes that have tripped it, if any."""
     tripped = [
         api.Tripped(kind=row.kind, found=row.found, allowed=row.allowed, of=row.of, at=rfc3339(row.at_ns))
         for row in views.plans.tripped.values()

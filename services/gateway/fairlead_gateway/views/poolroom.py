@@ -1,6 +1,6 @@
-"""What each pool has left: free GPUs, those that are fragmented, and the largest jobs that could start now. Pure.
+"""Free room of each pool: free GPUs, fragmented ones, and the largest jobs that could start now. Pure.
 
-Only GPUs are looked at: whether a node has the CPUs and the memory for a job, `POST /v1/jobs:dryrun` says.
+Only GPUs are looked at: for a node's CPUs and memory, use `POST /v1/jobs:dryrun`.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ POOL_LEVEL = "pool"
 
 
 def pool_rooms(nodes: Iterable[MapNode]) -> list[PoolRoom]:
-    """One per pool that has one of the nodes, by name."""
+    """Return the room of each pool that has one of the nodes, by name."""
     rooms = Rooms()
     for node in nodes:
         rooms.add(node)
@@ -22,22 +22,22 @@ def pool_rooms(nodes: Iterable[MapNode]) -> list[PoolRoom]:
 
 
 class Rooms:
-    """What pools have left, counted node by node, in any order."""
+    """Free room of pools, counted node by node, in any order."""
 
     def __init__(self) -> None:
         self._pools: dict[str, _Room] = {}
 
     def add(self, node: MapNode) -> None:
-        """One more node."""
+        """Count one more node."""
         self._pools.setdefault(node.pool, _Room()).add(node)
 
     def documents(self) -> list[PoolRoom]:
-        """One per pool, by name; looks at no node again."""
+        """Return the room of each pool, by name. No node is looked at again."""
         return [self._pools[pool].document(pool) for pool in sorted(self._pools)]
 
 
 class _Room:
-    """Of one pool."""
+    """Free room of one pool."""
 
     def __init__(self) -> None:
         self.nodes = self.simulated = self.fragmented = self.shares_milli = 0

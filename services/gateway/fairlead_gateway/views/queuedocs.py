@@ -1,4 +1,4 @@
-"""Documents of queues and pools, built from rows when somebody asks. Pure."""
+"""Documents of queues and pools, built from rows on request. Pure."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ RUNNING = ("placed", "running", "stopping")
 
 
 class _Sum(msgspec.Struct):
-    """What is counted over a queue and all below it."""
+    """Counts over a queue and all queues below it."""
 
     waiting: int = 0
     running: int = 0
@@ -29,7 +29,7 @@ class _Sum(msgspec.Struct):
 
 
 def queue_document(views: Views, row: QueueRow) -> api.Queue:
-    """One queue as outsiders see it; elements not offered yet count as waiting."""
+    """Return one queue as clients see it; elements not offered yet count as waiting."""
     return queue_documents(views, [row])[0]
 
 
@@ -75,7 +75,7 @@ def _budget(row: QueueRow, budget: Budget, now_ns: int) -> api.QueueBudget:
 
 
 def period_end(began_ns: int, period: str) -> int:
-    """When the calendar period (UTC) that began then is over: Unix ns."""
+    """Return the end (Unix ns) of the calendar period (UTC) that began at `began_ns`."""
     if period in ("day", "week"):
         return began_ns + (1 if period == "day" else 7) * 86400 * SECOND_NS
     began = datetime.fromtimestamp(began_ns // SECOND_NS, UTC)
@@ -84,7 +84,7 @@ def period_end(began_ns: int, period: str) -> int:
 
 
 def pool_document(views: Views, row: PoolRow) -> api.Pool:
-    """One pool as outsiders see it."""
+    """Return one pool as clients see it."""
     nodes = [
         node for node in views.nodes.rows.values()
         if (node.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL) == row.name

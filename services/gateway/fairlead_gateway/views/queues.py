@@ -13,8 +13,9 @@ _MODEL = f"{MODEL_LABEL}="
 
 @lru_cache(4096)
 def charge_of(request: Request) -> tuple[tuple[str, int], ...]:
-    """What an attempt is charged for: (resource, amount) over all its nodes. A GPU of a model that the request
-    names counts as such, too."""
+    """Return the charge of an attempt: (resource, amount) over all its nodes. A GPU of a model that the request names
+    counts under the model, too.
+    """
     amounts = {
         "gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total, "memory": request.memory_mib_total,
     }  # fmt: skip
@@ -27,7 +28,7 @@ def charge_of(request: Request) -> tuple[tuple[str, int], ...]:
 
 
 def add(total: Amounts, amounts: tuple[tuple[str, int], ...], sign: int = 1) -> None:
-    """Add to a sum in place; what comes to nothing leaves it."""
+    """Add amounts to a sum in place; resources that fall to 0 are removed."""
     for resource, amount in amounts:
         new = total.get(resource, 0) + sign * amount
         if new:
@@ -81,7 +82,7 @@ class QueuesView:
         return (settings.pool if settings else "") or DEFAULT_POOL
 
     def guaranteed(self, path: str) -> Amounts:
-        """What a queue is guaranteed: what it names, and of other resources what those below it are together."""
+        """Return a queue's guarantee: the amounts that it names, and for other resources the sum over the queues below it."""
         if self._guaranteed is None:
             self._guaranteed = {}
             for row in sorted(self.existing(), key=lambda row: -row.path.count("/")):
@@ -107,7 +108,7 @@ class QueuesView:
             del users[user]
 
     def use(self, path: str, request: Request, sign: int = 1) -> None:
-        """What was charged for an attempt has a place (-1: no longer)."""
+        """Count an attempt's charge as placed (`sign` -1: as no longer placed)."""
         amounts = charge_of(request)
         for row in self.line(path):
             add(row.used, amounts, sign)
@@ -136,6 +137,6 @@ class QueuesView:
         row.reached = Reached(event.percent, event.spent, event.budget, event.period_ns)
 
     def pool_rows(self) -> list[PoolRow]:
-        """Pools by name; the default one is there even when nobody has configured it."""
+        """Return pools by name; the default one is there even when it was never configured."""
         default = {DEFAULT_POOL: PoolRow(DEFAULT_POOL, PoolSettings())}
         return [row for _, row in sorted((default | self.pools).items())]

@@ -12,7 +12,7 @@ NO_SPEC = msgspec.Raw(b"null")
 
 
 class Deferral(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The queue's newest word on why it does not offer a job, nor others of its queue that ask for the same."""
+    """The queue's newest reason not to offer a job, or other jobs of its queue with the same request."""
 
     job: str
     sequence: int
@@ -31,7 +31,7 @@ class Deferral(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Yielding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who asked a run to yield and by which rule, with what made the rule hold then."""
+    """Request to a run to yield: the job that made it, the rule, and the facts that made the rule hold then."""
 
     attempt: int
     sequence: int
@@ -48,7 +48,7 @@ class Yielding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Room(msgspec.Struct, omit_defaults=True):
-    """What is being done for a starving job's attempt."""
+    """Room being made for a starving job's attempt."""
 
     attempt: int
     #: Runs that may be asked to yield for it, and those that were.
@@ -67,7 +67,9 @@ class Room(msgspec.Struct, omit_defaults=True):
 
 
 class IdleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A policy's word on a run: since when it lies idle, when that was seen, what follows when, and on what evidence. Unix ns."""
+    """A policy's finding on a run: since when it is idle, when that was seen, what follows when, and on what evidence.
+    Unix ns.
+    """
 
     sequence: int
     scope: str
@@ -93,7 +95,7 @@ class Foreseen(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct):
-    """What a policy in dry run would have saved: runs, and what these held afterwards until they were used again or ended."""
+    """Savings of a policy in dry run: runs, and what these held afterwards until they were used again or ended."""
 
     scope: str
     rule: str
@@ -129,7 +131,7 @@ class EndedAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
-    """One job, one array, or one element of an array. Times are Unix ns; 0: has not happened."""
+    """Row of one job, one array, or one element of an array. Times are Unix ns; 0: has not happened."""
 
     id: str
     name: str
@@ -220,13 +222,13 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
 
     @property
     def has_yielded(self) -> bool:
-        """Whether it waits because the attempt before this one has yielded to another job."""
+        """True if the job waits because the attempt before this one has yielded to another job."""
         asked = self.yielding is not None and self.yielding.attempt == self.attempt - 1
         return self.reason == "preempted" or (self.reason == "idle" and asked)
 
     @property
     def holds(self) -> Request:
-        """What the attempt is charged for: what it asks for, or what it got of it."""
+        """Amounts that the attempt is charged for: its request, or the part of it that it got."""
         return self.request.without(self.missing)
 
 
@@ -253,7 +255,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """How far a budget was used when the queue last said so. milli-GPU-seconds, weighted; Unix ns."""
+    """Use of a budget when the queue last reported it. milli-GPU-seconds, weighted; Unix ns."""
 
     percent: int
     spent: int
@@ -262,7 +264,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
-    """One queue. `states` counts its own jobs and elements ever by state; arrays themselves are not counted."""
+    """Row of one queue. `states` counts all its own jobs and elements so far, by state; arrays themselves are not counted."""
 
     path: str
     #: False for one that is only above another, or was removed.
@@ -282,7 +284,7 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class PoolRow(msgspec.Struct, gc=False):
-    """One pool of nodes and queues."""
+    """Row of one pool of nodes and queues."""
 
     name: str
     settings: PoolSettings
@@ -298,7 +300,7 @@ class Ailment(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
-    """One node and what it holds: {"<job>.<attempt>": part}."""
+    """Row of one node, with what it holds: {"<job>.<attempt>": part}."""
 
     id: str
     inventory: Inventory
@@ -330,7 +332,7 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a command led to. `code` is "" when it was carried out."""
+    """Outcome of a command. `code` is "" when it was carried out."""
 
     sequence: int
     job: str = ""
@@ -373,7 +375,7 @@ class RolloutRow(msgspec.Struct, gc=False):
 
 
 class BreakerRow(msgspec.Struct, frozen=True, gc=False):
-    """One thing that has tripped the breaker and was not reset since."""
+    """Cause that has tripped the breaker and was not reset since."""
 
     kind: str
     found: int

@@ -1,7 +1,8 @@
-"""The view of waiting: what the queue and the placer last said on why a job has no place, and who makes room for whom.
+"""The view of waiting: the last reasons of the queue and the placer why a job has no place, and which jobs make room
+for which.
 
-A word counts for the job that it names and for all that are like it: of the same queue and with the same request (the
-queue's), or with the same request anywhere (the placer's). It counts until one of them goes on.
+A reason counts for the job that it names and for all that are like it: of the same queue and with the same request
+(the queue's), or with the same request anywhere (the placer's). It counts until one of these jobs moves on.
 """
 
 from fairlead_gateway.views.jobs import JobsView
@@ -111,7 +112,9 @@ class WaitingView:
     # ------------------------------------------------------------------ room in the making
 
     def _room(self, job: str, attempt: int) -> Room:
-        """The room of a job's attempt; of one that is not known (any more), one that nobody sees."""
+        """Return the room of a job's attempt. For a job that is unknown, or known no longer, return a new one that no row
+        keeps.
+        """
         row = self._jobs.rows.get(job)
         room = row.room if row is not None else None
         if room is None or room.attempt != attempt:
@@ -128,7 +131,7 @@ class WaitingView:
         return {node: job for job, room in kept for node in room.nodes}
 
     def kept_from_ns(self, job: str) -> int:
-        """When the job will have room on the nodes that are kept for it (Unix ns), 0 where that is not known."""
+        """Return when the job will have room on the nodes that are kept for it (Unix ns), 0 where that is not known."""
         row = self._jobs.rows.get(job)
         return row.room.start_ns if row is not None and row.room is not None else 0
 
@@ -169,7 +172,7 @@ class WaitingView:
         )  # fmt: skip
 
     def _run_ended(self, e: ev.RunEnded, _seq: int, _at_ns: int) -> None:
-        """Nobody waits any more for one that has yielded; a guest has gone."""
+        """Remove an ended run from the rooms: no job waits any more for a run that has yielded, and a guest has gone."""
         for job in self.rooms:
             host = self._jobs.rows.get(job)
             if host is not None and host.room is not None and e.job in host.room.guests:
@@ -182,14 +185,13 @@ class WaitingView:
             other.room.asked = tuple(job for job in other.room.asked if job != e.job)
 
     def _stop_requested(self, e: ev.JobStopRequested, seq: int, _at_ns: int) -> None:
-        """A queue takes back what it holds over its maximum: the run yields to nobody in particular."""
+        """Record that a queue takes back what it holds over its maximum: the run yields to no particular job."""
         if e.reason == "reclaimed":
             row = self._jobs.rows[e.job]
             row.yielding = Yielding(e.attempt, seq, "", "reclaimed", row.priority, queue=row.queue)
 
     def over(self, own: str, other: str, resource: str) -> tuple[str, int]:
-        """Where the ways to two queues part: the queue on the first way, and what of it has a place
-        beyond its guarantee."""
+        """Return the queue where the paths to two queues part, on the path to `own`, and its placed use beyond its guarantee."""
         line = self._queues.line(own)[::-1]
         names = other.split("/")
         at = next((i for i, row in enumerate(line) if "/".join(names[: i + 1]) != row.path), len(line) - 1)

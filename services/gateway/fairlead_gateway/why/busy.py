@@ -105,7 +105,9 @@ def not_empty(views: Views, row: JobRow) -> Told:
 
 
 def in_state(*states: str, then: str) -> Callable[[Views, JobRow], Told]:
-    """A cause that lies in the nodes' own state: which ones, in which of several states, and why somebody made them so."""
+    """Return a cause that is due to the nodes' own state. It names the nodes, which of several states each is in, and the
+    reason recorded for it.
+    """
 
     def tell(views: Views, row: JobRow) -> Told:
         such = [node for node in pool.members(views, row.request) if node_state(node) in states]
@@ -125,7 +127,7 @@ def _why(node: NodeRow) -> str:
 
 
 def faulted(views: Views, row: JobRow) -> Told:
-    """Which nodes have how many."""
+    """Return the nodes with faulted GPUs, and the number on each."""
     such = [node for node in pool.members(views, row.request) if node.faulted]
     named = these([f"{node.id} {len(node.faulted)} of {len(node.inventory.gpus)}" for node in such])
     told = Told(f"GPUs that are faulted: {named}", {}, "it starts when these GPUs are well again: fairlead nodes")

@@ -1,7 +1,7 @@
 """The dominant cause of a refusal with its numbers, and what would end it. Pure.
 
-The counts are the placer's own (JobUnplaceable); the numbers beside them are of the nodes as the views have them. Start at
-`dominant`.
+The counts are the placer's own (JobUnplaceable); the other numbers are of the nodes as the views have them. Start
+at `dominant`.
 """
 
 from collections.abc import Callable
@@ -38,8 +38,9 @@ def ordered(reasons: dict[str, int]) -> list[str]:
 
 
 def no_domain(views: Views, refusal: Refusal) -> Told:
-    """Of a gang that must lie in one domain: how many units the best one takes, or that all are too small, which no end of
-    a run mends."""
+    """Return the cause for a gang that must fit in one domain: how many units the best domain takes, or that all domains
+    are too small, which waiting for runs to end cannot change.
+    """
     asked, level = refusal.request, refusal.level
     if not level or asked.units == 1:
         return NOTHING

@@ -1,4 +1,6 @@
-"""What an explanation adds to the one dominant reason: who is ahead, what would change it, the next step. Pure."""
+"""Additions of an explanation to the one dominant reason: which jobs are ahead, what would change it, the next step.
+Pure.
+"""
 
 from collections.abc import Sequence
 

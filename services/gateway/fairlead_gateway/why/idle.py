@@ -17,8 +17,9 @@ _THEN = {
 
 
 def lying(row: JobRow, where: str) -> Reason | None:
-    """The reason of a run of which a policy says that it lies idle, or that was extended; None for the others. `where`: what is
-    said of it otherwise."""
+    """Return the reason of a run that a policy calls idle, or that was extended; None for other runs. `where`: the usual
+    message for the run.
+    """
     seen = decisive(row)
     if seen is None or seen.action == "note":
         return _extended(row, where)
@@ -58,7 +59,7 @@ def _extended(row: JobRow, where: str) -> Reason | None:
 
 
 def stopping(row: JobRow) -> str:
-    """What is said of a run that is stopped because it lies idle."""
+    """Return the message for a run that is being stopped because it is idle."""
     seen = row.reclaimed
     told = "it lay idle when the stop was decided, and was used since"
     if seen is not None:
@@ -68,7 +69,7 @@ def stopping(row: JobRow) -> str:
 
 
 def taken_back(row: JobRow) -> str:
-    """Why a run was taken back, behind "because": with the evidence."""
+    """Return why a run was taken back, as a clause behind "because", with the evidence."""
     seen = row.reclaimed
     if seen is None:
         return "it lay idle"
@@ -81,7 +82,7 @@ def evidence(row: JobRow) -> dict[str, int | str]:
 
 
 def at_its_end(row: JobRow) -> str:
-    """What becomes of the job of a run that was taken back."""
+    """Return what becomes of the job of a run that was taken back."""
     if row.reclaimed is not None and row.reclaimed.action != "requeue":
         return "nothing: its job ends, as the policy says"
     return "nothing: it is queued again and goes on with the rest of its time"
@@ -96,7 +97,7 @@ def after(row: JobRow, now: Reason) -> Reason:
 
 
 def got(views: Views, row: JobRow) -> str:
-    """Of a run that has what others left idle: from whom, and on what evidence; "" for the others."""
+    """Return a clause for a run that got what others left idle: from which jobs, and on what evidence; "" for other runs."""
     if not row.idle_from:
         return ""
     other = views.jobs.rows.get(row.idle_from[0])

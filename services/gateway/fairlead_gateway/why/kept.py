@@ -13,8 +13,9 @@ HOSTS_MAX = 2
 
 
 def kept(room: Room) -> str:
-    """What is kept for the job: "; n12 is kept for it from about … (by the limits of jobs 7, 9); job 31 runs there until
-    then"."""
+    """Return what is kept for the job: "; n12 is kept for it from about … (by the limits of jobs 7, 9); job 31 runs there
+    until then".
+    """
     if not room.nodes:
         waited = format_duration(room.waited_ns) if room.waited_ns else ""
         return f"; it has waited for {waited}, so what comes free is kept for it" if waited else ""
@@ -65,8 +66,9 @@ def _when(miss: NearMiss) -> str:
 
 
 def kept_from_it(views: Views, row: JobRow, refusal: Refusal) -> str:
-    """Whose nodes those are that are kept for others: "; n12 is kept for job 9 from about …, until when a job whose time
-    limit ends before may run there"."""
+    """Return which jobs the nodes are kept for that the job cannot have: "; n12 is kept for job 9 from about …, until when
+    a job whose time limit ends before may run there".
+    """
     if not refusal.reasons.get("reserved"):
         return ""
     hosts: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
-"""What the queue says keeps a job from being offered (JobDeferred), in a sentence with its numbers. Pure.
+"""The queue's reason not to offer a job (JobDeferred), in a sentence with its numbers. Pure.
 
-`next` says the smallest change that these numbers know of.
+`next` names the smallest change that these numbers show.
 """
 
 from collections.abc import Callable
@@ -67,8 +67,9 @@ def _is_same(said: Deferral, now: Deferral) -> bool:
 
 
 def _full(views: Views, row: JobRow) -> Deferral | None:
-    """A maximum that the job would break by what is charged now: the queue has not come to this job yet, or the log
-    is from before it said why."""
+    """Return a maximum that the job would break by what is charged now. It is used when the queue has not reached this job
+    yet, or when the log is from before the queue recorded its reasons.
+    """
     asked = charge_of(row.request)
     for queue in views.queues.line(row.queue):
         for resource, needed in asked:
@@ -97,7 +98,7 @@ def _detail(deferral: Deferral, **more: int | str) -> Detail:
 
 
 def _or_less(row: JobRow, deferral: Deferral) -> str:
-    """What could be asked for instead, as far as these numbers know."""
+    """Return a smaller request that would fit by these numbers; "" where they show none."""
     resource, nodes = deferral.resource, row.request.nodes
     asked = dict(charge_of(row.request)).get(resource, 0)
     left = asked - (deferral.held + deferral.needed - deferral.ceiling)
@@ -133,7 +134,7 @@ def _maximum(views: Views, row: JobRow, d: Deferral) -> Reason:
 
 
 def _borrowed(views: Views, d: Deferral) -> str:
-    """Where the ceiling is a limit on borrowing, what it is made of."""
+    """Return the parts of a ceiling that is a limit on borrowing; "" for other ceilings."""
     row = views.queues.rows.get(d.queue)
     settings = row.settings if row is not None and row.settings else QueueSettings()
     borrowing = settings.borrowing.get(d.resource)
@@ -165,7 +166,7 @@ def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
 
 
 def _reserved(views: Views, row: JobRow, d: Deferral) -> Reason:
-    """What nobody uses is kept for queues (below `d.queue`, or anywhere) that do not lend it."""
+    """Return the reason that unused capacity is kept for queues (below `d.queue`, or anywhere) that do not lend it."""
     whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
     if not d.resource:
         return Reason(

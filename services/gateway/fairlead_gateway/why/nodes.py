@@ -1,4 +1,4 @@
-"""What the placer says of nodes, in words: what a job needs of each, and what keeps them from giving it. Pure."""
+"""The placer's findings on nodes, in words: what a job needs of each, and what keeps them from giving it. Pure."""
 
 from collections.abc import Mapping
 
@@ -56,7 +56,7 @@ def where(request: Request) -> str:
 
 
 def over_nodes(refusal: Refusal, request: Request) -> str:
-    """ "of 4 nodes 3 lack free GPUs, 1 is cordoned"."""
+    """Return the findings over all nodes: "of 4 nodes 3 lack free GPUs, 1 is cordoned"."""
     if not refusal.nodes:
         return f"{where(request)} has no nodes"
     told = kept_back(refusal.reasons)
@@ -67,7 +67,7 @@ def over_nodes(refusal: Refusal, request: Request) -> str:
 
 
 def kept_back(reasons: Mapping[str, int]) -> str:
-    """What keeps how many nodes from taking part, the most frequent first."""
+    """Return how many nodes each reason keeps from taking part, the most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {_kept_back(reason, count)}" for reason, count in ordered)
 
@@ -80,7 +80,7 @@ def _kept_back(reason: str, count: int) -> str:
 
 
 def not_cut(refusal: Refusal) -> str:
-    """That no instances are made for it, where that is what it lacks (docs/concepts/mig.md)."""
+    """Return that no instances are made for the job, where it lacks instances (docs/concepts/mig.md); "" otherwise."""
     if not refusal.request.also or not refusal.reasons.get("free_mig"):
         return ""
     return "; no GPU is cut for jobs with groups: it waits for instances as they are"

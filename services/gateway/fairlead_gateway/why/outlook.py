@@ -1,4 +1,4 @@
-"""What would become of a job that is not there yet, for people: the explainer's outcome in the words of `why`. Pure."""
+"""Outlook of a job that is not submitted yet, for people: the explainer's outcome in the words of `why`. Pure."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ from fairlead_schemas.queuewords import amount_word, amount_words, resource_word
 
 
 def file_only(command: msgspec.Raw, why_not: str, sequence: int) -> api.DryRun:
-    """What is known without the queue."""
+    """Return the answer that is possible without the queue."""
     told = f"checked: file only; the queue could not be asked ({why_not})"
     return api.DryRun(checked="file", message=told, command=command, sequence=sequence)
 
 
 def refused(command: msgspec.Raw, outcome: Outcome, sequence: int) -> api.DryRun:
-    """One of a list that would be refused."""
+    """Return the answer for a job that would be refused."""
     return api.DryRun(
         valid=False, message=f"would be refused: {outcome.message}", command=command, code=outcome.code,
         errors=[{"field": outcome.field, "message": outcome.message}], sequence=sequence,
@@ -34,7 +34,7 @@ def refused(command: msgspec.Raw, outcome: Outcome, sequence: int) -> api.DryRun
 def accepted(
     views: Views, submit: SubmitJob, command: msgspec.Raw, outcome: Outcome, sequence: int, now_ns: int
 ) -> api.DryRun:
-    """One that would be accepted. `now_ns` (Unix) is what its start is counted from."""
+    """Return the answer for a job that would be accepted. `now_ns` (Unix) is the time from which its start is counted."""
     told = outcome.waits or Explanation(reason="next")
     row = _row(submit, outcome.pool, now_ns)
     changes = proposals(views, row, told)
@@ -68,7 +68,7 @@ def _row(submit: SubmitJob, pool: str, now_ns: int) -> JobRow:
 def _held_back(
     views: Views, row: JobRow, told: Explanation, changes: Sequence[Change], now_ns: int
 ) -> api.Reason | None:
-    """As `why` would say it of the job."""
+    """Return the reason that `why` would give for the job; None where nothing holds it back."""
     reason = waiting.queued(views, row, now_ns, told=told)
     if reason.code == "waiting_turn":
         if told.reason == "next":
@@ -99,7 +99,7 @@ def _quota(one: QuotaAfter) -> api.QuotaAfter:
 
 
 def _unknown(views: Views, row: JobRow, reason: api.Reason | None) -> tuple[str, str]:
-    """(why no start can be told at all, why none at once); "" where one can."""
+    """Return (why no start can be estimated at all, why no immediate start can); each is "" where it can."""
     few = too_few_nodes(views, row.request)
     held = reason is not None and reason.code == "no_place"
     return f"it {few}" if few else "", "the pool has as much left, but not on nodes that could take it" if held else ""

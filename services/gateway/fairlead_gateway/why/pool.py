@@ -23,7 +23,7 @@ def members(views: Views, request: Request) -> list[NodeRow]:
 
 
 def takers(views: Views, request: Request, job: str) -> list[NodeRow]:
-    """Those that take work of this job, as far as their state, selectors, taints and reservations go."""
+    """Return the nodes that take work of this job, judged by state, selectors, taints and reservations only."""
     kept = views.waiting.kept_nodes(job)
     return [
         row for row in members(views, request)
@@ -46,13 +46,13 @@ def largest_domain(views: Views, request: Request, level: str) -> int:
 
 
 def model(row: NodeRow) -> str:
-    """Its GPUs' model, "" without GPUs."""
+    """Return the model of the node's GPUs, "" without GPUs."""
     gpus = row.inventory.gpus
     return (row.inventory.labels.get(MODEL_LABEL) or gpus[0].model) if gpus else ""
 
 
 def linked(row: NodeRow) -> int:
-    """How many of its GPUs are connected by NVLink, over each other, at most."""
+    """Return the size of the node's largest group of GPUs that NVLink connects, directly or through each other."""
     links, best, seen = row.inventory.inside.nvlinks, 0, set[int]()
     for first in range(len(links)):
         group, todo = set[int](), [first]

@@ -26,7 +26,7 @@ _SHORT = {"free_gpus": "gpu", "free_gpu_memory": "gpu", "free_cpu": "cpu", "free
 
 
 def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
-    """Those of the explanation that nodes do not contradict; fewer GPUs where that many are free nowhere."""
+    """Return the explanation's changes that nodes do not contradict. Propose fewer GPUs where no node has that many free."""
     request, free = row.request, _free(views, row)
     refusal = views.waiting.refusals.get(request) if told.reason in ("place", "turn") else None
     found: list[Change] = []
@@ -64,7 +64,9 @@ def _short(refusal: Refusal) -> set[str]:
 
 
 def too_few_nodes(views: Views, request: Request) -> str:
-    """Why the nodes that have joined could not take it if nothing ran on them; "" where they could, or none is known."""
+    """Return why the nodes that have joined could not take the job even if they were empty; "" where they could, or no
+    node is known.
+    """
     able = [node for node in members(views, request) if suits(node.inventory.labels, request.selector)]
     rooms = [room(node, request, {}) for node in able]
     if fits(request, rooms) or not views.nodes.rows:
@@ -77,7 +79,7 @@ def too_few_nodes(views: Views, request: Request) -> str:
 
 
 def no_room(views: Views, row: JobRow) -> str:
-    """Why nodes could not take it now, whatever its queue says; "" where they could, or none is known."""
+    """Return why nodes could not take the job now, whatever its queue allows; "" where they could, or no node is known."""
     request, free = row.request, _free(views, row)
     if fits(request, free) or not views.nodes.rows:
         return ""
@@ -94,7 +96,7 @@ def _nodes(count: int) -> str:
 
 
 def _free(views: Views, row: JobRow) -> list[Room]:
-    """What is left on each node that may take the job now."""
+    """Return the room left on each node that may take the job now."""
     return [room(node, row.request, node.held) for node in takers(views, row.request, row.id)]
 
 
@@ -119,7 +121,9 @@ def _less(request: Request, most: int, free: Sequence[Room]) -> Iterable[int]:
 
 
 def _wait(request: Request, short: Set[str], any_node: bool) -> Change:
-    """What must come free on nodes: its GPUs, and what else is short. `any_node`: nothing else keeps nodes from it."""
+    """Return the change that must come free on nodes: its GPUs, and other scarce resources. `any_node`: nothing else keeps
+    nodes from the job.
+    """
     amounts = {"gpu": request.gpu_milli, "cpu": request.cpu_milli, "memory": request.memory_mib}
     named = [r for r, amount in amounts.items() if amount and (r in short or r == "gpu")] or ["cpu"]
     told = " and ".join((gpus(request) if r == "gpu" else "") or counted(r, amounts[r]) for r in named)

@@ -57,7 +57,7 @@ def reason_of(
 
 
 def likeness(row: JobRow) -> tuple[str, str, int, Request] | None:
-    """Queued jobs of one likeness have one reason. None: something was said or done of this one alone."""
+    """Return a key that queued jobs with one common reason share. None: this job has a history or conditions of its own."""
     plain = (
         row.state == "queued" and row.attempt == 1 and row.elements is None
         and not (row.array_id or row.after or row.start_at_ns or row.not_before_ns)
@@ -145,7 +145,7 @@ def _failed(views: Views, row: JobRow) -> Reason:
 
 
 def _not_as_hoped(views: Views, row: JobRow) -> Reason:
-    """It was to go on only after jobs that have ended otherwise."""
+    """Return the reason of a job that depended on jobs with another end."""
     told = row.message or "a job that it waited for ended otherwise"
     for one in row.after:
         other = views.jobs.rows.get(one.job)

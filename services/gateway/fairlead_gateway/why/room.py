@@ -1,7 +1,8 @@
-"""What a node has left by the views, and for how many units of a request that would do. Pure.
+"""Room that a node has left by the views, and how many units of a request fit into it. Pure.
 
-Amounts alone: a share of a GPU needs one GPU with so much left, not so much of all GPUs together. Where it matters which GPUs
-they are, what is linked to them or who else is there, amounts say nothing (`is_judged`), and only the placer knows.
+Amounts alone: a share of a GPU needs one GPU with that much left, not that much of all GPUs together. Where it
+matters which GPUs they are, how they are linked or which other work is there, amounts say nothing (`is_judged`),
+and only the placer knows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ MILLI = 1000
 
 
 class GpuLeft(NamedTuple):
-    """Of one GPU: thousandths, the memory that its shares have not been given, and all of its memory."""
+    """Free part of one GPU: thousandths, the memory that its shares have not been given, and all of its memory."""
 
     milli: int
     memory_mib: int
@@ -24,7 +25,7 @@ class GpuLeft(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Of one node; of its GPUs only those that would do for the request, as far as they are well."""
+    """Free part of one node; only its healthy GPUs that suit the request are included."""
 
     gpus: tuple[GpuLeft, ...]
     cpu_milli: int
@@ -32,7 +33,7 @@ class Room(NamedTuple):
 
 
 def room(row: NodeRow, request: Request, held: Mapping[str, Part]) -> Room:
-    """What the node has left beside these parts."""
+    """Return what the node has left when these parts are taken off."""
     cpu_milli = row.inventory.cpu_milli - sum(part.cpu_milli for part in held.values())
     memory_mib = row.inventory.memory_mib - sum(part.memory_mib for part in held.values())
     left = gpus_left(row, request, held)
@@ -61,7 +62,7 @@ def free_gpus(row: NodeRow, request: Request) -> list[int]:
 
 
 def is_judged(request: Request) -> bool:
-    """Whether what nodes have left says if it fits."""
+    """Return True if the amounts that nodes have left decide whether the request fits."""
     cut = request.profile or request.replicas
     return not (cut or request.also or request.exclusive or request.require or request.nics)
 
@@ -72,7 +73,7 @@ def least(request: Request) -> int:
 
 
 def fits(request: Request, rooms: Iterable[Room]) -> bool:
-    """Whether so much room takes enough units of it, as far as that can be told."""
+    """Return True if this room takes enough units of the request, or if amounts cannot decide that."""
     return not is_judged(request) or fitting(request, rooms) >= least(request)
 
 

@@ -1,5 +1,6 @@
-"""Why a job stands still whose node is silent: what is known of it, when it goes on elsewhere, and who may say that it may.
-Pure."""
+"""Reason of a job that is stuck because its node is silent: what is known of it, when it continues elsewhere, and who
+may permit that. Pure.
+"""
 
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
@@ -10,7 +11,7 @@ from fairlead_schemas.partitions import OnPartition
 
 
 def of_a_node(views: Views, row: JobRow) -> Reason | None:
-    """The reason of a job that has its place on a node that is lost; None where all of its nodes are heard."""
+    """Return the reason of a job that is placed on a lost node; None where none of its nodes is lost."""
     run = run_name(row.id, row.attempt)
     for part in row.parts:
         node = views.nodes.rows.get(part.node)

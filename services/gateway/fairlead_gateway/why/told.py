@@ -1,4 +1,4 @@
-"""One cause of a refusal, told: a sentence, its numbers, and the next step. Pure."""
+"""Cause of a refusal in words: a sentence, its numbers, and the next step. Pure."""
 
 from typing import NamedTuple
 

@@ -32,7 +32,7 @@ def no_element(views: Views, job: str) -> Refused | None:
 
 
 def as_its_array(array: JobRow, reason: Reason) -> Reason:
-    """The array's reason, said of an element."""
+    """Return the array's reason, worded for an element."""
     message = f"comes into being when it is offered, by its array {array.id}; of that: {reason.message}"
     return Reason(code=reason.code, message=message, detail=reason.detail)
 

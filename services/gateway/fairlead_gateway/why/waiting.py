@@ -1,4 +1,4 @@
-"""Why a job waits: its start time, other jobs, a limit of its queue, a place, or its turn. Pure."""
+"""Reasons that a job waits: its start time, other jobs, a limit of its queue, a place, or its turn. Pure."""
 
 from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
@@ -23,7 +23,7 @@ AHEAD_MAX = 10_000
 
 
 def scheduled(views: Views, row: JobRow, now_ns: int) -> Reason:
-    """It was accepted, and its time has not come."""
+    """Return the reason of a job that was accepted and whose time has not come."""
     waits = open_dependencies(views, row)
     if not waits and row.start_at_ns:
         return _start_time(row, now_ns)
@@ -31,7 +31,7 @@ def scheduled(views: Views, row: JobRow, now_ns: int) -> Reason:
 
 
 def open_dependencies(views: Views, row: JobRow) -> list[Dependency]:
-    """Those that have not ended as they should; one that has left the views has."""
+    """Return the dependencies that have not ended as required. A job that has left the views counts as ended as required."""
     return [one for one in row.after if one.job in views.jobs.rows and views.jobs.is_open(one)]
 
 
@@ -59,7 +59,9 @@ def _start_time(row: JobRow, now_ns: int) -> Reason:
 def queued(
     views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True, told: Explanation | None = None
 ) -> Reason:
-    """It waits for its turn. `told`: what the queue's own gates say, where that is known; it goes before older words."""
+    """Return the reason of a job that waits for its turn. `told`: the result of the queue's own gates, where known; it
+    takes precedence over older refusals.
+    """
     if row.after and (waits := open_dependencies(views, row)):
         return _dependencies(row, waits)
     if row.start_at_ns > now_ns:
@@ -74,7 +76,7 @@ def queued(
 
 
 def offered(views: Views, row: JobRow, *, count_ahead: bool = True, told: Explanation | None = None) -> Reason:
-    """Its turn has come; it waits for a place."""
+    """Return the reason of a job that has been offered and waits for a place."""
     now = _no_place(views, row, count_ahead) or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))
 

@@ -1,4 +1,6 @@
-"""Who yields to whom and by which rule, in words that anybody may read: job ids, queues and numbers, no names. Pure."""
+"""Yields: which job yields to which and by which rule, in words that all users may read: job ids, queues and numbers,
+no names. Pure.
+"""
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Yielding
@@ -49,7 +51,7 @@ def _rule(row: JobRow, yielding: Yielding) -> str:
 
 
 def might_yield(views: Views, victim: Victim, queue: str, priority: int) -> str:
-    """Why a run might be asked to yield to a job of a queue and priority, as of the views."""
+    """Return why a run might be asked to yield to a job of a queue and priority, as of the views."""
     row = views.jobs.rows.get(victim.job)
     whose = f"job {victim.job} of {row.queue}" if row is not None else f"job {victim.job}"
     if victim.rule == "lower_priority":
@@ -67,12 +69,12 @@ def might_yield(views: Views, victim: Victim, queue: str, priority: int) -> str:
 
 
 def is_asked(row: JobRow) -> bool:
-    """Whether the attempt that runs now is asked to yield."""
+    """Return True if the attempt that runs now is asked to yield."""
     return row.yielding is not None and row.yielding.attempt == row.attempt and not row.run_ended
 
 
 def asked(row: JobRow, where: str) -> Reason:
-    """A run that is in its notice and grace. `where`: what is said of it otherwise."""
+    """Return the reason of a run that is in its notice and grace. `where`: the usual message for the run."""
     assert row.yielding is not None
     grace = f" of {format_duration(row.grace_ns)}" if row.grace_ns else ""
     if row.notice_ns:
@@ -101,7 +103,7 @@ def after_yielding(row: JobRow, now: Reason) -> Reason:
 
 
 def _lost(row: JobRow) -> str:
-    """What its end has cost it, where that is worth a word."""
+    """Return the work that the job's last end has cost it; "" where there is nothing to report."""
     if row.lost_last_ns < SECOND_NS:
         return ", with nothing lost" if row.saved_ns else ""
     since = "since it had saved" if row.saved_ns else "of work, none of which it said to have saved"

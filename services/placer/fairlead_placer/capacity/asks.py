@@ -31,8 +31,9 @@ LINKS_MAX = 1 << 12
 
 
 class Verdict(NamedTuple):
-    """What an ask finds in a build: a cause why it never fits there ("" where it may), and GPUs that suit (a mask); `cut`:
-    what it gets there are MIG instances."""
+    """Result of an ask for a build: the cause why it never fits there ("" where it may), and the GPUs that suit (a mask).
+    `cut`: it gets MIG instances there.
+    """
 
     cause: str
     suits: int
@@ -40,7 +41,7 @@ class Verdict(NamedTuple):
 
 
 class Ask:
-    """One unit. `request` is its kind: what is said of all of the job (tolerations, topology) stands in it too."""
+    """Ask for one unit. `request` is its kind, with the settings of the whole job (tolerations, topology) included."""
 
     __slots__ = (
         "_links", "_verdicts", "cpus", "gpus", "inside", "level", "milli", "near", "request", "stands", "whole",
@@ -66,14 +67,16 @@ class Ask:
         self._links: dict[int, dict[int, int]] = {}
 
     def shape(self, models: tuple[str, ...]) -> Shape:
-        """What packing sees of it, where these GPU models will do (none named: all)."""
+        """Return the ask as packing sees it, where these GPU models will do (none named: all)."""
         request = self.request
         if not self.gpus or request.profile:  # what is idle of MIG instances no column tells; seats look
             return Shape(request.cpu_milli, request.memory_mib)
         return Shape(request.cpu_milli, request.memory_mib, self.gpus, self.milli, models)
 
     def links(self, build: int) -> dict[int, int]:
-        """{mask of the GPUs that are free, and above them the faulted ones: the best link score}, as far as it was asked for."""
+        """Return {mask of the free GPUs, and above them the faulted ones: the best link score}, for the masks requested so
+        far.
+        """
         found = self._links.get(build)
         if found is None or len(found) >= LINKS_MAX:
             if len(self._links) >= VERDICTS_MAX:
@@ -82,7 +85,7 @@ class Ask:
         return found
 
     def verdict(self, build: Build) -> Verdict:
-        """Whether an empty node of the build would do."""
+        """Return the verdict of the ask on an empty node of the build."""
         found = self._verdicts.get(build.number)
         if found is None:
             if len(self._verdicts) >= VERDICTS_MAX:
@@ -95,7 +98,7 @@ class Ask:
 
 @lru_cache(ASKS_MAX)
 def asks_of(request: Request) -> tuple[Ask, ...]:
-    """An ask for each kind of unit of the request. What is said of the whole job holds for each."""
+    """Return an ask for each kind of unit of the request. Settings of the whole job apply to each."""
     if not request.also:
         return (Ask(request),)
     said = {name: getattr(request, name) for name in _OF_ALL}
@@ -121,8 +124,9 @@ def _suiting(build: Build, ask: Ask) -> int:
 
 
 def _cuttable(build: Build, ask: Ask) -> int:
-    """GPUs that have, or may be given, instances such as it asks for. Where nobody knows how a GPU can be cut, any
-    instance may be on it."""
+    """Return the GPUs that have, or may be given, instances that the ask needs (a mask). A GPU without a known way to be
+    cut may have any instance.
+    """
     profile = ask.request.profile
     if build.single:  # whose instances are asked for as GPUs
         return 0 if profile else build.cut
@@ -181,7 +185,9 @@ def _cause_of_gpus(build: Build, ask: Ask, suits: int) -> str:
 
 
 def _cause_of_cpus(build: Build, ask: Ask, suits: int = 0) -> str:
-    """Whether CPUs lie as required, with the GPUs; that there are enough of them in all is not said here."""
+    """Return "topology" if CPUs cannot be placed as required, with the GPUs; else "". Their total number is not checked
+    here.
+    """
     if not (ask.cpus and ask.inside.require and build.inside.numa):
         return ""
     found = place(build.inside, suits, build.inside.all_cpus, ask.inside)

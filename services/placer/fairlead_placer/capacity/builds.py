@@ -41,7 +41,9 @@ _numbers = count(1)
 
 
 class Build:
-    """What a node is made of. Compared by identity: equal ones are one object while somebody holds it."""
+    """Hardware and settings of a node that do not change with work. Compared by identity: equal builds are one object
+    while it is referenced.
+    """
 
     __slots__ = (
         "__weakref__", "all_gpus", "cpu_milli", "cut", "gpus", "grain", "inside", "labels", "memory_mib",
@@ -80,13 +82,13 @@ class Build:
 
 
 def _low(build: Build, bits: int) -> tuple[int, int]:
-    """What is beyond the first so many bits of its CPU and memory."""
+    """Return the masks of CPU and memory below their first `bits` bits."""
     cpu, memory = (max(0, amount.bit_length() - bits) for amount in (build.cpu_milli, build.memory_mib))
     return (1 << cpu) - 1, (1 << memory) - 1
 
 
 def mig_model(gpu: Gpu) -> Model | None:
-    """What is known of how the GPU can be cut; None where it is not, or nobody knows."""
+    """Return the MIG model that describes how the GPU can be cut; None where it cannot be, or where that is unknown."""
     return _mig_model(gpu.model, gpu.memory_mib)
 
 
@@ -97,7 +99,7 @@ def _mig_model(product: str, memory_mib: int) -> Model | None:
 
 
 def _lasting(inventory: Inventory) -> dict[str, str]:
-    """The labels without the counts of MIG instances, which change whenever a GPU is cut anew."""
+    """Return the labels without the counts of MIG instances, which change whenever a GPU is repartitioned."""
     return {key: value for key, value in inventory.labels.items() if not key.startswith(MIG_PREFIX)}
 
 

@@ -105,7 +105,7 @@ def _by_link(each: tuple[int, list[str]]) -> tuple[int, str]:
 
 
 def _links(index: Index, row: int, ask: Ask) -> dict[int, int] | None:
-    """What is known of the link scores that the ask gets from the free GPUs of such nodes; None where links do not matter."""
+    """Return the known link scores that the ask gets from the free GPUs of such nodes; None where links do not matter."""
     if ask.gpus < 2 or not ask.whole:
         return None
     build = index.builds[index.rows.keys[row].build]

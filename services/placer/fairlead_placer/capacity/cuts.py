@@ -1,6 +1,6 @@
-"""The MIG instances of one node: on which GPU each is, which are held, which a plan has in hand.
+"""MIG instances of one node: the GPU of each, which are held, which a plan has in hand.
 
-Only what agents have reported is here. A GPU in MIG mode is never free as a whole, and nobody gets a share of it.
+Only what agents have reported is here. A GPU in MIG mode is never free as a whole, and is not given out in shares.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ LAYOUTS_MAX = 4096
 
 
 class Cell(NamedTuple):
-    """One instance: the place of its GPU in the node's order, and what it is."""
+    """MIG instance with the place of its GPU in the node's order."""
 
     place: int
     instance: Instance
@@ -61,7 +61,7 @@ class Cuts:
         }  # fmt: skip
 
     def layout(self, place: int) -> Layout:
-        """The GPU's instances by whether somebody holds them; those that a plan destroys count as idle."""
+        """Return the GPU's instances, held and idle; those that a plan destroys count as idle."""
         here = [(uuid, cell.instance) for uuid, cell in self.cells.items() if cell.place == place]
         busy = tuple(instance for uuid, instance in here if uuid in self.held)
         return Layout(busy, tuple(instance for uuid, instance in here if uuid not in self.held))

@@ -1,4 +1,4 @@
-"""Where the nodes of a pool stand: racks, blocks, spines, NVLink domains, as columns by a number that each node has.
+"""Locations of a pool's nodes: racks, blocks, spines, NVLink domains, as columns by a number that each node has.
 
 A node without a label for a level is in a domain of its own there: nothing is known to be near it.
 """
@@ -60,7 +60,7 @@ class Domains:
         return bool(self.domains[level])
 
     def nested(self, level: str, outer: str) -> bool:
-        """True when every domain of the level lies in one of the outer level, as far as nodes say."""
+        """Return True if every domain of the level is inside one of the outer level, by the nodes' labels."""
         found = self._nested.get((level, outer))
         if found is None:
             inside = self.of[level][: len(self.names)] >= 0
@@ -84,8 +84,9 @@ class Domains:
         return found
 
     def rising(self, required: str) -> tuple[str, ...]:
-        """The levels at which a gang's domain is looked for that must lie in one of this level, smallest first; "" stands for
-        the pool."""
+        """Return the levels to search for the domain of a gang, smallest first. The domain must be inside one of the level
+        `required`; "" means the pool.
+        """
         found = self._rising.get(required)
         if found is None:
             if required:

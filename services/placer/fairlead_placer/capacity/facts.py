@@ -39,8 +39,10 @@ class Gang(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """One pool. Free is what anybody's job may be given now; what is free on nodes that take no work, that of one waiting job
-    only, or that which tolerates their taints, is `aside`. All in thousandths of a GPU but `gpus`."""
+    """Facts about one pool. Free GPUs are those that any job may be given now. Free GPUs on nodes that take no work, or
+    only that of one waiting job, or only work that tolerates their taints, are `aside`. All in thousandths of a GPU
+    except `gpus`.
+    """
 
     nodes: int
     gpus: int
@@ -93,7 +95,7 @@ def _shut(index: Index, away: Collection[str]) -> list[Node]:
 
 
 def _gpus_of(left: Left) -> int:
-    """As jobs ask for them: where all instances are alike, each of them is one."""
+    """Return the number of GPUs as jobs request them: where all instances are alike, each of them is one."""
     if left.cuts is None or not left.build.single:
         return len(left.uuids)
     return len(left.cuts.cells) + (left.build.all_gpus & ~left.build.cut).bit_count()

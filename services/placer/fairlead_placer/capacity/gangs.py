@@ -1,8 +1,8 @@
 """Places for several units at once, all or nothing, in the smallest domain that takes them.
 
-Domains are tried from the smallest level up. Of those that take all units the one is chosen that they fill best; inside it, smaller
-domains are filled one after the other, so that as few as can be are touched. A gang of several kinds gets all of them within
-one domain.
+Domains are tried from the smallest level up. Of the domains that take all units, the one is chosen that they fill
+best. Inside it, smaller domains are filled one after the other, so that as few as possible are touched. A gang of
+several kinds gets all of them within one domain.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,7 +39,7 @@ def choose(
 
 
 class Misfit(NamedTuple):
-    """A node that has less room than its columns said: for so many units of the kind."""
+    """Node that has less room than its columns show: it takes fewer units of the kind."""
 
     kind: Kind
     number: int
@@ -133,7 +133,9 @@ def _fill(index: Index, kinds: Sequence[Kind], numbers: Ints) -> list[Choice] | 
 
 
 def _seats(index: Index, kind: Kind, picked: Sequence[tuple[int, int]]) -> list[Choice] | Misfit:
-    """Of one kind, in the order of ranks."""
+    """Return the choices for units of one kind, in the order of ranks; a Misfit where a node takes fewer units than
+    picked.
+    """
     found: list[Choice] = []
     for number, units in picked:
         seated = kind.seat(index, number, units)

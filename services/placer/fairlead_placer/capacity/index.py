@@ -1,10 +1,10 @@
-"""One pool: its nodes, in rows of those that are alike, and who is in each. Derived; never in a snapshot.
+"""Index of one pool: its nodes, in rows of like nodes, and which nodes are in each. Derived; never in a snapshot.
 
-Alike are nodes of one build with equal GPUs left and nearly as much CPU and memory: rows say what a choice costs, and where
-none can fit; whether a unit fits a node says its `seat`.
+Nodes are alike if they are of one build, with equal GPUs left and nearly as much CPU and memory. Rows give the cost
+of a choice, and where none can fit; the `seat` decides if a unit fits a node.
 
-A node that takes work is in one row, and there under the mask of its free GPUs, by name: history leaves no trace in the
-order in which nodes are chosen. Nodes that take no work, or are kept for a job, stand aside.
+A node that takes work is in one row, and there under the mask of its free GPUs, by name: history leaves no trace in
+the order in which nodes are chosen. Nodes that take no work, or are kept for a job, are set aside.
 """
 
 from bisect import bisect_left, insort
@@ -156,7 +156,7 @@ class Index:
         self.rows.leave(node.row)
 
     def _meet(self, build: Build) -> None:
-        """A build that nobody here had: what requests accept is looked at anew."""
+        """Add a build that no node of the pool had before. Which builds requests accept is worked out again."""
         if len(self.builds) > 2 * len(self.members) + 64:
             self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
         self.builds[build.number] = build
@@ -167,7 +167,7 @@ class Index:
         self._costs.clear()
 
     def tidy(self, version: int) -> None:
-        """Forget the rows that nobody is in, once they are many."""
+        """Drop empty rows once there are many."""
         self.settled()
         nodes, rows = len(self.members), self.rows
         if (
@@ -213,7 +213,7 @@ class Index:
         self._gained.clear()
 
     def anything_gained_since(self, version: int) -> bool:
-        """True when any node has gained since, whoever could use that."""
+        """Return True if any node has gained capacity since `version`, for whatever request."""
         return max(self.stirred, self._gained_last) > version
 
     # -- what requests cost
@@ -237,7 +237,7 @@ class Index:
         return typical(work, self.wanted)
 
     def line(self, ask: Ask, work: Arrivals[Request]) -> tuple[Costs, Line]:
-        """What the ask costs in each row now, by the policy that it wants."""
+        """Return the cost of the ask in each row now, by the policy that it requests."""
         costs = self.costs(POLICY_WORDS.get(ask.request.packing, ""), work)
         return costs, costs.line(self._wanted.get(ask) or self.wanted(ask))
 
@@ -263,7 +263,7 @@ def machine_of(build: Build) -> Machine:
 
 
 def rests_of(left: Left) -> tuple[int, ...]:
-    """What is left of the GPUs that shares are on, ascending; those left out that are full."""
+    """Return the rests of the GPUs that shares are on, ascending, without full ones."""
     return tuple(sorted(milli for at in members_of(left.shared) if (milli := left.milli[at])))
 
 
@@ -276,7 +276,7 @@ def cut_of(left: Left) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 
 def key_of(left: Left) -> Key:
-    """The row that a node with so much left is in: it stands for the most CPU and memory that such a node may have."""
+    """Return the row of a node with this capacity left: its key has the most CPU and memory that such a node may have."""
     build = left.build
     whole, cut = cut_of(left)
     rests = rests_of(left)

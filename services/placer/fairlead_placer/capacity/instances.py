@@ -1,7 +1,8 @@
-"""Which idle MIG instances of a node a unit gets. Takes what is there; cutting anew is not done here (the room cutting/).
+"""Choice of idle MIG instances of a node for a unit. Takes existing instances; repartition is not done here (the room
+cutting/).
 
-On a node under the single strategy (label `nvidia.com/mig.strategy`) `nvidia.com/gpu` means one of its instances, as it
-does in Kubernetes: so n whole GPUs are n instances there, with the memory that each must have.
+On a node under the single strategy (label `nvidia.com/mig.strategy`) `nvidia.com/gpu` means one of its instances,
+as it does in Kubernetes: so n whole GPUs are n instances there, with the memory that each must have.
 """
 
 import re
@@ -51,8 +52,9 @@ def take(left: Left, ask: Ask, suits: int) -> Taken | str:
 
 
 def _chosen(left: Left, idle: dict[str, Cell], profile: str, count: int) -> list[str]:
-    """One after the other: on GPUs in use before others, at the start that leaves the longest runway were all that is
-    idle cut anew."""
+    """Return instances chosen one after the other: on GPUs in use before others, at the start that would leave the longest
+    runway if all idle instances were cut again.
+    """
     chosen: list[str] = []
     waiting = dict(idle)
     for _ in range(count):
@@ -84,11 +86,11 @@ def _gpus(left: Left, waiting: dict[str, Cell], chosen: list[str]) -> list[MigGp
 
 
 def memory_mib(profile: str) -> int:
-    """What an instance of the profile has, as its name counts it; 0 where the name does not say."""
+    """Return the memory (MiB) of an instance of the profile, as its name counts it; 0 where the name does not give it."""
     match = _NAME.match(profile)
     return int(match[1]) * 1024 if match else 0
 
 
 def milli_of_profile(profile: str) -> int:
-    """What part of a GPU an instance is charged as, in thousandths; a whole one where its name is no profile's."""
+    """Return the part of a GPU that an instance is charged as, in thousandths; 1000 where its name is no profile's."""
     return profile_milli(profile) if is_profile(profile) else 1000

@@ -1,4 +1,6 @@
-"""One kind of a gang's units: which nodes take how many of it, and what they cost. What is short of a gang is said here too."""
+"""Kind of a gang's units: which nodes take how many of it, and at what cost. Shortfalls of a gang are reported here
+too.
+"""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -16,8 +18,9 @@ from fairlead_schemas.resources import Request
 
 
 class Shortfall(NamedTuple):
-    """Why a gang has no place: how many units would fit, in all and in the best domain of the level that it requires. Of
-    shares' memory and pinned CPUs columns do not tell: there it may be fewer."""
+    """Reason that a gang has no place: how many units would fit, in all and in the best domain of the level that it
+    requires. Columns do not show shares' memory and pinned CPUs: with these, fewer units may fit.
+    """
 
     units: int
     level: str
@@ -25,7 +28,7 @@ class Shortfall(NamedTuple):
 
 
 class Kind:
-    """How many units are wanted, and how many each node would take (by the nodes' numbers)."""
+    """Kind of unit: how many units are requested, and how many each node would take (by the nodes' numbers)."""
 
     __slots__ = ("_choices", "_nodes", "_room", "able", "ask", "cost", "costs", "least", "line", "most")
 
@@ -69,7 +72,7 @@ class Kind:
         return self.room[numbers].tolist() if self.ask.request.tasks else [1] * len(numbers)
 
     def hold(self, number: int, units: int) -> None:
-        """The node has less room than columns said: so many units, and no more."""
+        """Limit a node to `units` of this kind: it has less room than the columns show."""
         if self._room is not None:
             self._room[number] = units
         if not units:
@@ -94,7 +97,7 @@ class Kind:
 
 
 def _tasks(index: Index, ask: Ask, able: Ints) -> Ints:
-    """Tasks that each of these nodes takes, as far as columns tell."""
+    """Return the number of tasks that each of these nodes takes, by the columns."""
     request, domains = ask.request, index.domains
     rows = domains.rows[able]
     units: Ints = np.full(len(able), request.nodes, np.int64)
@@ -113,8 +116,9 @@ def _tasks(index: Index, ask: Ask, able: Ints) -> Ints:
 
 
 def _leave_out(index: Index, ask: Ask, room: Ints) -> None:
-    """No room where the free GPUs are not connected as required, where somebody is, where the node stands elsewhere, or no
-    MIG instance is free."""
+    """Set the room to 0 for nodes that cannot take a unit: the free GPUs are not connected as required, the node is
+    occupied or in another location, or no MIG instance is free.
+    """
     for row in {int(index.domains.rows[number]) for number in np.flatnonzero(room)}:
         able = {name for _, names in ranked(index, row, ask) for name in names}
         for name in able.copy():

@@ -1,4 +1,4 @@
-"""What a node has left: amounts, each GPU's rest, CPUs that nobody is pinned to. Parts are taken and given back."""
+"""Capacity that a node has left: amounts, each GPU's rest, CPUs without a pinned run. Parts are taken and given back."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -81,7 +81,7 @@ class Left:
         return self.milli[place] if self.shared >> place & 1 else 0
 
     def both(self, other: "Left") -> "Left":
-        """What is left here and there: the same node at two times."""
+        """Return the capacity that is left in both: the same node at two times."""
         left = self.copy()
         left.cpu_milli, left.memory_mib = min(self.cpu_milli, other.cpu_milli), min(self.memory_mib, other.memory_mib)
         left.parts = max(self.parts, other.parts)
@@ -104,7 +104,7 @@ class Left:
             self.cpu_milli, self.memory_mib, self.free, self.cpus = mark
 
     def take(self, part: Part) -> None:
-        """The part is somebody's."""
+        """Take the part off what is left."""
         self.parts += 1
         self.cpu_milli -= part.cpu_milli
         self.memory_mib -= part.memory_mib
@@ -121,7 +121,7 @@ class Left:
             self.cpus &= ~cpu_mask(part.cpus)
 
     def give(self, part: Part) -> None:
-        """The part is nobody's again."""
+        """Give the part back."""
         self.parts -= 1
         self.cpu_milli += part.cpu_milli
         self.memory_mib += part.memory_mib
@@ -138,7 +138,7 @@ class Left:
             self.cpus |= cpu_mask(part.cpus) & self.build.inside.all_cpus
 
     def _mask(self, gpus: tuple[str, ...]) -> int:
-        """Those that are there."""
+        """Return the mask of those GPUs that the node has."""
         if gpus == self.uuids:
             return self.build.all_gpus
         at, mask = self.at, 0
@@ -164,7 +164,7 @@ class Left:
                 self.free &= ~bit
 
     def _hold(self, part: Part, sign: int) -> None:
-        """Of instances; one that the inventory does not have any more is held as its whole GPU."""
+        """Hold or release the part's instances. An instance that the inventory no longer has is held as its whole GPU."""
         cuts = self.cuts
         for uuid, instance in zip(part.gpus, part.instances, strict=True):
             if cuts is not None and instance in cuts.cells:
@@ -175,7 +175,7 @@ class Left:
                 self.free = self.free & ~bit if place in self.odd else self.free | bit & ~self.barred
 
     def _hold_whole(self, part: Part, sign: int) -> None:
-        """Of GPUs some of which are in MIG mode by now."""
+        """Hold or release whole GPUs of the part that are in MIG mode by now."""
         for uuid in part.gpus:
             place = self.at.get(uuid)
             if place is not None and self.build.cut >> place & 1:
@@ -187,7 +187,7 @@ class Left:
             self.odd[place] = count
 
     def keep_back(self, uuid: str) -> None:
-        """The GPU is being cut: nobody gets it. Before parts are taken."""
+        """Keep the GPU from all work while it is being cut. Call this before parts are taken."""
         place = self.at.get(uuid)
         if place is not None:
             self.free &= ~(1 << place)
@@ -196,7 +196,7 @@ class Left:
 
     @property
     def cuttable(self) -> int:
-        """Mask of the GPUs in MIG mode that nobody holds otherwise than by their instances, and that are well."""
+        """Mask of the healthy GPUs in MIG mode that are held through their instances at most."""
         return self.build.cut & ~(self.faulted | self.shared | mask_of(self.odd))
 
     def fault(self, uuid: str) -> None:
@@ -209,12 +209,12 @@ class Left:
 
     @property
     def gpus_free(self) -> int:
-        """GPUs that nobody uses."""
+        """Number of GPUs that are not in use."""
         return self.free.bit_count()
 
     @property
     def free_milli(self) -> int:
-        """What is left of all GPUs, in thousandths of one."""
+        """Free capacity of all GPUs, in thousandths of one."""
         return MILLI * self.free.bit_count() + sum(self.milli[at] for at in members_of(self.shared))
 
 
@@ -246,7 +246,7 @@ def cpu_list(mask: int) -> str:
 
 
 def _remember(cpus: str, mask: int) -> None:
-    """What is made a list now will soon be taken as a mask."""
+    """Cache a CPU list and its mask both ways: a list made now will soon be taken as a mask."""
     if len(_masks) >= CPUS_MAX:
         _masks.clear()
         _lists.clear()

@@ -37,14 +37,14 @@ def nodes_for(domains: Domains, kind: Kind, levels: Sequence[str]) -> tuple[Ints
 
 
 def _of(domains: Domains, level: str, able: Ints) -> Ints:
-    """One more than the number of each node's domain; 0 for one that is a domain by itself."""
+    """Return one more than the number of each node's domain; 0 for a node that is a domain of its own."""
     if level in ("", "node"):
         return np.zeros(len(able), np.int64) if level else np.ones(len(able), np.int64)
     return domains.of[level].take(able) + 1
 
 
 def _counted(of: Ints) -> Ints:
-    """[one more than the number of a domain]: nodes in it; of those that are domains by themselves, in one of them."""
+    """Return [one more than the number of a domain]: nodes in it. At 0: the nodes in one of the single-node domains."""
     counts = np.bincount(of, minlength=1)
     counts[0] = min(int(counts[0]), 1)
     return counts

@@ -19,8 +19,9 @@ class Pools:
     """The index of every pool, under one version for all."""
 
     def __init__(self, packings: Mapping[str, Packing]) -> None:
-        """`packings`: {pool: by which policy} of those that do not go by the usual one; whoever changes it says so
-        (`repacked`)."""
+        """Build the pools. `packings`: {pool: its policy} of pools that do not use the default one; code that changes it must
+        call `repacked`.
+        """
         self._packings = packings
         self._indices: dict[str, Index] = {}
         self.builds = Builds()
@@ -40,7 +41,7 @@ class Pools:
         return {pool: index.settled() for pool, index in self._indices.items()}
 
     def enter(self, node: Node) -> None:
-        """A node that stands in no pool yet: every class of its pool looks again."""
+        """Add a node that is in no pool yet: every class of its pool looks again."""
         index = self._indices.get(node.pool)
         if index is None:
             index = self._indices[node.pool] = Index(self._packings.get(node.pool, DEFAULT))
@@ -57,13 +58,13 @@ class Pools:
             self._vanished = self.version
 
     def changed(self, node: Node) -> None:
-        """The node takes work, or no more; or it was seen anew."""
+        """Update a node that starts or stops taking work, or that was seen again."""
         index = self._indices[node.pool]
         index.put(node)
         self._stir(index)
 
     def repacked(self, pool: str) -> None:
-        """The pool goes by another policy. What can be placed is what it was: nobody needs to look again."""
+        """Change the pool to another policy. The possible placements stay the same, so no job needs to look again."""
         index = self._indices.get(pool)
         if index is not None:
             index.choose_by(self._packings.get(pool, DEFAULT))

@@ -20,7 +20,7 @@ def fits(left: Left, ask: Ask) -> bool:
 
 
 def units_in(left: Left, ask: Ask, most: int) -> int:
-    """How many units the node takes at once: 0 or 1, or as many tasks as fit, `most` at most."""
+    """Return how many units the node takes at once: 0 or 1, or as many tasks as fit, `most` at most."""
     if not ask.request.tasks:
         return int(fits(left, ask))
     units = 0
@@ -30,7 +30,7 @@ def units_in(left: Left, ask: Ask, most: int) -> int:
 
 
 def least_units(asks: Sequence[Ask]) -> list[int]:
-    """Of each kind, the fewest units that a job starts with."""
+    """Return the fewest units of each kind that a job starts with."""
     return [ask.request.nodes_min or ask.request.nodes for ask in asks]
 
 

@@ -66,8 +66,9 @@ def never(left: Left, ask: Ask) -> str:
 
 
 def seat(left: Left, ask: Ask, rest: int = 0) -> Seat | str:
-    """Where the unit fits now, or the cause why not. `rest`: a share goes to a GPU that has so much left, if one does
-    (0: to the one with the least)."""
+    """Return the seat where the unit fits now, or the cause why it does not. `rest`: a share goes to a GPU that has this
+    much left, if one does (0: to the one with the least).
+    """
     verdict = ask.verdict(left.build)
     if verdict.cause:
         return verdict.cause
@@ -121,7 +122,7 @@ def gpus_short(left: Left, ask: Ask) -> str:
 
 
 def amounts_short(left: Left, ask: Ask) -> str:
-    """What of CPU and memory is too little, or who is in the way; "" where nothing is."""
+    """Return which of CPU and memory is too small, or that other work is in the way; "" where neither holds."""
     request, build = ask.request, left.build
     if left.cpu_milli < request.cpu_milli:
         return "free_cpu"
@@ -167,7 +168,7 @@ def _names_of(inside: Inside, nics: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def milli_of(left: Left, ask: Ask) -> int:
-    """What a part of a GPU takes of it on this node: a replica is as large as the node cuts them."""
+    """Return the thousandths of a GPU that a part takes on this node: a replica is as large as the node cuts them."""
     return MILLI // left.build.replicas if ask.request.replicas and left.build.replicas else ask.milli
 
 
@@ -194,7 +195,9 @@ def _share(left: Left, ask: Ask, suits: int, rest: int) -> Seat | str:
 
 
 def _near(inside: Inside, gpus: int, cpus: int, ask: Ask, milli: int) -> Seat | str:
-    """So much of each of these GPUs, with CPUs and network devices near them. Links mean nothing to parts of GPUs."""
+    """Return a seat with `milli` of each of these GPUs, with CPUs and network devices near them, or the cause why there is
+    none. Links do not matter for parts of GPUs.
+    """
     key = (gpus, cpus, (ask.inside.cpus, milli))
     known = inside.seats.get(key)
     if known is None:
@@ -208,7 +211,9 @@ def _near(inside: Inside, gpus: int, cpus: int, ask: Ask, milli: int) -> Seat | 
 
 
 def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:
-    """The seat on these instances: links mean nothing to them; CPUs beside their GPUs do."""
+    """Return the seat on these instances, or the cause why there is none. Links do not matter for instances; CPUs near
+    their GPUs do.
+    """
     inside, cpus, chosen = left.build.inside, 0, mask_of(taken.gpus)
     if inside.numa and ask.cpus:
         found = choose(inside, chosen, left.cpus, ask.inside._replace(gpus=chosen.bit_count(), require=0, prefer=0))

@@ -1,7 +1,7 @@
-"""Whether several kinds of units find room side by side, a node for each unit: columns of numbers, and nothing else.
+"""Room for several kinds of units side by side, a node for each unit: columns of numbers, and nothing else.
 
-Every kind finds room if and only if any few of them together find as many nodes as they need (Hall, 1935). Of a single kind,
-a node may take several units.
+Every kind finds room if and only if any few of them together find as many nodes as they need (Hall, 1935). Of a
+single kind, a node may take several units.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,9 @@ def spares(rooms: Sequence[Ints], least: Sequence[int], domains: Ints) -> list[t
 
 
 def first_beyond(found: Sequence[tuple[int, Ints]]) -> Ints:
-    """[domain]: units beyond its least that the first kind gets, when all others get theirs; below 0 where somebody finds
-    no room."""
+    """Return [domain]: units beyond its least that the first kind gets, when all others get theirs; below 0 where some
+    kind finds no room.
+    """
     room: Ints = np.min([spare for _, spare in found], axis=0)
     first: Ints = np.min([spare for some, spare in found if some & 1], axis=0)
     return np.where(room < 0, room, first)

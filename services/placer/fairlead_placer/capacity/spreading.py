@@ -27,8 +27,9 @@ def spread(index: Index, kind: Kind, able: Ints, units: int, levels: Sequence[st
 def _spread_over(
     index: Index, kind: Kind, able: Ints, units: int, levels: Sequence[str], of: Ints
 ) -> list[tuple[int, int]]:
-    """Whole domains of the first level first, those that take most; the last one is the smallest that takes the rest: there
-    it goes on by the next level. `of` has the domain of each node, or -1."""
+    """Spread units over whole domains of the first level, those that take most first. The last domain is the smallest that
+    takes the rest; inside it the next level is used. `of` has the domain of each node, or -1.
+    """
     level = levels[0]
     if int(of.min()) < 0:  # a node in none is one by itself, after all others
         of = np.where(of < 0, able + len(index.domains.domains[level]), of)
@@ -53,7 +54,7 @@ def _rooms(kind: Kind, able: Ints, of: Ints) -> Ints:
 
 
 def _divided(rooms: Ints, ranks: Ints, units: int) -> tuple[Ints, int, int]:
-    """Of domains by place: those to take whole, the one that the rest goes to, and how many units that is."""
+    """Return the places of the domains to take whole, of the one for the rest, and the number of units in that rest."""
     order = np.lexsort((ranks, -rooms))
     rising, full = -rooms[order], 0  # searches want them rising
     while -int(rising[full]) < units:
@@ -65,7 +66,7 @@ def _divided(rooms: Ints, ranks: Ints, units: int) -> tuple[Ints, int, int]:
 
 
 def smallest(rooms: Ints, ranks: Ints, units: int) -> int:
-    """Of the domains with room for so many units the one with least room, of such the first."""
+    """Return the first of the domains with the least room among those with room for `units`."""
     order = rooms * len(ranks) + ranks[: len(rooms)]
     order[rooms < units] = NONE
     return int(order.argmin())

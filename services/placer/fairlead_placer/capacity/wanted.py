@@ -1,4 +1,4 @@
-"""An ask as a pool sees it: what packing is told of it, and to which builds it may go."""
+"""View of an ask by a pool: its shape for packing, and the builds that it may use."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ class Wanted:
         self.shape: Shape = shape
 
     def burden(self, build: int) -> int | None:
-        """Points that a node so made costs besides; None where the ask may not go."""
+        """Return the extra points that a node of the build costs; None where the ask may not use it."""
         found = self._builds.get(build)  # a row that nobody is in may be of a build that nobody has
         if found is None or self.ask.verdict(found).cause:
             return None

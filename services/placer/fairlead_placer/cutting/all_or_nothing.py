@@ -1,7 +1,8 @@
-"""What is cut anew for a job of several instances or whole GPUs, on one node or on several: all or nothing, in one domain where it
-requires one, where fewest are missing. One GPU of a node at a time; the others follow when its agent has reported.
+"""Repartition for a job of several instances or whole GPUs, on one node or on several: all or nothing, in one domain
+where it requires one, where fewest are missing. One GPU of a node is cut at a time; the others follow when its
+agent has reported.
 
-Tasks, of which a node may take several, are looked at up to UNITS_MAX to a node.
+For tasks, of which a node may take several, up to UNITS_MAX per node are considered.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ class _Able(NamedTuple):
 
 
 def choose(state: State, want: Want, now_ns: int) -> list[Recut]:
-    """What to cut; nothing where that would not serve the whole job, or where it has room as it is."""
+    """Return what to cut; nothing where that would not serve the whole job, or where it has room already."""
     domains: dict[str, list[_Able]] = {}
     for node in nodes_for(state, want, now_ns):
         domain = _domain(node, want.ask.level)
@@ -82,7 +83,7 @@ def nodes_for(state: State, want: Want, now_ns: int) -> list[Node]:
 
 
 def _domain(node: Node, level: str) -> str:
-    """ "" where it is in none."""
+    """Return the node's domain of the level, "all" without a level; "" where it is in none."""
     if not level:
         return "all"
     return node.name if level == "node" else domain_of(node.inventory.labels, level)
@@ -92,7 +93,7 @@ def _domain(node: Node, level: str) -> str:
 
 
 def _able(state: State, node: Node, want: Want, now_ns: int) -> _Able:
-    """What the node gives as it is, and when it is cut; one that cuts a GPU already gives what it has."""
+    """Return what the node gives now, and when it is cut; a node that is cutting a GPU already gives only what it has."""
     left, ask, request = node.left, want.ask, want.request
     limit = min(request.nodes, UNITS_MAX) if request.tasks else 1
     ready = units_in(left, ask, limit)

@@ -1,9 +1,9 @@
-"""Which GPU is cut anew for a job that waits, and how. Reads state, changes nothing.
+"""Choice of the GPU that is repartitioned for a waiting job, and of its layout. Reads state, changes nothing.
 
-An instance in use is never touched, nor is a node that already cuts a GPU. Of the ways to serve one instance the one is taken
-that strands fewest slices for the work that is seen (mig/choice.py); then everybody after it in the order who fits beside
-it is served at once (mig/plans.py). A GPU is made whole again where only whole ones are missing and nobody uses its instances.
-Jobs of several instances, or of whole GPUs: `all_or_nothing.py`.
+An instance in use is never touched. The same holds for a node that already cuts a GPU. Of the ways to serve one
+instance, the one is taken that strands fewest slices for the work that is seen (mig/choice.py). Then all jobs after
+it in the order that fit next to it are served at once (mig/plans.py). A GPU is made whole again only where whole
+ones are missing and its instances are not in use. Jobs of several instances, or of whole GPUs: `all_or_nothing.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ __all__ = ["Recut", "choose"]
 
 
 def choose(state: State, want: Want, beside: Sequence[Want], now_ns: int) -> list[Recut]:
-    """What to cut anew for the want; nothing where that would not serve it. `beside`: who may be served at once."""
+    """Return what to cut for the want; nothing where that would not serve it. `beside`: wants that may be served at once."""
     request = want.request
     if request.profile and request.nodes == 1 and request.gpu_parts == 1:
         return _for_one(state, want, beside, now_ns)
@@ -49,7 +49,7 @@ def _candidates(state: State, want: Want, now_ns: int) -> Iterator[Node]:
 
 
 def _served_here(state: State, node: Node, beside: Sequence[Want], now_ns: int) -> list[Want]:
-    """Those who could run on the node together, by its CPU and memory."""
+    """Return the wants that could run on the node together, by its CPU and memory."""
     cpu_milli, memory_mib, found = node.left.cpu_milli, node.left.memory_mib, list[Want]()
     for want in beside:
         request = want.request

@@ -1,7 +1,7 @@
-"""What became of plans: done, failed, or given up. Emits on a draft.
+"""Ends of plans: done, failed, or given up. Emits on a draft.
 
 A plan is done when its agent has reported the inventory that it wanted. It is given up when its node takes no work
-any more, the GPU is no longer well, or no answer comes; what an agent may still do then stands in its next inventory.
+any more, the GPU is no longer well, or no answer comes; later changes by the agent appear in its next inventory.
 """
 
 from fairlead_placer.cutting.plans import LATE_NS, LayoutPlan
@@ -38,7 +38,7 @@ def _gpu_of(inventory: Inventory, uuid: str) -> Gpu | None:
 
 
 def _difference(plan: LayoutPlan, gpu: Gpu | None) -> str:
-    """Why the GPU is not what was planned; "" where it is."""
+    """Return the first way in which the GPU differs from its plan, "" if it matches."""
     if gpu is None:
         return "the GPU is not in the inventory any more"
     if gpu.mig == (plan.mode == "off"):
@@ -52,13 +52,13 @@ def _difference(plan: LayoutPlan, gpu: Gpu | None) -> str:
 
 
 def began_anew(draft: Draft, node: Node) -> None:
-    """Another journal or boot: whoever had the order is gone."""
+    """Drop the node's plan because the node has a new journal or boot: the agent that had the order is gone."""
     if node.name in draft.state.layouts:
         _drop(draft, node, "node")
 
 
 def tend(draft: Draft) -> None:
-    """Give up what comes to nothing. Driven by state."""
+    """Drop the plans that can no longer succeed. Driven by state."""
     state = draft.state
     for name in sorted(state.layouts):
         if draft.full:

@@ -1,4 +1,4 @@
-"""What events about MIG layouts do to the state. No rules."""
+"""Effects of the events about MIG layouts on the state. The module holds no rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def _spoil(state: State, node: str, gpu: str, at_ns: int) -> None:
 
 
 def forget_failures(state: State, node: str) -> None:
-    """The node has begun anew: its GPUs may be tried again."""
+    """Forget the failed plans of a node that restarted: its GPUs may be tried again."""
     for gpu in sorted(uuid for uuid, each in state.spoilt.items() if each.node == node):
         state.drop(state.spoilt, gpu)
 

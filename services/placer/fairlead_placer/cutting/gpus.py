@@ -1,4 +1,4 @@
-"""The GPUs of a node that may be cut anew, and what becomes of one. Reads state, changes nothing."""
+"""GPUs of a node that may be repartitioned, and the result for each. The module reads the state and changes nothing."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from fairlead_schemas.resources import MigInstance, MigPlace
 
 
 class Recut(NamedTuple):
-    """One GPU of a node, and what becomes of it."""
+    """A node's GPU and its planned new layout."""
 
     node: Node
     gpu: str
@@ -28,7 +28,7 @@ class Recut(NamedTuple):
 
 
 def gpus_of(state: State, node: Node, now_ns: int) -> list[MigGpu]:
-    """Those in MIG mode, and whole free ones where MIG mode may be turned on."""
+    """Return the node's GPUs in MIG mode, and its whole free GPUs if MIG mode may be turned on there."""
     left, found = node.left, list[MigGpu]()
     legal = left.cuttable & left.cuts.legal if left.cuts is not None else 0
     whole = left.free if left.build.switches else 0
@@ -42,7 +42,7 @@ def gpus_of(state: State, node: Node, now_ns: int) -> list[MigGpu]:
 
 
 def idle_gpus(state: State, node: Node, suits: int, now_ns: int) -> list[int]:
-    """Places of the GPUs in MIG mode that nobody uses, of those that suit, where MIG mode may be turned off."""
+    """Return the places of the unused GPUs in MIG mode among `suits`, if the node may turn MIG mode off."""
     left = node.left
     if not left.build.switches or left.cuts is None:
         return []
@@ -58,7 +58,7 @@ def is_spoilt(state: State, uuid: str, now_ns: int) -> bool:
 
 
 def cut(node: Node, gpu: MigGpu, served: Sequence[Want], weights: dict[str, int]) -> Recut | None:
-    """The GPU cut for one instance for each of these, the first first; None where that serves nobody more than now."""
+    """Return the GPU repartitioned for one instance per want, in order; None if that serves no more wants than now."""
     plan = plan_for(gpu, [want.request.profile for want in served], demand_of(gpu.model, weights))
     if plan is None:
         return None
@@ -82,7 +82,7 @@ def made_whole(node: Node, places: Sequence[int], want: Want, missing: int) -> R
 
 
 def _named(node: Node, gpu: str, instances: Collection[Instance]) -> tuple[MigInstance, ...]:
-    """These instances of the GPU by their UUIDs, by start."""
+    """Return these instances of the GPU with their UUIDs, by start."""
     cuts, place = node.left.cuts, node.left.at[gpu]
     cells = [] if cuts is None else [(uuid, cell) for uuid, cell in cuts.cells.items() if cell.place == place]
     return tuple(

@@ -1,7 +1,7 @@
-"""Plans to cut GPUs anew for jobs that found no place. Emits on a draft.
+"""Plans to repartition GPUs for jobs that found no place. The module emits on a draft.
 
-Asked after all placements of a decision: what is there is given first. A plan names the jobs that it is for; who comes
-before them in the order when it is done gets the instances first, as ever.
+Planning runs after all placements of a decision, so that existing room is given first. A plan names the jobs that it is
+for. Jobs that precede them in the order when the plan is done still get the instances first.
 """
 
 import msgspec
@@ -71,7 +71,7 @@ def _emit(draft: Draft, want: Want, recut: Recut) -> bool:
 
 
 def deadlines(state: State, looked_ns: int) -> list[int]:
-    """When a plan is late; and, where somebody waits, when a GPU may be tried again that had failed."""
+    """Return the times at which plans are late and, if a waiting job could gain, at which failed GPUs may be tried again."""
     late = [plan.at_ns + LATE_NS for plan in state.layouts.values()]
     if state.spoilt and any(may_gain(state, group.request) for group in state.classes.values()):
         late += [each.until_ns for each in state.spoilt.values() if each.until_ns > looked_ns]

@@ -1,4 +1,4 @@
-"""A plan to cut one GPU anew, as it is folded; and what is remembered of plans that failed."""
+"""A folded plan to repartition one GPU, and the record of plans that failed."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ SPOILT_MAX = 4096
 
 
 class LayoutPlan(NamedTuple):
-    """What one GPU of a node is to become."""
+    """Planned change of one GPU of a node."""
 
     gpu: str
     #: Sequence of the commit that planned it, and its time.
@@ -41,14 +41,14 @@ class Spoilt(NamedTuple):
 
 
 def after_failure(known: Spoilt | None, node: str, at_ns: int) -> Spoilt:
-    """One failure more."""
+    """Return the record with one more failure and the next backoff."""
     failures = 1 if known is None else known.failures + 1
     wait_ns = min(BACKOFF_NS << min(failures - 1, 16), BACKOFF_MAX_NS)
     return Spoilt(node, failures, at_ns + wait_ns)
 
 
 def keep_back(left: Left, plan: LayoutPlan) -> None:
-    """What the plan changes is nobody's."""
+    """Withhold the parts of the node that the plan changes, so that no job gets them."""
     if left.cuts is not None and plan.destroy:
         left.cuts.going = frozenset(each.uuid for each in plan.destroy)
     if plan.mode:

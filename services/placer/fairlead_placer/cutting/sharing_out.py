@@ -1,7 +1,7 @@
-"""Which nodes give how many units of a job that gets all of them or none, so that fewest pieces must be made. Pure numbers.
+"""Split of a job's units over nodes, all or none, so that the fewest pieces must be made. Pure numbers.
 
-A piece is a MIG instance, or a GPU that is made whole. What a node's next unit takes never becomes less with each one that it
-gives: so the cheapest next unit, one after the other, is exact.
+A piece is a MIG instance, or a GPU that is made whole. The cost of a node's next unit never falls with the units that
+the node already gives. Taking the cheapest next unit repeatedly is therefore exact.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Supply(NamedTuple):
-    """What one node gives."""
+    """Units and pieces that one node can give."""
 
     #: Units as it is, and at most when it is cut anew; the pieces that it has, free, for those and more.
     ready: int
@@ -19,15 +19,19 @@ class Supply(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A node, by its place, that is cut anew, and how many pieces it lacks for its units."""
+    """A node, by its place, to be repartitioned, and the number of pieces that it lacks for its units."""
 
     place: int
     missing: int
 
 
 def share_out(supplies: Sequence[Supply], wanted: int, each: int) -> list[Share] | None:
-    """Who is cut for so many units of `each` pieces, by place; empty where they have room as it is, None where they have none
-    even so. Of equals the one that is cut already, then the one with most to give, so that few are cut; then the first."""
+    """Return the nodes to repartition for `wanted` units of `each` pieces, by place.
+
+    The list is empty if the nodes have room as they are. The result is None if they have no room even when repartitioned.
+    Ties go to a node that is already repartitioned, then to the node with the most to give, so that few nodes are
+    repartitioned, then to the first.
+    """
     short = wanted - sum(supply.ready for supply in supplies)
     # (pieces that the next unit lacks, more units with their sign turned, place); of one that is cut, less than of any other
     heads = [

@@ -1,7 +1,7 @@
-"""Who waits for something that cutting GPUs anew could give: open offers that found no place, in their order.
+"""Jobs that wait for room which repartitioned GPUs could give: open offers without a place, in their order.
 
-Looked at are jobs with one kind of unit that require no links of their GPUs. A job that a plan is being carried out for waits
-for that.
+Only jobs with one kind of unit and no required GPU links are considered. A job with a plan in progress waits for that
+plan.
 """
 
 from collections import Counter
@@ -27,12 +27,12 @@ class Want(NamedTuple):
 
     @property
     def request(self) -> Request:
-        """What it asks for."""
+        """Request of the offer's class."""
         return self.group.request
 
 
 def may_gain(state: State, request: Request) -> bool:
-    """True where the request could be served by cutting GPUs anew, or by making one whole."""
+    """Return True if the request could be served by repartitioning GPUs, or by making one whole."""
     index = state.pools.of(request)
     if not index.recuts or not is_simple(request):
         return False
@@ -40,12 +40,12 @@ def may_gain(state: State, request: Request) -> bool:
 
 
 def is_simple(request: Request) -> bool:
-    """True for requests that GPUs are cut for at all: plans know nothing of links, nor of several kinds of units."""
+    """Return True if GPUs are repartitioned for such requests: plans ignore links and allow one kind of units."""
     return request.gpu_milli > 0 and not request.also and not asks_of(request)[0].inside.require
 
 
 def wants(state: State) -> list[Want]:
-    """Those that wait, in the order of their offers; bounded."""
+    """Return the waiting offers that could gain, in the order of the offers, at most WANTS_MAX."""
     heads: list[tuple[int, str, OfferClass]] = []
     for group in state.classes.values():
         if may_gain(state, group.request):

@@ -1,5 +1,6 @@
-"""Moving runs that save and go on, where that makes room for a big job that fits nowhere though enough GPUs are free.
+"""Defragmentation: moving runs that save and resume, to make room for a big job. Such a job fits nowhere though enough
+GPUs are free.
 
-`movable` says whose runs may be moved and what that costs, `planning` makes the plan, `carrying_out` has it done in pools
-that ask for it (`defragment`). A plan for people needs the planning only.
+`movable` selects the runs that may be moved and prices them, `planning` makes the plan, `carrying_out` executes it in
+pools that enable it (`defragment`). A plan shown to people needs the planning only.
 """

@@ -1,7 +1,8 @@
-"""Plans carried out, in pools that ask for it: one at a time in each, as a preemption by the rule "defragmentation".
+"""Execution of defragmentation plans, in pools that enable it: one at a time in each pool, as a preemption by the rule
+"defragmentation".
 
-The runs get their notice and grace, the queue lets them wait again, and the hole is kept for the job they made room for.
-Their new places are not kept: whoever is before them may take those. Emits on a draft.
+The runs get their notice and grace, the queue returns them to waiting, and the hole is kept for the job they made room
+for. Their new places are not kept: jobs ahead of them may take those. The module emits on a draft.
 """
 
 from fairlead_placer.defragmenting.movable import SECOND_NS
@@ -18,7 +19,7 @@ LOOK_NS = 30 * SECOND_NS
 
 
 def next_look(state: State, looked_ns: int) -> int | None:
-    """When to look again; None while there is nothing to look at."""
+    """Return the time of the next search for runs to move; None if no pool enables it or no offer is open."""
     return looked_ns + LOOK_NS if state.defragmented and state.offers else None
 
 
@@ -37,7 +38,7 @@ def advance(draft: Draft) -> bool:
 
 
 def _is_making_room(state: State, pool: str) -> bool:
-    """Whether runs of the pool yield for some hole already: what is free changes in a moment."""
+    """Return True if runs of the pool already yield for a hole. The free room is then about to change."""
     requests = (state.request_of(job) for job, kept in state.reservations.items() if kept.hole)
     return any(request is not None and pool_of(request) == pool for request in requests)
 

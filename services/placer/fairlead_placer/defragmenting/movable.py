@@ -1,8 +1,9 @@
-"""Runs that may be moved, and what a move costs in GPU-seconds.
+"""Runs that may be moved, and the cost of a move in GPU-seconds.
 
-A batch job whose file names `time.slice` says that it may be interrupted after it: it saves and goes on. Nobody else is
-moved. What is lost is the time since it said that it has saved, or since its start, at most a slice (what came before was worth
-an interruption already) or the time after which it saves by itself, and the time in which it neither works here nor there.
+A batch job whose file names `time.slice` may be interrupted after that slice: it saves and resumes. No other job is
+moved. A move loses the time since the last reported save or since the start. This time is at most a slice (earlier work
+was worth an interruption already) or the job's own save interval. The time in which the job works in neither place is
+added.
 """
 
 from fairlead_placer.entities import Run
@@ -24,7 +25,7 @@ def slice_of(state: State, job: str) -> int:
 
 
 def movable(state: State, pool: str, now_ns: int) -> list[Victim]:
-    """Runs of the pool that have had their slice and go on whole, the cheapest first, with what the move of each costs."""
+    """Return the pool's runs that have had their slice and run undisturbed, the cheapest first, with the cost of moving each."""
     found = [victim for run in state.runs.values() if (victim := _victim(state, run, pool, now_ns)) is not None]
     return sorted(found, key=lambda victim: (victim.gpu_s, victim.job))
 

@@ -1,11 +1,11 @@
-"""Which runs to move so that a big job starts: the cheapest set that makes its hole and fits elsewhere now.
+"""Choice of runs to move so that a big job starts: the cheapest set that makes its hole and fits elsewhere now.
 
-Each plan is tried out: the hole is kept, and the runs are placed one after the other where the placer would place them, in
-every order in which they may come back (of more than ORDERS_MAX: the largest first, and the smallest). One that finds no
-other place is left out, and the search goes on without it, TRIES_MAX times.
+Each plan is tried out: the hole is kept, and the runs are placed in turn where the placer would place them. All orders
+in which they may return are tried (above ORDERS_MAX: the largest first, and the smallest first). A run without another
+place is left out, and the search repeats without it, TRIES_MAX times.
 
-A job gains its GPUs for as long again as it has waited: who has waited an hour for a place will wait an hour more, as
-far as anybody knows. Reads state; what it tries, it takes back.
+A job's gain is its GPUs for as long again as it has waited: the best estimate for a job that waited an hour is another
+hour. The module reads the state and takes back its trials.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class Move(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What would be moved for a job, and where the job would start; or why nothing is (`WHY_NOT`), and no moves."""
+    """Moves proposed for a job, and the nodes where it would start; without moves, the reason (`WHY_NOT`)."""
 
     offer: Offer
     moves: tuple[Move, ...] = ()
@@ -84,7 +84,7 @@ def plans(state: State, pool: str, now_ns: int, most: int = JOBS_MAX) -> list[Pl
 
 
 def plan(state: State, offer: Offer, victims: Sequence[Victim], now_ns: int) -> Plan:
-    """What would be moved for one job that fits nowhere now, of these runs (cheapest first)."""
+    """Return the plan for one job that fits nowhere now, made of moves of `victims` (cheapest first)."""
     waited_ns = now_ns - offer.since_ns
     gain = offer.request.gpu_milli_total * (waited_ns // SECOND_NS) // 1000
     why_not = _why_not(state, offer, waited_ns)
@@ -114,7 +114,7 @@ def _why_not(state: State, offer: Offer, waited_ns: int) -> str:
 
 
 def _elsewhere(state: State, offer: Offer, hole: Hole, now_ns: int) -> tuple[Move, ...] | str:
-    """Where each of them would go while the hole is kept, in the order of the queue; the first job that has no place."""
+    """Return the new place of each victim while the hole is kept, in the order of the queue, or the first job without a place."""
     largest_first = sorted(hole.victims, key=lambda victim: (-_gpu_milli(state, victim), victim.job))
     found: dict[str, Move] | None = None
     for order in _orders(largest_first):
@@ -144,7 +144,7 @@ def _in_order(state: State, offer: Offer, hole: Hole, order: Sequence[Victim], n
 
 
 def _moved(state: State, victim: Victim, now_ns: int) -> Move | None:
-    """Its next place is taken; what it has it still has."""
+    """Take the victim's next place while it still holds its present one. Return None if it has no other place."""
     run, request = state.runs[run_key(victim.job, victim.attempt)], state.request_of(victim.job)
     assert request is not None
     place = find_place(state, request, barred(state, victim.job, now_ns))

@@ -1,6 +1,6 @@
-"""What it costs at least to bring a node's amounts up to what a unit needs: whatever else is true of its inside.
+"""Lower bounds on the cost of raising a node's amounts to a unit's needs, whatever else holds inside the node.
 
-Of one amount (whole GPUs, milli-CPU, MiB) alone, fractions of runs would be the cheapest: Dantzig's bound.
+For one amount alone (whole GPUs, milli-CPU, MiB), fractions of runs would be the cheapest: Dantzig's bound.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from fairlead_schemas.events import Part
 
 
 class Amount(NamedTuple):
-    """One thing that parts add up in: what a unit needs, what is left, what a part gives back."""
+    """An additive amount: the unit's need, the node's remainder, and the gain from a part."""
 
     needed: int
     left: Callable[[Left], int]
@@ -81,7 +81,7 @@ class Bound:
         self._by_ratio = sorted(able, key=lambda each: Fraction(each[0], each[1]))
 
     def at_least(self, at: int, left: Left) -> int:
-        """What the runs from `at` on must cost together. `left` is the node with all of them gone."""
+        """Return the least joint cost of the runs from `at` on. `left` is the node with all of them gone."""
         missing = self._amount.needed - (self._amount.left(left) - self._later[at])
         cost = 0
         for price, gain, place in self._by_ratio:

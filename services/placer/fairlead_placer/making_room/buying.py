@@ -1,8 +1,8 @@
 """The cheapest runs to leave one node so that a unit fits there, by branch and bound.
 
-A run is spared where the unit fits without its part, the dearest first; that it goes instead is tried as long as the sum,
-and the least that amounts alone would still cost, is below the best found. Exact unless patience ends; the first descent
-always comes to its end, and what it finds is minimal.
+A run is spared if the unit fits without its part, the dearest first. The branch in which it goes instead is tried if
+the sum, plus the lower bound from amounts alone, is below the best found. The result is exact unless patience ends. The
+first descent always completes, and its result is minimal.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ PATIENCE = 1 << 16
 
 
 class Patience:
-    """How much may still be looked at; beyond, the first thing found is taken."""
+    """Remaining search budget; once it is used up, the first result found is taken."""
 
     __slots__ = ("left",)
 
@@ -29,7 +29,7 @@ class Patience:
 
 
 class Bought(NamedTuple):
-    """Who goes, and the sum of their prices."""
+    """Runs that go, and the sum of their prices."""
 
     price: int
     runs: tuple[int, ...]
@@ -82,5 +82,5 @@ class _Search:
         self.going.pop()
 
     def _at_least(self, at: int) -> int:
-        """What those not decided upon would cost at least, going by each amount by itself."""
+        """Return the least cost of the undecided runs, with each amount taken alone."""
         return max((bound.at_least(at, self.trial) for bound in self.bounds), default=0)

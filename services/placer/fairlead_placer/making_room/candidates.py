@@ -20,12 +20,12 @@ class Candidate(NamedTuple):
 
 
 def is_stopping(run: Run) -> bool:
-    """True when every rank that lives has been, or is being, told to stop."""
+    """Return True if every living rank has been, or is being, ordered to stop."""
     return run.is_stopping
 
 
 def living_parts(run: Run) -> tuple[Part, ...]:
-    """Parts whose rank has not ended: those that have, and are not clean, come free nobody knows when."""
+    """Return the parts whose rank has not ended. Parts that ended and are not clean come free at an unknown time."""
     return tuple(part for rank, part in enumerate(run.parts) if not run.ended >> rank & 1)
 
 
@@ -34,8 +34,9 @@ def _cost(victim: Victim) -> int:
 
 
 def may_yield(state: State, victims: Sequence[Victim]) -> list[Candidate]:
-    """Those that run under that attempt and are not stopping, each once, in order. Who lies idle costs next to nothing, and is
-    let alone once it does not."""
+    """Return the victims that run under the named attempt and are not stopping, each once, in order. An idle run costs next to
+    nothing, and is left out once it is no longer idle.
+    """
     found: dict[str, Candidate] = {}
     for victim in victims:
         key = run_key(victim.job, victim.attempt)

@@ -18,15 +18,16 @@ from fairlead_schemas.events import Victim
 
 
 class Hole(NamedTuple):
-    """Who must yield, in the order of the request, and on which nodes the job then fits."""
+    """Runs that must yield, in the order of the request, and the nodes on which the job then fits."""
 
     victims: list[Victim]
     nodes: list[str]
 
 
 def find(state: State, offer: Offer, victims: Sequence[Victim], now_ns: int = 0) -> Hole | None:
-    """Who must yield to an offer that fits nowhere; None when all of them together would not make room. An elastic job
-    gets the least that it starts with. `now_ns` 0: whatever windows are ahead."""
+    """Return the runs that must yield to an offer that fits nowhere; None if all of them together would not make room. An
+    elastic job gets its least size to start with. With `now_ns` 0, windows ahead are disregarded.
+    """
     candidates, beside = may_yield(state, victims), barred(state, offer.job, now_ns)
     rooms = rooms_for(state, offer, victims, candidates, beside)
     # The fullest first, the free before those that others leave: so they are preferred where costs are equal.

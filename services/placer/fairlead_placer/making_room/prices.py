@@ -1,4 +1,4 @@
-"""What a run's part of one node counts for."""
+"""Price of a run's part of one node."""
 
 from typing import NamedTuple
 

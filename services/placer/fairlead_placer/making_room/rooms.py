@@ -1,4 +1,4 @@
-"""What nodes would have if some runs were gone: those nodes on which a candidate runs, or that are kept for the job."""
+"""Room that nodes would have without some runs: nodes on which a candidate runs, or that are kept for the job."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Room:
         self.tenants: list[Tenant] = []
 
     def without(self, gone: Collection[int]) -> Left:
-        """What is left when these candidates, by their places, are gone. Not to be changed."""
+        """Return the room left without these candidates, given by their places. The caller must not change it."""
         if not gone:
             return self.left
         left = self.left.copy()
@@ -59,7 +59,7 @@ def rooms_for(
 
 
 def _serves(node: Node, offer: Offer) -> bool:
-    """True when the node, empty, would take a unit of some kind, and is kept for nobody else."""
+    """Return True if the node, empty, would take a unit of some kind, and is kept for no other job."""
     if not node.serving or node.keeper not in ("", offer.job) or node.pool != pool_of(offer.request):
         return False
     return any(not never(node.left, ask) for ask in asks_of(offer.request))
@@ -75,7 +75,7 @@ def _room(state: State, node: Node) -> Room:
 
 
 def free_beside(state: State, offer: Offer, rooms: Sequence[Room], beside: Collection[str]) -> list[Node]:
-    """Nodes that would take a unit of some kind now, and are neither rooms nor of `beside`."""
+    """Return the nodes outside `rooms` and `beside` that would take a unit of some kind now."""
     index = state.pools.of(offer.request)
     others = {room.node.name for room in rooms}.union(beside)
     names = {name for ask in asks_of(offer.request) for name in _fitting(state, offer, index, ask)}

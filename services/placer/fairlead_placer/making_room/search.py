@@ -31,7 +31,9 @@ class _Relaxed(NamedTuple):
 
 
 class Search:
-    """One search. `rooms` have the places up to their number, `free` {place: units} of further nodes."""
+    """Search for the cheapest runs and nodes. `rooms` take the places up to their number, `free` maps further places to their
+    units.
+    """
 
     def __init__(
         self, ask: Ask, units: int, candidates: Sequence[Candidate], rooms: Sequence[Room], free: dict[int, int],
@@ -105,7 +107,7 @@ class Search:
         return _Relaxed(chosen.price + sum(self.costs[at] for at in gone), chosen, bought)
 
     def _offered(self, place: int, gone: frozenset[int], spared: frozenset[int]) -> list[tuple[Offered, Bought]]:
-        """What units cost in a room, for each number of them that it takes, rising."""
+        """Return the price of units in a room, for each number of units that it can take, rising."""
         here = self.here[place]
         key = (place, gone & here, spared & here)
         found = self._known.get(key)
@@ -140,7 +142,7 @@ class Search:
         return runs
 
     def _places(self, runs: frozenset[int]) -> list[int] | None:
-        """Where the units go when just these are gone."""
+        """Return the places of the units if exactly these runs are gone; None if the units do not fit."""
         menus: dict[int, Sequence[Offered]] = dict(self.free)
         for place, room in enumerate(self.rooms):
             units = self._units(place, room, runs & self.here[place])
@@ -150,7 +152,7 @@ class Search:
         return None if chosen is None else list(chosen.units)
 
     def _units(self, place: int, room: Room, gone: frozenset[int]) -> int:
-        """What the room takes when these are gone."""
+        """Return the number of units that the room takes when these runs are gone."""
         units = self._left.get((place, gone))
         if units is None:
             units = self._left[place, gone] = units_in(room.without(gone), self.ask, self.units)
@@ -158,5 +160,5 @@ class Search:
 
 
 def _menu(units: int) -> list[Offered]:
-    """As many as there are, for nothing."""
+    """Return a menu of all these units for free."""
     return [Offered(units, 0)]

@@ -15,7 +15,7 @@ from fairlead_schemas.topology import DOMAIN_LEVELS, domain_of
 
 
 class Offered(NamedTuple):
-    """So many units at a node for a price."""
+    """Units on offer at a node and their price."""
 
     units: int
     price: int
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Who goes (places among the candidates), and the places of the nodes that then take all units."""
+    """Runs that go (places among the candidates), and the places of the nodes that then take all units."""
 
     runs: frozenset[int]
     places: list[int]
@@ -65,7 +65,7 @@ def _domain(node: Node, level: str) -> str:
 
 
 def _levels(index: Index, ask: Ask) -> list[str]:
-    """The smallest first; "" stands for the pool."""
+    """Return the domain levels to search, the smallest first; "" means the whole pool."""
     levels = ["node"] if ask.request.tasks else []
     levels += [level for level in LEVELS if index.domains.known(level)]
     if not ask.level:

@@ -1,6 +1,6 @@
-"""MIG: how one GPU is cut into instances, which cuts are legal, and which of them to choose.
+"""MIG: division of one GPU into instances, the legal layouts, and the choice among them.
 
-Pure arithmetic on bit masks over a GPU's memory slices; knows neither nodes nor jobs, and changes nothing. Start at
-`shapes.py` (the geometry), then `models.py` (which GPU has which), `layouts.py` (what is legal), `remains.py` (what still
-fits), `demand.py` (what that is worth), `choice.py` (where a request goes), `plans.py` (cutting anew what is free).
+Pure arithmetic on bit masks over a GPU's memory slices, without nodes or jobs; it changes nothing. Start at `shapes.py`
+(the geometry), then `models.py` (the geometry of each GPU), `layouts.py` (legality), `remains.py` (the profiles that
+still fit), `demand.py` (their value), `choice.py` (the place of a request), `plans.py` (repartitioning of free slices).
 """

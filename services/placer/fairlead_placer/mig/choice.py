@@ -1,7 +1,8 @@
-"""Where a request for one instance goes: at which start of a GPU, and on which of several GPUs. Changes nothing.
+"""Choice of the place of a request for one instance: the start on a GPU, and the GPU among several. The module changes
+nothing.
 
-An instance in use is never touched. How far the rest may be changed is said by a `Change`: take what is there, add
-to it, or cut anew what is idle. Of the legal ways the one is taken that strands least; each rule for ties is stated where it stands.
+An instance in use is never touched. A `Change` limits changes to the rest: take an existing instance, add one, or
+repartition idle ones. The legal way that strands least is chosen. Each tie-break is documented where it applies.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ class Change(IntEnum):
 
 
 class MigGpu(NamedTuple):
-    """One GPU as the choice sees it. Its layout must be legal (`legal_fault`), and the model one of `MODELS`."""
+    """GPU as an input of the choice. Its layout must be legal (`legal_fault`), and the model one of `MODELS`."""
 
     uuid: str
     model: Model
@@ -38,14 +39,14 @@ class MigGpu(NamedTuple):
 
     @property
     def opening(self) -> int:
-        """What is lost of a whole GPU by using it: 0 in use already, 1 cut but idle, 2 whole."""
+        """Loss of a whole GPU by using this one: 0 already in use, 1 partitioned but idle, 2 whole."""
         if self.layout.busy:
             return 0
         return 1 if self.enabled else 2
 
 
 class Grant(NamedTuple):
-    """One way to serve a request, with its figures. Nothing of it is done until an agent has reported it."""
+    """A way to serve a request, with its figures. No part of it counts as done until an agent has reported it."""
 
     uuid: str
     instance: Instance
@@ -70,17 +71,17 @@ class Grant(NamedTuple):
 
 
 def solid_room(model: Model, layout: Layout, change: Change) -> Room:
-    """What stays whatever is decided: what is in use, and below RECUT what is idle too."""
+    """Return the room that is taken under every decision: instances in use, and below RECUT the idle ones too."""
     return room_of(model, layout.busy if change == Change.RECUT else layout.instances)
 
 
 def choose_start(gpu: MigGpu, profile: str, demand: Demand, change: Change) -> Grant | None:
-    """The best way to serve the request on this GPU; None where there is none. `demand` must be of the model's shape.
+    """Return the best way to serve the request on this GPU; None if there is none. `demand` must be of the model's shape.
 
-    Under TAKE and ADD an idle instance of the profile is taken before a new one is made: it can serve nothing else. Then the
-    way that leaves the longest runway; then the longest by a demand for all profiles alike (which sees what nobody
-    asked for lately); then the one that destroys the fewest instances; then an idle instance before a new one; then the highest
-    start, as the driver itself fills a GPU.
+    Under TAKE and ADD, an idle instance of the profile is taken before a new one is made: it can serve no other profile.
+    Ties are then broken by the longest runway, by the longest runway under equal demand for all profiles (which covers
+    profiles without recent requests), by the fewest destroyed instances, by an idle instance before a new one, and by the
+    highest start, as the driver itself fills a GPU.
     """
     grant = _best(gpu.model.name, gpu.layout, profile, demand, change)
     return None if grant is None else grant._replace(uuid=gpu.uuid)
@@ -152,10 +153,11 @@ def _ways(model: Model, layout: Layout, profile: str, change: Change) -> Iterato
 
 
 def in_the_way(model: Model, layout: Layout, wanted: Instances) -> Instances:
-    """The idle instances that must go so that `wanted` can be created, by start: those that it overlaps, and where that is
-    not enough (compute, media engines) others, the lowest staying first; none without need.
+    """Return the idle instances that must go so that `wanted` can be created, by start.
 
-    `wanted` must be legal beside the busy instances (AssertionError where not).
+    These are the instances that `wanted` overlaps. If that is not enough (compute, media engines), others are added, the
+    lowest staying first; none goes without need. `wanted` must be legal together with the busy instances (AssertionError if
+    not).
     """
     assert not legal_fault(model, layout.busy + wanted)
     stay, gone = layout.busy + wanted, list[Instance]()

@@ -1,17 +1,19 @@
-"""What room on a GPU is worth, by the work that is seen: two figures, both exact, both integers.
+"""Value of room on a GPU for the observed work: two figures, both exact, both integers.
 
-The **runway** of a room is how many more requests, each drawn by demand, fit in a row before one does not, on average:
+The **runway** of a room is the average number of further requests, each drawn by demand, that fit in a row before one
+does not:
 
-    runway = sum over k >= 1 of P(the next k requests all fit) = sum over sets S that fit of n! / (c1! c2! ...) * w1^c1 * w2^c2 ...
+    runway = sum over k >= 1 of P(the next k requests all fit)
+           = sum over sets S that fit of n! / (c1! c2! ...) * w1^c1 * w2^c2 ...
 
-where S holds c_i of profile i and n in all, and w_i is the share of profile i in the demand. Whether requests fit is judged with
-the starts free to choose, as when all were known at once. It decides at which start an instance goes: on an A100 with all profiles
-alike, and on most mixes of fewer, no rule that sees one request at a time refuses fewer streams that a better
-start would have granted (tests/placer/mig/test_streams.py).
+S holds c_i of profile i and n in all, and w_i is the share of profile i in the demand. The starts count as free to
+choose when fit is judged, as if all requests were known at once. The runway decides the start of an instance. On an
+A100 with all profiles alike, and on most mixes of fewer, no rule that sees one request at a time refuses fewer of the
+streams that a better start would have granted (tests/placer/mig/test_streams.py).
 
-**Stranded** slices are the free memory slices that a profile cannot use, averaged over the demand: the idea of FGD (Weng et al.,
-"Beware of Fragmentation", USENIX ATC 2023), whose F it is with MIG profiles for tasks. It adds up over GPUs, and decides
-which GPU a request goes to.
+**Stranded** slices are the free memory slices that a profile cannot use, averaged over the demand. The idea is FGD's
+(Weng et al., "Beware of Fragmentation", USENIX ATC 2023): the figure is its F with MIG profiles for tasks. It adds up
+over GPUs, and decides the GPU of a request.
 """
 
 from collections.abc import Mapping
@@ -65,7 +67,7 @@ class Demand:
         return (free * self.total - usable) * 1000 // self.total
 
     def _term(self, packed: int) -> int:
-        """What one set adds to the runway; the empty set adds nothing."""
+        """Return the contribution of one set to the runway; the empty set contributes 0."""
         known = self._terms.get(packed)
         if known is None:
             counts = counts_in(packed, len(self.parts))

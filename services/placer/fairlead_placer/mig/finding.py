@@ -1,8 +1,8 @@
-"""Which model a GPU is, by the product name and memory that its node reports.
+"""Lookup of a GPU's model by the product name and memory that its node reports.
 
-Names come from NVML ("NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-40GB MIG 1g.5gb") or from GPU feature discovery, which writes
-dashes for spaces and adds "-MIG-1g.5gb" under the single strategy and "-SHARED" for time slicing (NVIDIA/k8s-device-plugin,
-Apache-2.0). A name alone is not enough: an A100 has 40 or 80 GB.
+Names come from NVML ("NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-40GB MIG 1g.5gb") or from GPU feature discovery, which
+writes dashes for spaces and adds "-MIG-1g.5gb" under the single strategy and "-SHARED" for time slicing
+(NVIDIA/k8s-device-plugin, Apache-2.0). A name alone is not enough: an A100 has 40 or 80 GB.
 """
 
 import re
@@ -66,7 +66,7 @@ def _begins(name: str, start: str) -> bool:
 
 
 def _told_apart(kin: list[Model], name: str) -> list[Model]:
-    """Those of the size that the name has in it, or all: GH200 480GB names its processor's memory, which nobody has."""
+    """Return the models of the size in the name, or all. GH200 480GB names its processor's memory, which no model has."""
     sizes = {int(match[1]) for part in name.split("-") if (match := _GIGABYTES.fullmatch(part))}
     return [model for model in kin if model.memory_gb in sizes] or kin
 

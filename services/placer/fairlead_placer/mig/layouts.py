@@ -12,7 +12,7 @@ from fairlead_placer.mig.shapes import Shape
 
 
 class Instance(NamedTuple):
-    """One GPU instance: its profile, and its first memory slice."""
+    """A GPU instance: its profile, and its first memory slice."""
 
     profile: str
     start: int
@@ -31,14 +31,14 @@ class Layout(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What instances have taken of a shape: all that counts for what may be added."""
+    """Resources that instances have taken of a shape: all facts that decide about additions."""
 
     mask: int = 0  # memory slices, bit 0 is slice 0
     compute: int = 0  # compute slices
     media: bool = False  # the one instance with media engines is there
 
     def free_starts(self, shape: Shape, index: int) -> tuple[int, ...]:
-        """Where one more of the shape's cut `index` may start, rising."""
+        """Return the possible starts of one more of the shape's cut `index`, rising."""
         cut = shape.cuts[index]
         if self.compute + cut.compute > shape.compute or (cut.media and self.media):
             return ()
@@ -52,7 +52,9 @@ class Room(NamedTuple):
 
 
 def room_of(model: Model, instances: Iterable[Instance]) -> Room:
-    """What the instances take. They must be legal together (`legal_fault`): AssertionError or ValueError where not."""
+    """Return the room that the instances take. They must be legal together (`legal_fault`): AssertionError or ValueError if
+    not.
+    """
     room = Room()
     for profile, start in instances:
         room = room.add(model.shape, model.profiles.index(profile), start)
@@ -60,10 +62,10 @@ def room_of(model: Model, instances: Iterable[Instance]) -> Room:
 
 
 def legal_fault(model: Model, instances: Iterable[Instance]) -> str:
-    """Why the instances may not be on one GPU together, "" where they may.
+    """Return the reason the instances may not be on one GPU together, "" if they may.
 
-    The rules of NVIDIA's MIG user guide: each at a start of its profile, no memory slice twice, compute slices within the
-    GPU's, no profile more often than its maximum, at most one with media engines.
+    The rules are those of NVIDIA's MIG user guide: each instance at a start of its profile, no memory slice twice, compute
+    slices within the GPU's, no profile more often than its maximum, at most one instance with media engines.
     """
     room, counts = Room(), dict[str, int]()
     for profile, start in instances:

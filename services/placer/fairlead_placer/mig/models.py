@@ -1,9 +1,9 @@
-"""Which GPU models can be cut, and what their profiles are called.
+"""GPU models that support MIG, and the names of their profiles.
 
-Sources, with their licences: profile names, counts and slice sizes of the first six from NVIDIA/go-nvml (Apache-2.0) and public
-`nvidia-smi` listings; names and counts of the others from the default configuration of NVIDIA/mig-parted (Apache-2.0).
-`inferred` is true where nobody saw the placements on such a GPU: they are those of the shape, and a node that is found
-to be cut in another way is right, not this table.
+Sources, with their licences: profile names, counts and slice sizes of the first six from NVIDIA/go-nvml (Apache-2.0)
+and public `nvidia-smi` listings; names and counts of the others from the default configuration of NVIDIA/mig-parted
+(Apache-2.0). `inferred` is true for models without observed placements: the shape's placements are assumed. If a node
+turns out to be divided in another way, the node is right, not this table.
 """
 
 from typing import NamedTuple
@@ -34,11 +34,11 @@ class Model(NamedTuple):
     source: str
 
     def cut_number(self, profile: str) -> int | None:
-        """Which cut of the shape the profile is; None where the model has no such profile."""
+        """Return the profile's number among the shape's cuts; None if the model has no such profile."""
         return self.profiles.index(profile) if profile in self.profiles else None
 
     def cut(self, profile: str) -> Cut:
-        """What the profile takes. ValueError where the model has no such profile."""
+        """Return the resources that the profile takes. Raises ValueError if the model has no such profile."""
         return self.shape.cuts[self.profiles.index(profile)]
 
 

@@ -1,4 +1,5 @@
-"""Cutting a GPU anew for the work that waits: what to destroy, what to create, and what it is good for. Changes nothing.
+"""Repartitioning of a GPU for the waiting work: instances to destroy, instances to create, and the benefit. The module
+changes nothing.
 
 Only idle instances go. All are destroyed before the first is created: every step then leaves part of the old layout or
 part of the new one, and parts of legal layouts are legal.
@@ -20,14 +21,14 @@ WAITING_MAX = 256
 
 
 class Step(NamedTuple):
-    """One thing for an agent to do."""
+    """A single action for an agent."""
 
     create: bool  # False: destroy
     instance: Instance
 
 
 class Plan(NamedTuple):
-    """A GPU cut anew, with the reason in numbers."""
+    """New layout of a GPU, with the reason in numbers."""
 
     uuid: str
     destroy: tuple[Instance, ...]  # idle ones, by start
@@ -47,7 +48,7 @@ class Plan(NamedTuple):
 
     @property
     def reason(self) -> dict[str, int]:
-        """Why, in numbers; thousandths as above."""
+        """Reason in numbers; thousandths as above."""
         return {
             "created": len(self.create),
             "destroyed": len(self.destroy),
@@ -59,7 +60,7 @@ class Plan(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Idle instances that serve somebody as they are, and what may be made of the rest."""
+    """Idle instances that serve requests as they are, and new instances possible in the rest."""
 
     instances: tuple[Instance, ...]
     #: Positions in `waiting` of those that get new instances, and these as a set of `remains.py`.
@@ -75,13 +76,13 @@ class _Way(NamedTuple):
 
 
 def plan_for(gpu: MigGpu, waiting: Sequence[str], demand: Demand | None = None) -> Plan | None:
-    """How to cut the free part of the GPU so that it serves the requests for instances that wait, in their order; None where
-    that serves nobody who is not served by the idle instances as they are.
+    """Return the plan to repartition the free part of the GPU for the waiting requests for instances, in their order. The
+    result is None if the plan would serve no request beyond those that the idle instances serve as they are.
 
-    `waiting`: profiles, the first in turn first (WAITING_MAX of them); those that the model does not have are passed over.
-    Whom an idle instance serves keeps it, so a plan takes nothing away from anybody. Of the others each in turn is served if he can
-    be beside those before him: exactly, over every layout. Then the fewest instances are destroyed, then the
-    longest runway is left by `demand` (None: all profiles alike), then by all alike, then the highest starts.
+    `waiting`: profiles, the first in turn first (WAITING_MAX of them); profiles that the model does not have are skipped. A
+    request that an idle instance serves keeps that instance, so a plan takes no instance away. Each other request in turn
+    is served if it fits together with those before it: exactly, over every layout. Then the fewest instances are destroyed,
+    then the longest runway is left by `demand` (None: all profiles alike), then by all alike, then the highest starts.
     """
     demand = demand_of(gpu.model) if demand is None else demand
     waiting = waiting[:WAITING_MAX]
@@ -129,7 +130,9 @@ def _keeping(gpu: MigGpu, waiting: Sequence[str], before: tuple[int, ...]) -> It
 
 
 def _served_anew(model: Model, room: Room, waiting: Sequence[str], others: list[int]) -> tuple[tuple[int, ...], int]:
-    """Who of the others fits beside those before him: sets that fit hold their own parts, so greed is exact here."""
+    """Return the positions that fit together with those before them, and their set. Sets that fit hold their own parts, so the
+    greedy choice is exact here.
+    """
     sets, packed, served = remains(model.shape).sets(room), 0, list[int]()
     for position in others:
         index = model.cut_number(waiting[position])
@@ -145,7 +148,7 @@ def _precedence(served: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _ways(gpu: MigGpu, kept: _Kept) -> Iterator[_Way]:
-    """Every way to lay the new instances beside what is kept."""
+    """Yield every way to place the new instances next to the kept ones."""
     solid = gpu.layout.busy + kept.instances
     layout = Layout(solid, tuple(idle for idle in gpu.layout.idle if idle not in kept.instances))
     counts = counts_in(kept.packed, len(gpu.model.profiles))

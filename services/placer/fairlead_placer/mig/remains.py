@@ -1,7 +1,8 @@
-"""What still fits: for every room that instances can leave on a shape, each set of profiles that could still be added.
+"""Sets of profiles that still fit, for every room that instances can leave on a shape.
 
-Worked out once per shape, for all rooms at once, then looked up. A set is written as one integer, `DIGIT` bits for the count of
-each cut of the shape, cut 0 lowest: so adding one of cut i is adding `1 << (DIGIT * i)`. The empty set is always in.
+The table is computed once per shape, for all rooms at once, then looked up. A set is written as one integer, `DIGIT`
+bits for the count of each cut of the shape, cut 0 lowest. Adding one of cut i is therefore adding `1 << (DIGIT * i)`.
+The empty set is always in.
 """
 
 from functools import cache
@@ -19,7 +20,7 @@ def unit(index: int) -> int:
 
 
 def counts_in(packed: int, length: int) -> tuple[int, ...]:
-    """How many of each of `length` cuts the set holds."""
+    """Return the count of each of `length` cuts in the set."""
     return tuple(packed >> (DIGIT * index) & ((1 << DIGIT) - 1) for index in range(length))
 
 
@@ -35,7 +36,7 @@ class Remains:
 
     @property
     def rooms(self) -> int:
-        """How many rooms the table knows."""
+        """Number of rooms in the table."""
         return len(self._sets)
 
     def sets(self, room: Room) -> frozenset[int]:

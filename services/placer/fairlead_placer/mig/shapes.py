@@ -1,18 +1,18 @@
-"""The geometry of a MIG-capable GPU: slices, the cuts that may be made, and the names that profiles have.
+"""Geometry of a MIG-capable GPU: slices, the possible cuts, and the names of the profiles.
 
-A GPU has memory slices (the axis on which instances lie side by side) and compute slices (which only add up). A cut is what
-one profile takes of both. Models of one shape differ in names and sizes only, so tables are made per shape.
+A GPU has memory slices (the axis on which instances are placed side by side) and compute slices (which only add up). A
+cut is one profile's share of both. Models of one shape differ in names and sizes only, so tables are made per shape.
 
-Source of the figures: `nvidia-smi mig -lgip` and `-lgipp` listings and the mock tables of NVIDIA/go-nvml (Apache-2.0), as
-far as they agree; `models.py` says for each model what was seen. go-nvml's mocks of H100, H200 and B200 have other starts and
-sizes than the listings, which count here.
+Source of the figures: `nvidia-smi mig -lgip` and `-lgipp` listings and the mock tables of NVIDIA/go-nvml (Apache-2.0),
+where they agree; `models.py` records for each model which figures were seen. go-nvml's mocks of H100, H200 and B200
+have other starts and sizes than the listings, and the listings count here.
 """
 
 from typing import NamedTuple
 
 
 class Cut(NamedTuple):
-    """What one profile takes, and where it may lie."""
+    """Resources and possible starts of one profile."""
 
     #: Compute slices.
     compute: int

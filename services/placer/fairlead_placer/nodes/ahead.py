@@ -27,7 +27,7 @@ class Ahead:
         self._nodes: dict[tuple[str, ...], frozenset[str]] = {(): NOWHERE}
 
     def met(self, job: str, at_ns: int) -> list[Window]:
-        """Those that would come over the job, were it placed on their nodes then."""
+        """Return the windows that would overlap the job if it were placed on their nodes at `at_ns`."""
         if not self.windows:
             return []
         kept = self._state.jobs.get(array_of(job) or job)
@@ -65,8 +65,9 @@ def _comes_over(window: Window, job: Job | None, at_ns: int) -> bool:
 
 
 def returns_ns(state: State, node: Node) -> int:
-    """When the windows that have the node in hand give it back (Unix ns), empty by then; 0: none has, or it is more than out of
-    work."""
+    """Return the time (Unix ns) at which the windows that keep the node empty return it. The result is 0 if no window keeps
+    it, or if the node is lost or quarantined as well.
+    """
     if node.on_duty or node.setter != "maintenance" or node.lost or node.quarantined:
         return 0
     ends = [each.ends_ns for each in state.windows.values() if each.started and node.name in each.nodes]

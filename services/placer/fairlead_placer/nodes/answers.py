@@ -1,4 +1,4 @@
-"""How a command to the placer is refused."""
+"""Refusal of a command to the placer."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ MESSAGE_CHARS_MAX = 500
 
 
 class Refusal(NamedTuple):
-    """Why a command is not carried out: a word for programs, a sentence for people."""
+    """Reason for refusing a command: a code for programs, a sentence for people."""
 
     code: str
     message: str

@@ -26,7 +26,9 @@ def avoided(state: State, job: str) -> frozenset[str]:
 
 
 def _others_serve(state: State, request: Request, failed: frozenset[str]) -> bool:
-    """True when open nodes besides these, empty, would take all of its units, within the domain that it requires."""
+    """Return True if open nodes outside `failed`, empty, would take all units of the request, within the domain that it
+    requires.
+    """
     # Of tasks a node may take several: how many, were it cut for them, nobody says; as it is cut now is what is sure.
     asks, cuts = asks_of(request), is_simple(request) and not request.tasks
     least = [ask.request.nodes_min or ask.request.nodes for ask in asks]
@@ -44,15 +46,16 @@ def _others_serve(state: State, request: Request, failed: frozenset[str]) -> boo
 
 
 def _domain(node: Node, level: str) -> str:
-    """ "" where it is in none."""
+    """Return the node's domain at the level, "" if it is in none."""
     if not level:
         return "all"
     return node.name if level == "node" else domain_of(node.inventory.labels, level)
 
 
 def _units(node: Node, ask: Ask, *, cuts: bool) -> int:
-    """Units that the empty node takes, one at most unless they are tasks; as far as amounts tell. `cuts`: its GPUs would be cut
-    for them, or made whole."""
+    """Return the units that the empty node takes, judged by amounts only: one at most, or several tasks. `cuts`: its GPUs
+    would be repartitioned for them, or made whole.
+    """
     build, request = node.left.build, ask.request
     if cuts:
         return 1
@@ -77,7 +80,9 @@ def _gpus(node: Node, ask: Ask) -> int:
 
 
 def _take_all(nodes: list[tuple[int, ...]], least: list[int]) -> bool:
-    """Whether each kind finds its units on nodes of its own (Hall, 1935: any few of them together find nodes enough)."""
+    """Return True if each kind finds its units on nodes of its own (Hall, 1935: every subset of kinds together finds enough
+    nodes).
+    """
     if len(least) == 1:
         return sum(units for (units,) in nodes) >= least[0]
     for some in range(1, 1 << len(least)):

@@ -89,7 +89,7 @@ def doubtful(state: State, name: str, now_ns: int) -> tuple[str, ...]:
 
 
 def _recent(state: State, name: str, now_ns: int) -> list[FastFail]:
-    """One of each job."""
+    """Return the node's fast failures within WINDOW_NS, one of each job."""
     return [fail for fail in state.failing.get(name, ()) if fail.at_ns > now_ns - WINDOW_NS]
 
 

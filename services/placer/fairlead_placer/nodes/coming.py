@@ -35,7 +35,7 @@ def joined(draft: Draft, name: str, incarnation: str, report: InventorySeen, cau
 
 
 def seen_again(draft: Draft, node: Node, report: InventorySeen, cause: str) -> bool:
-    """The same agent took stock anew. A new boot ends what ran on the old one; False as for `joined`."""
+    """Process a new inventory of the same agent. A new boot ends the runs of the old one; False as for `joined`."""
     if node.boot_id != report.boot_id:
         if not _clear(draft, node, "node_rebooted", cause):
             return False
@@ -49,14 +49,16 @@ def seen_again(draft: Draft, node: Node, report: InventorySeen, cause: str) -> b
 
 
 def _take_stock(draft: Draft, event: ev.NodeJoined | ev.NodeChanged) -> None:
-    """Its bytes are counted, not guessed: a thousand nodes may join at once, with names and insides of any length.
-    EVENT_BYTES is then for the cursor that goes along."""
+    """Emit the event with its counted bytes. An estimate would not do: a thousand nodes may join at once, with names and
+    insides of any length. EVENT_BYTES is then for the cursor that goes along.
+    """
     draft.emit(event, EVENT_BYTES + len(msgspec.json.encode(event)))
 
 
 def _clear(draft: Draft, node: Node, outcome: ev.RunOutcome, cause: str) -> bool:
-    """End and give back all that the node held. Where that takes several commits the node is lost meanwhile, or
-    what comes free would be placed anew under the agent that is gone."""
+    """End and return everything that the node held. If that takes several commits, the node is lost meanwhile: otherwise the
+    freed room would be given out again under the agent that is gone.
+    """
     if end_all(draft, node, outcome, clean=True, cause=cause):
         return True
     silent(draft, node.name, 0)
@@ -64,8 +66,9 @@ def _clear(draft: Draft, node: Node, outcome: ev.RunOutcome, cause: str) -> bool
 
 
 def silent(draft: Draft, name: str, silent_ns: int) -> None:
-    """No word for the whole lease: the node is lost. Its runs are ended by `fencing.fence_lost`, or, said again after
-    a longer silence, here."""
+    """Mark the node as lost after a whole lease of silence. Its runs are ended by `fencing.fence_lost`; on a repeat after a
+    longer silence they are ended here.
+    """
     node = draft.state.nodes.get(name)
     if node is not None and node.lost:
         fencing.silent_for(draft, node, silent_ns)

@@ -1,7 +1,7 @@
-"""Cordon, uncordon, drain: by command, and what deadlines and empty nodes lead to. Emits on a draft.
+"""Cordon, uncordon, drain: by command, and the effects of deadlines and empty nodes. Emits on a draft.
 
-Whoever takes a node out of work is its setter. A person may take over and undo anything; windows and rollouts return
-only what they have drained themselves.
+The person, window or rollout that takes a node out of work is its setter. A person may take over and undo any of these.
+Windows and rollouts return only nodes that they have drained themselves.
 """
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
@@ -25,7 +25,7 @@ def cordon(draft: Draft, asked: CordonNode, cause: str) -> Refusal | None:
 
 
 def uncordon(draft: Draft, asked: UncordonNode, cause: str) -> Refusal | None:
-    """Work again, whoever had taken it out."""
+    """Return the node to work, regardless of its setter."""
     draft.emit(ev.NodeUncordoned(cause=cause, node=asked.node, by=asked.user))
     return None
 

@@ -36,7 +36,7 @@ AVOIDED: tuple[ev.RunOutcome, ...] = (*FAILURES, "preflight")
 
 
 class Ending(NamedTuple):
-    """How the deciding rank ended."""
+    """End of the deciding rank."""
 
     outcome: ev.RunOutcome
     well: bool
@@ -98,7 +98,7 @@ def _failed_alike_elsewhere(state: State, fail: FastFail, node: str) -> bool:
 
 
 def way_of(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None) -> str:
-    """How it ended, as far as two ends can be the same: "exited 1", "exited by signal 9", "start_failed"."""
+    """Return the way of the end, precise enough to compare two ends: "exited 1", "exited by signal 9", "start_failed"."""
     if signal is not None:
         return f"{outcome} by signal {signal}"
     return outcome if exit_code is None else f"{outcome} {exit_code}"
@@ -125,7 +125,7 @@ def _went_well(state: State, run: Run, at_ns: int) -> None:
 
 
 def _prove(state: State, run: Run) -> None:
-    """What failed fast on other nodes and does well on this one was those nodes' fault."""
+    """Blame the other nodes for fast failures of the job there: it does well on this one."""
     job, kind = array_of(run.job) or run.job, _kind_of(state, run)
     for node in list(state.failing):
         fails = state.failing[node]

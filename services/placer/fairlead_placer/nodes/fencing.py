@@ -1,8 +1,9 @@
-"""What becomes of the runs of a lost node: when each counts as ended there, and may be started elsewhere. Emits on a draft.
+"""Fencing of the runs of a lost node: the time at which each counts as ended there, and may be started elsewhere. Emits on
+a draft.
 
-A node that is lost has ended its work by itself, unless a job says that it may run longer; a strict job waits for proof: its
-node's own word, its reboot or a new journal (`coming.py`), or a person's. Where too many nodes were lost at once nothing is
-ended at all: then it may be us who cannot hear.
+A lost node has ended its own work, unless a job may run longer. A strict job waits for proof: its node's own report,
+its reboot or a new journal (`coming.py`), or a person's statement. If too many nodes were lost at once, no run is
+ended: the fault may then be on the receiving side.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ def fence_lost(draft: Draft) -> None:
 
 
 def is_due(state: State) -> bool:
-    """Whether `fence_lost` has something to do: a stop may have come since the node was lost."""
+    """Return True if `fence_lost` has work: a stop may have come since the node was lost."""
     if not state.closed or breaker.holds_losses(state):
         return False
     return any(ends_now(state, node, run) for node in _lost(state) for run, _ in _live(state, node))
@@ -52,13 +53,14 @@ def next_after_ns(state: State, node: Node) -> int | None:
 
 
 def ends_now(state: State, node: Node, run: Run) -> bool:
-    """Whether a run counts as ended as soon as its node is lost, or by now."""
+    """Return True if a run counts as ended as soon as its node is lost, or by now."""
     return node.dead or run.stop in FINAL_STOPS or _replace_after_ns(state, run) == 0
 
 
 def may_return(draft: Draft, node: Node) -> bool:
-    """Whether a lost node may be heard again: not while ends are due that are not recorded yet. What is withheld still is the
-    node's own, and its agent says what became of it."""
+    """Return True if a lost node may be readmitted, which excludes due ends that are not recorded yet. Runs still withheld
+    belong to the node, and its agent reports their fate.
+    """
     state = draft.state
     if not node.live or breaker.holds_losses(state):
         return True

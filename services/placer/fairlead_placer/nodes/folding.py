@@ -1,4 +1,4 @@
-"""What events about taints, health, quarantine and the breaker do to the state. No rules."""
+"""Effects of the events about taints, health, quarantine and the breaker on the state. The module holds no rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def _node_untainted(state: State, seq: int, index: int, at_ns: int, event: ev.No
 
 
 def heed_taints(state: State, node: Node, at_ns: int) -> None:
-    """Whoever may not even stay is stopped, and goes elsewhere."""
+    """Stop the runs that the node's taints evict; they go elsewhere."""
     if evicts(node.taints, ()):
         send_away(state, node, at_ns, lambda run: _must_leave(state, node, run))
 

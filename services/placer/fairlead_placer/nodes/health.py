@@ -1,7 +1,8 @@
-"""Nodes and GPUs by what agents report of their health. Emits on a draft. What a code means stands in the contracts (health.py).
+"""Health of nodes and GPUs as agents report it. Emits on a draft. The meaning of the codes is in the contracts
+(health.py).
 
 A fault always takes the GPU out of use: that rests on evidence from the very device. Some faults also stop the run that
-holds it, and taint the node until it is well; the taint asks the breaker first, because it may come for many at once.
+holds it, and taint the node until it is well. The taint asks the breaker first, because it may hit many nodes at once.
 """
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
@@ -98,8 +99,9 @@ def taint(draft: Draft) -> None:
 
 
 def wanted_taint(node: Node) -> str:
-    """The taint that the node's own ills, or else the faults of its GPUs, ask for; "" for none. The first code by name stands
-    for all."""
+    """Return the taint due for the node's own ills, or else for the faults of its GPUs; "" for none. The first code by name
+    represents all.
+    """
     codes = [code for code in node.ills if code in OF_NODES and OF_NODES[code].node]
     codes = codes or [code for uuid, code in node.faulted.items() if uuid in node.left.at and meaning_of_gpu(code).node]
     return f"{UNHEALTHY}={min(codes)}:NoSchedule" if codes else ""

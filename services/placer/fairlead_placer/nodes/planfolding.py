@@ -1,4 +1,4 @@
-"""What events about windows and rollouts do to the state. No rules."""
+"""Effects of the events about windows and rollouts on the state. The module holds no rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +63,7 @@ def _rollout_ended(state: State, seq: int, index: int, at_ns: int, event: ev.Rol
 
 
 def mark_drained(state: State, node: Node) -> None:
-    """The node is empty: whoever rolls it out remembers under which boot and journal."""
+    """Record the node's boot and journal with the rollouts that have it in hand: the node is empty."""
     for rollout in [state.rollouts[name] for name in sorted(state.rollouts)]:
         if any(each.node == node.name for each in rollout.in_hand):
             marked = tuple(

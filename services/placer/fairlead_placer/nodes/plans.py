@@ -1,10 +1,10 @@
-"""What is planned for nodes: maintenance windows and rollouts. Data; nothing here changes anything."""
+"""Plans for nodes: maintenance windows and rollouts. Data; the module changes nothing."""
 
 from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """These nodes shall be empty between two Unix times."""
+    """Period between two Unix times in which these nodes shall be empty."""
 
     name: str
     cause: str

@@ -1,8 +1,10 @@
-"""Nodes that a person removes from the cluster for good. Emits on a draft; what the event does stands in evolve_nodes.py.
+"""Removal of nodes from the cluster for good, by a person. Emits on a draft; the effect of the event is in
+evolve_nodes.py.
 
-A node is removed once nothing can run there: it is lost, and every run that had a part on it has ended. Devices that it never
-reported as clean are released with it. The ids of its journals are remembered: an agent that comes back with one of them would go
-on with numbers and runs of a past that is closed. It is asked to begin a new journal, before which it ends whatever it finds.
+A node is removed once no run is possible there: it is lost, and every run that had a part on it has ended. Devices that
+it never reported as clean are released with it. The ids of its journals are remembered. An agent that returns with one
+of them would continue with numbers and runs of a closed past. It is asked to begin a new journal, and before that it
+ends whatever it finds.
 """
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes

@@ -1,8 +1,8 @@
 """Rolling upgrades: nodes drained and returned one after another, within a budget of GPUs that take no work.
 
-A node's turn comes when its GPUs fit into what the budget leaves; nodes that will be empty soonest go first, those with
-long runs last. Once it is empty somebody upgrades it, and it is returned when it shows that: by the labels that are
-wanted, else by another boot or journal; or when a person says so. Emits on a draft.
+A node's turn comes when its GPUs fit into the rest of the budget. Nodes that will be empty soonest go first, those with
+long runs last. Once a node is empty, a person or tool upgrades it. The node is returned when the upgrade shows: by the
+wanted labels, else by another boot or journal; or when a person confirms it. Emits on a draft.
 """
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
@@ -78,7 +78,7 @@ def pause(draft: Draft, asked: PauseRollout, cause: str) -> Refusal | None:
 
 
 def resume(draft: Draft, asked: ResumeRollout, cause: str) -> Refusal | None:
-    """Go on."""
+    """Resume a paused rollout; refuse an unknown one, or one that is not paused."""
     rollout = draft.state.rollouts.get(asked.name)
     if rollout is None or not rollout.paused:
         return _unknown(asked.name, "that is paused")

@@ -1,4 +1,4 @@
-"""Which nodes a plan is for: those named, and those whose labels a selector asks for. Reads state, changes nothing."""
+"""Nodes of a plan: the named ones, and those that match a label selector. The module reads the state and changes nothing."""
 
 from fairlead_placer.nodes.answers import Refusal
 from fairlead_placer.state import State
@@ -9,7 +9,7 @@ from fairlead_schemas.ids import is_token
 def selected(
     state: State, named: tuple[str, ...], selector: tuple[str, ...], *, every: bool = False, most: int
 ) -> tuple[str, ...] | Refusal:
-    """Their names, sorted; at least one."""
+    """Return the names of the selected nodes, sorted, at least one; or the refusal."""
     unknown = sorted(set(named) - state.nodes.keys())
     if unknown:
         return Refusal("not_found", f'expected names of known nodes, found "{unknown[0][:80]}"')
@@ -24,5 +24,5 @@ def selected(
 
 
 def fault_of_name(name: str) -> Refusal | None:
-    """Why a plan cannot be called so."""
+    """Return the refusal of a plan's name, None if it is valid."""
     return None if is_token(name) else Refusal("bad_name", f'expected a name of a-z 0-9 _ -, found "{name[:80]}"')

@@ -10,7 +10,7 @@ from fairlead_schemas.taints import TAINTS_MAX, BadTaint, matches, parsed, patte
 
 
 def taint(draft: Draft, asked: TaintNode, cause: str) -> Refusal | None:
-    """Set one; again, it is said again."""
+    """Set a taint on a node. A repeated command emits the event again."""
     try:
         wanted = str(parsed(asked.taint))
     except BadTaint as error:

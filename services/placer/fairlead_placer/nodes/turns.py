@@ -1,4 +1,4 @@
-"""Whose turn it is in a rollout. Reads state, changes nothing."""
+"""Turn order of the nodes in a rollout. The module reads the state and changes nothing."""
 
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes.plans import Rollout
@@ -7,8 +7,9 @@ from fairlead_schemas.ids import array_of
 
 
 def next_turn(state: State, rollout: Rollout, now_ns: int) -> Node | None:
-    """The node to drain next, or to pass over: nobody else has it in hand, and its GPUs fit into what the budget
-    leaves. Nodes without long runs go first, then those with the fewest runs, then by name."""
+    """Return the next node to drain or to pass over: no other plan has it in hand, and its GPUs fit into the rest of the
+    budget. Nodes without long runs go first, then those with the fewest runs, then by name.
+    """
     if not rollout.pending or (rollout.nodes_max and len(rollout.in_hand) >= rollout.nodes_max):
         return None
     room = rollout.budget_gpus - gpus_away(state, rollout)
@@ -18,13 +19,13 @@ def next_turn(state: State, rollout: Rollout, now_ns: int) -> Node | None:
 
 
 def gpus_away(state: State, rollout: Rollout) -> int:
-    """GPUs of its nodes that take no work now, whoever keeps them from it."""
+    """Return the number of GPUs of the rollout's nodes that take no work now, for any cause."""
     members = set(rollout.nodes) & state.closed
     return sum(len(state.nodes[name].inventory.gpus) for name in members)
 
 
 def has_long_run(state: State, rollout: Rollout, node: Node, now_ns: int) -> bool:
-    """True when something there may go on beyond the deadline, as far as limits are known."""
+    """Return True if a run there may last beyond the deadline, judged by the known limits."""
     for key in node.held:
         run = state.runs[key]
         job = state.jobs.get(array_of(run.job) or run.job)

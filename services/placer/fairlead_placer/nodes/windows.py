@@ -93,12 +93,12 @@ def _end(draft: Draft, window: Window, cause: str, by: str, *, cancelled: bool) 
 
 
 def in_window(state: State, node: Node) -> bool:
-    """True while a window keeps the node empty, or would if nobody else did."""
+    """Return True while a window keeps the node empty, or would if no other setter did."""
     return any(window.started and node.name in window.nodes for window in state.windows.values())
 
 
 def deadlines(state: State) -> list[int]:
-    """When a window wants something next. What the breaker holds comes with its reset."""
+    """Return the times at which windows next need action. Windows that the breaker holds are left out until its reset."""
     held = breaker.is_open(state)
     return [
         window.ends_ns if window.started else window.starts_ns - window.notice_ns

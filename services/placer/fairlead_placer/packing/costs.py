@@ -1,4 +1,4 @@
-"""Which row of a pool costs a request least: the cost of a choice is what its state after costs, less what it cost before.
+"""Cheapest row of a pool for a request: the cost of a choice is the cost of its state after, minus that before.
 
 Costs are kept per state, not per request: new prices are multiplied with the states once, and a request only looks up.
 """
@@ -37,7 +37,7 @@ type Ranked = tuple[int, int, int, int]
 
 
 class Costs:
-    """One policy over the rows of one pool."""
+    """Policy applied to the rows of one pool."""
 
     def __init__(self, policy: Policy, rows: Rows, moves: Moves) -> None:
         self.policy, self.rows, self._moves = policy, rows, moves
@@ -71,7 +71,7 @@ class Costs:
         self.due = min(self._looked_at, self._price_at)
 
     def _learn[Kind](self, seen: Arrivals[Kind], work: TypicalWork) -> None:
-        """Look at the pool and the work anew: all states are worked out anew."""
+        """Learn the pool and the work again and recompute all states."""
         self.work, self._learned, self._learned_free = work, dict(seen.weights), self.rows.free_milli
         self.generation = self.rows.generation
         self._looked_at = seen.arrived + min(LEARNED_EVERY, max(1, seen.arrived))
@@ -88,7 +88,7 @@ class Costs:
             self._version += 1
 
     def _hold(self) -> None:
-        """What new states cost."""
+        """Price the new states."""
         lattice, known = self.rows.lattice, self._states.length
         new = len(lattice) - known
         if 0 < new <= FEW:
@@ -101,7 +101,7 @@ class Costs:
     # -- what choices cost
 
     def line(self, wish: Wish) -> Line:
-        """The wish, with all rows that there are by now."""
+        """Return the line of the request kind, up to date with all rows."""
         line = self._lines.get(wish)
         if line is None:
             if len(self._lines) >= min(LINES_MAX, CELLS_MAX // max(1, self.rows.rows)):
@@ -137,7 +137,7 @@ class Costs:
         self._price_line(line)
 
     def _seen(self, line: Line, rows: Ints) -> Ints:
-        """What these rows cost, all of which have been looked at then."""
+        """Return the costs of these rows; rows that were not priced yet are priced first."""
         cost = line.cost.take(rows)
         if len(cost) and cost[cost.argmin()] == UNSEEN:
             self._look(line, rows[cost == UNSEEN])
@@ -201,7 +201,7 @@ class Costs:
             yield list(each)
 
     def _in_order(self, line: Line, rows: Ints, cost: Ints) -> list[Ranked]:
-        """Of the rows that it may go to, rising. `cost` is theirs."""
+        """Return the permitted rows among `rows`, ranked by rising cost. `cost` holds their costs."""
         able = cost < NEVER
         rows, cost = rows[able], cost[able]
         tight = self.rows.tightness[rows]

@@ -1,13 +1,13 @@
-"""The published policy: fragmentation gradient descent (Weng et al., USENIX ATC 2023), after the paper's definition.
+"""Fragmentation gradient descent, the published policy (Weng et al., USENIX ATC 2023), after the paper's definition.
 
-A GPU's rest is a fragment for a request when the request cannot use it: all rests, where the node cannot take it at all;
-else the rests that are too small for it. A node's fragmentation is the mean of that over the typical work; the choice that
-lets it grow least is taken.
+The remainder of a GPU is a fragment for a request that cannot use it. If the node cannot take the request at all, all
+its remainders are fragments; otherwise those that are too small. A node's fragmentation is the mean of that over the
+typical work. The choice with the least growth of fragmentation is taken.
 
-As in the authors' simulator, growth is told apart no finer than by whole hundredths of a sigmoid of it, in GPUs: about 0.04 GPUs. The
-paper does not dwell on it, but it matters: of choices that are about equal the first node is taken, so that nodes
-fill in order. On the openb trace, exact growth ends 0.8 points lower (94.4 % instead of 95.2 % when all is asked for); whether work is
-learned or given, CPU-only work, memory, and leaving out rare shapes do not make up for it.
+As in the authors' simulator, growth is compared by whole hundredths of a sigmoid of it, in GPUs: about 0.04 GPUs. The
+paper mentions this only in passing, but it matters: among choices that are about equal the first node is taken, so that
+nodes fill in order. On the openb trace, exact growth ends 0.8 points lower (94.4 % instead of 95.2 % when all capacity
+is requested). Learned or given work, CPU-only work, memory, and leaving out rare shapes do not make up for it.
 """
 
 from math import log

@@ -32,7 +32,7 @@ class Fragmentation:
         self._value_each(np.arange(WHOLE_MILLI + 1) * POINTS)
 
     def learn(self, pool: Population, work: TypicalWork) -> None:
-        """Needs, kinds and the values of rests, anew."""
+        """Relearn needs, kinds and the values of remainders."""
         self._cpu, self._memory = need(work, "cpu_milli"), need(work, "memory_mib")
         self._kinds = kinds(pool, work)
         self._value_each(remainder_values(pool, work))
@@ -60,7 +60,7 @@ class Fragmentation:
         return fixed, room_of(self._kinds, state, free, whole)
 
     def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:
-        """How scarce each kind's room is now."""
+        """Return the current scarcity price of each kind's room."""
         return scarcity_prices(self._kinds, pool, slots)
 
     def _value_each(self, values: Ints) -> None:

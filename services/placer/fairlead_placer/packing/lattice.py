@@ -13,7 +13,7 @@ type Choices = list[tuple[int, "Gpus"]]
 
 
 class Grain(NamedTuple):
-    """Bits of CPU and memory that are not told apart: while something is left of a node's GPUs, and when nothing is."""
+    """Low bits of CPU and memory that are ignored: while some of a node's GPUs is free, and when all of it is used."""
 
     cpu: int = 0
     memory: int = 0
@@ -22,7 +22,7 @@ class Grain(NamedTuple):
 
 
 class Gpus:
-    """GPUs of a node in whatever order, with their model and how finely CPU and memory beside them are told apart."""
+    """GPUs of a node in any order, with their model and the grain of the CPU and memory of the node."""
 
     __slots__ = ("_choices", "_lattice", "cpu_low", "grain", "memory_low", "model", "rests")
 
@@ -32,8 +32,9 @@ class Gpus:
         self._choices: dict[tuple[int, int], Choices] = {}
 
     def choices(self, count: int, milli: int) -> Choices:
-        """Where so many thousandths of each of so many GPUs may go; none where they do not fit. A share may go to each GPU
-        with another rest; several go to the fullest that fit, and then the rest before is 0."""
+        """Return the possible choices for `count` GPUs with `milli` thousandths of each; none if they do not fit. A share may go
+        to each GPU with a different remainder. Several GPUs go to the fullest that fit, and then the remainder before is 0.
+        """
         found = self._choices.get((count, milli))
         if found is None:
             found = self._choices[count, milli] = self._moved(count, milli)
@@ -58,7 +59,7 @@ class Gpus:
 
 
 class Lattice:
-    """The states. A state stands for the most CPU and memory that a node may have which is told from it no more."""
+    """Table of states. A state represents the most CPU and memory of all nodes that the grain does not distinguish from it."""
 
     def __init__(self, gpus_max: int = 8) -> None:
         self._gpus: dict[tuple[int, Grain, tuple[int, ...]], Gpus] = {}

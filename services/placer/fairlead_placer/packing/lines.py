@@ -1,6 +1,6 @@
-"""What a kind of request costs in each row of a pool: of the choices in a row, the cheapest one.
+"""Cost of a kind of request in each row of a pool: the cheapest of the choices in the row.
 
-Rows are looked at when a node is in them as somebody asks; what they cost is kept until prices are others.
+A row is priced when a node is in it at the time of a request. Its cost is kept until prices change.
 """
 
 from typing import Protocol
@@ -23,16 +23,16 @@ class Wish(Protocol):
 
     @property
     def shape(self) -> Shape:
-        """What it asks of one node."""
+        """Shape of the request on one node."""
         ...
 
     def burden(self, build: int) -> int | None:
-        """Points that nodes so made cost it besides; None where it may not go to them."""
+        """Return the extra points for a node of the build; None if the request may not go there."""
         ...
 
 
 class Line:
-    """A wish: what it costs where, and what builds cost it besides."""
+    """Costs of one kind of request: cost per row, and extra points per build."""
 
     __slots__ = (
         "_builds", "_room", "asked", "burdens", "choice", "cost", "move", "order", "parts", "priced", "stamp", "version", "wish",
@@ -72,7 +72,7 @@ class Line:
             self.burdens = column if column.any() else None
 
     def note(self, cost: Ints) -> None:
-        """These are the costs of the choices that were not priced yet."""
+        """Record the costs of the choices that were not priced yet."""
         move, first = self.move, self.priced
         self.priced = move.length
         if move.varied:  # a row has several choices: the cheapest is written last
@@ -84,6 +84,6 @@ class Line:
             self.cost[rows], self.choice[rows] = cost, np.arange(first, self.priced)
 
     def takes(self, rows: Rows, row: int) -> bool:
-        """True when a node of the row may take it, as far as the row tells."""
+        """Return True if a node of the row may take the request, judged by the row alone."""
         burdens = self.burdens
         return (burdens is None or burdens[rows.each[row][4]] < NEVER) and self.move.fits(row)

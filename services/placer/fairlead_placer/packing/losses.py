@@ -1,4 +1,4 @@
-"""What each state of a lattice costs by a policy, as columns that grow: its loss, less the room in it that has a price."""
+"""Cost of each state of a lattice under a policy, as columns that grow: its loss, less the room in it that has a price."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ class Losses:
         self.start(Held(np.zeros(0, np.int64), np.zeros((0, 0), np.int64)))
 
     def start(self, held: Held) -> None:
-        """These are the first states; nothing is priced yet."""
+        """Start with these states, without prices."""
         self.length = len(held.fixed)
         self._prices: Ints | None = None
         self._fixed, self._slots, self._cost = held.fixed, held.slots, np.zeros(self.length, np.int64)
@@ -37,7 +37,7 @@ class Losses:
         return self._cost[: self.length]
 
     def of(self, state: int) -> tuple[int, int]:
-        """(its loss, what it costs)."""
+        """Return (the state's loss, its cost)."""
         return int(self._fixed[state]), int(self._cost[state])
 
     def price(self, prices: Ints) -> bool:

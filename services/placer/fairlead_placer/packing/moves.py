@@ -1,6 +1,6 @@
-"""What jobs of one size leave where they go: from each row that nodes are in, the state after each choice that differs.
+"""States that jobs of one size leave behind: from each row that nodes are in, the state after each distinct choice.
 
-A row is looked at once, when somebody asks for it: what it costs is worked out per state.
+A row is examined once, on its first request: its cost is computed per state.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Move:
         self._columns = np.zeros((5, 64), np.int64)
 
     def rest(self, choice: int) -> int:
-        """What is left before of the GPU that a share takes; 0 where there is nothing to choose."""
+        """Return the remainder, before the move, of the GPU that a share takes; 0 if there is no choice."""
         return int(self._columns[4, choice]) if self.varied else 0
 
     @property
@@ -62,17 +62,17 @@ class Move:
         return self._columns[4, : self.length]
 
     def of(self, choice: int) -> Choice:
-        """One choice."""
+        """Return the choice with that number."""
         row, before, after, build, rest = self._columns[:, choice].tolist()
         return row, before, after, build, rest
 
     def fits(self, row: int) -> bool:
-        """True when a node of the row may have room, as far as the row tells."""
+        """Return True if a node of the row may have room, judged by the row alone."""
         cpu, memory, gpus, _, _ = self._rows.each[row]
         return cpu >= self.cpu and memory >= self.memory and bool(gpus.choices(self.count, self.milli))
 
     def meet(self, numbers: Sequence[int]) -> None:
-        """Note the choices of these rows, as far as they are new."""
+        """Record the choices of the rows that are new."""
         rows, met, found = self._rows, self._met, list[Choice]()
         each, number = rows.each, rows.lattice.number
         cpu, memory, count, milli = self.cpu, self.memory, self.count, self.milli
@@ -95,14 +95,14 @@ class Move:
 
 
 class Moves:
-    """Those of a pool."""
+    """Moves of one pool."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows, self._generation = rows, rows.generation
         self._each: dict[tuple[int, int, int, int], Move] = {}
 
     def of(self, shape: Shape) -> Move:
-        """What the shape leaves, whatever models it accepts."""
+        """Return the move of the shape, for any accepted models."""
         if self._generation != self._rows.generation or len(self._each) >= MOVES_MAX:
             self._generation = self._rows.generation
             self._each.clear()

@@ -1,4 +1,6 @@
-"""Policies by name. The names stand in the contract (`fairlead_schemas.queues.Packing`): pools are configured with them."""
+"""Policies by name. The names are defined in the contract (`fairlead_schemas.queues.Packing`): pools are configured with
+them.
+"""
 
 from collections.abc import Callable
 

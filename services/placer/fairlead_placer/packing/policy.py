@@ -1,8 +1,9 @@
-"""The port of packing policies: what a state of a node costs, in integers.
+"""Port of packing policies: the cost of a node's state, in integers.
 
-The cost of a choice is what the node's state after it costs less what it cost before; the cheapest choice is
-taken, ties by the lowest node. A cost has a fixed part, kept per state as long as the policy stands, and a
-part with prices that may change at any time: how much of each scarce thing the choice gives up.
+The cost of a choice is the cost of the node's state after it, less that before it. The cheapest choice is taken; ties
+go to the lowest node. A cost has a fixed part and a priced part. The fixed part is kept per state for the life of the
+policy. The prices of the other part may change at any time: it counts how much of each scarce thing the choice gives
+up.
 """
 
 from typing import NamedTuple, Protocol
@@ -20,18 +21,18 @@ PRICE_ONE = 4096
 
 
 class Held(NamedTuple):
-    """What states cost: `fixed` in points per row; `slots` in thousandths of a GPU, per row and priced thing."""
+    """Costs of states: `fixed` in points per row; `slots` in thousandths of a GPU, per row and priced thing."""
 
     fixed: Ints
     slots: Ints
 
 
 class Policy(Protocol):
-    """How to weigh what a choice leaves."""
+    """Weighing of the states that a choice leaves."""
 
     @property
     def name(self) -> str:
-        """As it is chosen by."""
+        """Name under which the policy is chosen."""
         ...
 
     @property
@@ -45,15 +46,15 @@ class Policy(Protocol):
         ...
 
     def learn(self, pool: Population, work: TypicalWork) -> None:
-        """Look at the pool and the work anew: what `held` says changes now, and only now."""
+        """Learn the pool and the work again. The results of `held` change now, and only now."""
         ...
 
     def held(self, states: States) -> Held:
-        """What each state costs."""
+        """Return the cost of each state."""
         ...
 
     def held_by(self, state: State) -> tuple[int, list[int]]:
-        """What one state costs: (fixed, slots), the very figures that `held` has for it."""
+        """Return the cost of one state: (fixed, slots), the same figures as `held` has for it."""
         ...
 
     def prices(self, pool: Population, work: TypicalWork, slots: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""What policies see of a pool: how many nodes are in which state."""
+"""View of a pool for policies: the number of nodes in each state."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -36,12 +36,12 @@ class Population(Protocol):
 
     @property
     def states(self) -> States:
-        """What a node of each row has left."""
+        """Remaining capacity of a node of each row."""
         ...
 
     @property
     def counts(self) -> Ints:
-        """How many nodes are in each row."""
+        """Number of nodes in each row."""
         ...
 
     def mask(self, shape: Shape) -> int:

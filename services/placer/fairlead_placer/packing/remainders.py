@@ -1,9 +1,9 @@
-"""What the rest of a shared GPU is worth: a small cutting-stock problem over the sizes of shares that arrive.
+"""Value of the remainder of a shared GPU: a small cutting-stock problem over the sizes of arriving shares.
 
-Sizes get prices such that the best filling of a whole GPU is worth a whole GPU, and such that what the prices would
-buy (for the GPUs open now, and as many fresh ones as the work pays for) is what will arrive. A size that finds room for
-nothing in the rests of others gets a price near 0. Found by moving prices towards what is asked too much for; a fixed
-number of steps, in integers.
+Sizes get prices under two conditions. The best filling of a whole GPU is worth a whole GPU. The shares that the prices
+would buy (for the GPUs open now, and as many fresh ones as the work pays for) are those that will arrive. A size that
+leaves no room in the remainders of others gets a price near 0. The prices are found by raising those in excess demand,
+in a fixed number of steps, in integers.
 """
 
 from math import gcd, isqrt
@@ -25,7 +25,7 @@ _FINE = 1000
 
 
 def remainder_values(pool: Population, work: TypicalWork) -> Ints:
-    """[what a GPU with so many thousandths left is worth, in thousandths of a GPU by 1000]: 1,001 of them."""
+    """Return the value of a GPU by remaining thousandths, in thousandths of a GPU by 1000: 1,001 values."""
     sizes = share_sizes(work)
     if not sizes:
         values = np.zeros(WHOLE_MILLI + 1, np.int64)
@@ -87,7 +87,7 @@ def _settle(whole: int, demand: list[tuple[int, int]], rests: list[int]) -> list
 
 
 def _fill(whole: int, sizes: list[int], prices: list[int]) -> tuple[list[int], list[int]]:
-    """Of 0..whole grains: the value of the best filling, and the place of a size in it (-1: leave a grain)."""
+    """Return, for 0..whole grains, the value of the best filling, and the place of a size in it (-1: leave a grain)."""
     values, firsts = [0] * (whole + 1), [-1] * (whole + 1)
     each = [(size, price, at) for at, (size, price) in enumerate(zip(sizes, prices, strict=True)) if size <= whole]
     for left in range(1, whole + 1):
@@ -100,7 +100,7 @@ def _fill(whole: int, sizes: list[int], prices: list[int]) -> tuple[list[int], l
 
 
 def _bought(sizes: list[int], firsts: list[int], load: list[int]) -> list[int]:
-    """How many of each size the best fillings of so many GPUs hold; `load` is used up."""
+    """Return the count of each size in the best fillings of the GPUs in `load`, which is used up."""
     bought = [0] * len(sizes)
     for left in range(len(load) - 1, 0, -1):
         if load[left]:

@@ -1,6 +1,6 @@
-"""What nodes of a pool have left: nodes that are alike are one row, and rows are never counted anew.
+"""Remaining capacity of a pool's nodes: nodes that are alike share a row, and rows are never recounted.
 
-Rows that no node is in any more stay until `clear`, so that what others have worked out per row stays true.
+Empty rows stay until `clear`, so that figures computed per row stay valid.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ VACANT = 1 << 60
 
 
 class Key(NamedTuple):
-    """What makes nodes alike: what they are made of (a number) and what they have left."""
+    """Key of alike nodes: their build (a number) and their remaining capacity."""
 
     build: int
     cpu_milli: int
@@ -32,8 +32,9 @@ class Key(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What packing is told of what nodes are made of: their GPUs' model ("" without GPUs), and the bits of CPU and memory
-    that are not told apart; they are set in a `Key`."""
+    """Build of nodes as packing sees it: their GPUs' model ("" without GPUs), and the ignored low bits of CPU and memory.
+    These bits are set in a `Key`.
+    """
 
     model: str
     grain: Grain = Grain()
@@ -100,7 +101,7 @@ class Rows:
 
     @property
     def states(self) -> States:
-        """What a node of each row that nodes are in has left."""
+        """Remaining capacity of a node of each non-empty row."""
         return columns_of([self.lattice.each[number] for number in self.numbers], self.lattice.gpus_max)
 
     @property
@@ -110,7 +111,7 @@ class Rows:
 
     @property
     def counts(self) -> Ints:
-        """How many nodes are in each of these rows."""
+        """Number of nodes in each of these rows."""
         return np.array([self.here[row] for row in self.filled.tolist()], np.int64)
 
     @property
@@ -129,7 +130,7 @@ class Rows:
         self._made[build] = made
 
     def join(self, machine: Machine, nodes: int = 1) -> None:
-        """So many nodes of the kind more (or less) belong here, whether they are in a row or not."""
+        """Add `nodes` machines of the kind to the pool (negative: remove them), whether or not they are in a row."""
         self._model(machine.model)
         self.nodes += nodes
         count = self.machines.pop(machine, 0) + nodes
@@ -158,7 +159,7 @@ class Rows:
             del self._live_at[row]
 
     def clear(self) -> None:
-        """Forget all rows and states: whoever is in one enters anew."""
+        """Forget all rows and states: nodes in a row must enter again."""
         self.generation += 1
         self._start(64)
 

@@ -1,7 +1,8 @@
-"""What is scarce: for each kind of job, how much room there is for it, against how much of it is still to come.
+"""Scarcity: for each kind of job, the room for it against the demand still to come.
 
-A kind is a set of GPU models and a number of GPUs on one node. The price of its room is the chance that all of it will be
-wanted before the pool is full; so whole nodes, and rare models, are kept for those who need them, as far as they come.
+A kind is a set of GPU models and a number of GPUs on one node. The price of its room is the chance that all of it will
+be wanted before the pool is full. Whole nodes and rare models are therefore kept for jobs that need them, in proportion
+to their arrival.
 """
 
 from math import isqrt
@@ -88,7 +89,7 @@ def largest(pool: Population) -> list[Shape]:
 
 
 def heavy_shapes(pool: Population, shapes: list[Shape]) -> set[Shape]:
-    """Those that, of the nodes whose GPUs would do, not half could take by their CPU and memory, when empty."""
+    """Return the shapes that at most half of the nodes with suitable GPUs could take by CPU and memory, when empty."""
     machines = list(pool.machines.items())
     if not machines or not shapes:
         return set()
@@ -149,7 +150,7 @@ def scarcity_prices(kinds: list[Kind], pool: Population, room: Ints) -> Ints:
 
 
 def _price(wanted: int, there: int) -> int:
-    """Of so many jobs that will come, and room for so many, both in thousandths."""
+    """Return the price of room for `there` jobs when `wanted` jobs will come, both in thousandths."""
     unsure = wanted * UNSURE_PERCENT // 100
     deviation = isqrt(max(wanted, 500) * 1000 + unsure * unsure)
     steps = min(max((there - wanted) * STEPS // deviation, -REACH * STEPS), REACH * STEPS)

@@ -1,4 +1,4 @@
-"""What a request asks of one node, and nothing else about it."""
+"""Demands of a request on one node, without anything else about it."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ WHOLE_MILLI = 1000
 
 
 class Shape(NamedTuple):
-    """One request: `gpu_count` GPUs, `gpu_milli` thousandths of each (1000 is a whole one; 0 GPUs and 0 for none).
+    """Shape of a request: `gpu_count` GPUs, `gpu_milli` thousandths of each (1000 is a whole one; 0 GPUs and 0 for none).
 
-    `models` are the GPU models that it accepts, in alphabetical order; none named means any.
+    `models` are the accepted GPU models, in alphabetical order; an empty tuple means any.
     """
 
     cpu_milli: int
@@ -20,7 +20,7 @@ class Shape(NamedTuple):
 
     @property
     def total_milli(self) -> int:
-        """What it takes of all GPUs together, in thousandths of a GPU."""
+        """Demand for all GPUs together, in thousandths of a GPU."""
         return self.gpu_count * self.gpu_milli
 
     @property

@@ -1,4 +1,4 @@
-"""What a node has left, as far as a cost depends on it: one state, and columns of them."""
+"""Remaining capacity of a node that a cost can depend on: one state, and columns of states."""
 
 from typing import NamedTuple
 
@@ -12,8 +12,7 @@ type Flags = NDArray[np.bool_]
 
 
 class State(NamedTuple):
-    """One state; `gpus` has what is left of each GPU that anything is left of, in thousandths, ascending. `model` is one
-    bit."""
+    """State of a node. `gpus` has the remaining thousandths of each GPU that is not full, ascending. `model` is one bit."""
 
     cpu: int
     memory: int
@@ -31,22 +30,22 @@ class States(NamedTuple):
     gpus: Ints
 
     def rows(self, at: Ints) -> "States":
-        """Those rows."""
+        """Return the selected rows."""
         return States(self.cpu[at], self.memory[at], self.model[at], self.gpus[at])
 
     @property
     def free_milli(self) -> Ints:
-        """What is left of all GPUs of each."""
+        """Thousandths left of all GPUs of each row."""
         return self.gpus.sum(axis=1)
 
     @property
     def whole(self) -> Ints:
-        """How many GPUs of each nobody uses."""
+        """Number of wholly unused GPUs of each row."""
         return (self.gpus == WHOLE_MILLI).sum(axis=1)
 
 
 def fits(states: States, shape: Shape, models: int) -> Flags:
-    """Which states have room for the shape; `models` has the bit of each model that it accepts."""
+    """Return the flags of the states with room for the shape; `models` has the bit of each model that it accepts."""
     room = (states.cpu >= shape.cpu_milli) & (states.memory >= shape.memory_mib)
     if shape.gpu_count:
         room &= (states.model & models) != 0

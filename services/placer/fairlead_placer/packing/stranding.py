@@ -1,7 +1,7 @@
-"""GPUs that a node's CPU or memory will not suffice for: a newsvendor's loss.
+"""GPUs for which a node's CPU or memory will not suffice: a newsvendor's loss.
 
-The GPUs that a node has left will be filled by typical work, whose need of CPU (or memory) per GPU varies. What is
-needed beyond what the node has left, on average, leaves GPUs that nobody can use.
+The GPUs that a node has left will be filled by typical work, whose need of CPU (or memory) per GPU varies. The average
+need beyond the node's remainder leaves GPUs unusable.
 """
 
 from math import isqrt
@@ -23,8 +23,9 @@ MEAN_MAX, DEVIATION_MAX = 1 << 46, (1 << 23) - 1
 
 
 class Need(NamedTuple):
-    """How much of a resource typical work needs: on average per thousandth of a GPU, in units / 2^16; the deviation of
-    the need of one whole GPU, in units; thousandths of a GPU per unit, by 2^16. All 0 when it needs none."""
+    """Need of typical work for a resource: the average per thousandth of a GPU, in units / 2^16; the deviation of the need of
+    one whole GPU, in units; thousandths of a GPU per unit, by 2^16. All 0 when it needs none.
+    """
 
     mean: int = 0
     deviation: int = 0
@@ -44,7 +45,7 @@ def need(work: TypicalWork, of: str) -> Need:
 
 
 def stranded(need: Need, useful_milli: Ints, left: Ints) -> Ints:
-    """Points: GPUs, of those that are useful, that are stranded on average where so much of the resource is left."""
+    """Return points for the GPUs, among the useful ones, that are stranded on average with `left` of the resource."""
     if not need.mean:
         return np.zeros(len(left), np.int64)
     deviation = np.sqrt(useful_milli * need.deviation**2 // 1000).astype(np.int64) + 1

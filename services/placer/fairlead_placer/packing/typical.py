@@ -27,7 +27,7 @@ class Arrivals[Kind]:
         self.arrived = arrived
 
     def observe(self, shape: Kind) -> None:
-        """One request arrived, whether it will find a place or not."""
+        """Count one arrived request, whether or not it will find a place."""
         self.arrived += 1
         if shape not in self.weights and len(self.weights) >= SHAPES_MAX:
             del self.weights[min(self.weights, key=self.weights.__getitem__)]
@@ -47,5 +47,5 @@ class TypicalWork(Arrivals[Shape]):
     """The same by shape: what policies weigh."""
 
     def with_gpus(self) -> list[tuple[Shape, int]]:
-        """(shape, weight) of those that ask for GPUs."""
+        """Return (shape, weight) of the work that asks for GPUs."""
         return [(shape, weight) for shape, weight in self.weights.items() if shape.total_milli]

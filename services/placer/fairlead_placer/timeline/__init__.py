@@ -1,6 +1,6 @@
-"""When work ends, and so when nodes have room: by the limits of jobs, else by what such runs took before.
+"""Time at which work ends and nodes have room: by the limits of jobs, else by the past durations of such runs.
 
-Pure: reads the state, is given the time, changes nothing (but what is learned, which is folded). `ends.py`: when a run ends;
-`spans.py`, `learning.py`: what is learned of how long runs take; `openings.py`: when one node has room for a unit;
-`starts.py`: when, and where, a whole job can start first; `near.py`: nodes that lack one job's end only.
+Pure: reads the state, takes the time as an argument, changes nothing (except the learned durations, which are folded).
+`ends.py`: end of a run; `spans.py`, `learning.py`: learned run durations; `openings.py`: the time a node has room for a
+unit; `starts.py`: the first start of a whole job, and its nodes; `near.py`: nodes that lack one job's end only.
 """

@@ -1,6 +1,6 @@
-"""When a run ends and what it holds is free: at the latest by its job's limit, else most likely by what was learned.
+"""End of a run, at which its resources are free: at the latest by its job's limit, else most likely by learned durations.
 
-A limit counts from the start of the last rank. To it come the job's grace and what stopping and cleaning take.
+A limit counts from the start of the last rank. The job's grace and the time for stopping and cleaning are added.
 """
 
 from typing import NamedTuple
@@ -30,12 +30,12 @@ UNKNOWN = End(0, "")
 
 
 def latest_end_ns(job: Job, units: int, placed_ns: int) -> int:
-    """When a job that is placed then, and has a limit, has given everything back."""
+    """Return the time by which a job with a limit, placed at `placed_ns`, has given everything back."""
     return _started_ns(units, placed_ns) + _limit_ns(job)
 
 
 def promised_end_ns(state: State, run: Run) -> int:
-    """The same of a run, as far as it has come; it does not depend on the time. 0: it has no limit."""
+    """Return the same time for a run at its present stage; it does not depend on the clock. 0: the run has no limit."""
     job = job_of(state, run)
     if job is None or not job.total_ns:
         return 0
@@ -59,7 +59,7 @@ def _from_ns(run: Run) -> int:
 
 
 def end_of(state: State, run: Run, rank: int, now_ns: int) -> End:
-    """When what the rank holds comes free. What has ended and is not clean: nobody knows."""
+    """Return the time at which the resources of the rank come free. For a rank that has ended and is not clean it is UNKNOWN."""
     job = job_of(state, run)
     if run.ended >> rank & 1:
         return UNKNOWN
@@ -77,7 +77,7 @@ def end_of(state: State, run: Run, rank: int, now_ns: int) -> End:
 
 
 def _by_limit(run: Run, job: Job, now_ns: int) -> int:
-    """One that should have ended may last as long again as it is late. Never sooner than `promised_end_ns`."""
+    """Return the end by the limit. An overdue run may last as long again as it is late. Never sooner than `promised_end_ns`."""
     waits = run.started != run.all_ranks
     due_ns = (max(_started_ns(len(run.parts), run.placed_ns), now_ns) if waits else _from_ns(run)) + _limit_ns(job)
     return due_ns if due_ns > now_ns else now_ns + max(SETTLE_NS, now_ns - due_ns)

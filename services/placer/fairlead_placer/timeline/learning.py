@@ -1,6 +1,6 @@
-"""What is learned of how long runs take: for each user and size, and for each queue. Folded as runs end.
+"""Learned durations of runs: for each user and size, and for each queue. Folded as runs end.
 
-Only runs that ended by themselves count: what was stopped or lost says nothing of how long it would have taken.
+Only runs that ended without being stopped or lost count: a stopped or lost run shows no full duration.
 """
 
 from fairlead_placer.entities import Job, Run
@@ -20,7 +20,7 @@ def job_of(state: State, run: Run) -> Job | None:
 
 
 def kinds_of(job: Job) -> tuple[str, ...]:
-    """What a job's runs are remembered as, the most telling first."""
+    """Return the keys under which a job's runs are remembered, the most specific first."""
     return f"user:{job.user}:{job.request.gpu_milli_total}", f"queue:{job.queue}"
 
 
@@ -37,7 +37,7 @@ def learn(state: State, run: Run, outcome: RunOutcome, at_ns: int) -> None:
 
 
 def expected_ns(state: State, job: Job, elapsed_ns: int) -> int:
-    """How long a run of the job takes in all that has taken so long by now; 0: not known."""
+    """Return the total duration of a run of the job that has taken `elapsed_ns` by now, in nanoseconds; 0: not known."""
     for kind in kinds_of(job):
         known = state.spans.get(kind)
         seconds = typical_s(known, elapsed_ns // SECOND_NS) if known is not None else 0

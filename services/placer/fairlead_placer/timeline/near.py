@@ -1,7 +1,7 @@
 """Near misses of a refusal: nodes that would take a unit once a single job there has ended.
 
-Bounded: of the rows of nodes that the unit could ever use, those that lack least are looked at, NODES_MAX nodes in all, and
-at most RUNS_MAX runs of each. Worked out only where a refusal is said.
+Bounded: of the rows of nodes that the unit could ever use, those that lack least are examined, NODES_MAX nodes in all,
+and at most RUNS_MAX runs of each. Computed only for a published refusal.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ NEAR_MAX = 3
 
 
 def near_misses(state: State, request: Request, job: str, now_ns: int) -> tuple[NearMiss, ...]:
-    """Those that come first, each on another node. Of several kinds of units, for the first."""
+    """Return the earliest near misses, each on another node. For several kinds of units, the first kind counts."""
     index, ask = state.pools.of(request), asks_of(request)[0]
     beside = barred(state, job, now_ns)
     found: list[tuple[int, NearMiss]] = []

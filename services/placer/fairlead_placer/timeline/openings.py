@@ -1,4 +1,6 @@
-"""When one node has room for one unit: its work ends one after the other, and the one judge of room is asked each time."""
+"""Time at which one node has room for one unit: its work ends step by step, and the one test for room is applied each
+time.
+"""
 
 from typing import NamedTuple
 
@@ -16,8 +18,9 @@ NEVER_NS = 1 << 62
 
 
 class Opening(NamedTuple):
-    """When: Unix ns (`NEVER_NS`: once what is there has ended, which may be any time), by what, and (`told`) after which
-    jobs."""
+    """Opening of a node. The time is Unix ns (`NEVER_NS`: once the present work has ended, which may be any time), with its
+    basis and (`told`) the jobs that it follows.
+    """
 
     at_ns: int
     basis: Basis = ""
@@ -58,7 +61,7 @@ def opening(
 
 
 def _going(state: State, node: Node, now_ns: int, kept: Reservation | None) -> list[_Going]:
-    """What the node holds and gives back at some time, the soonest first."""
+    """Return the parts that the node holds and will give back, the soonest first."""
     found: list[_Going] = []
     for key, rank in node.held.items():
         run = state.runs[key]
@@ -70,7 +73,7 @@ def _going(state: State, node: Node, now_ns: int, kept: Reservation | None) -> l
 
 
 def _needed(left: Left, ask: Ask, gone: list[_Going]) -> list[_Going]:
-    """Those without which there is no room, the last to end first."""
+    """Return the parts without whose end there is no room, the last to end first."""
     needed = [gone[-1]]
     for each in reversed(gone[:-1]):
         left.take(each.part)
@@ -97,7 +100,7 @@ def stays(state: State, run: Run, rank: int, start_ns: int) -> bool:
 
 
 def is_sound(state: State, kept: Reservation, node: Node, ask: Ask) -> bool:
-    """True when the kept node has room for a unit at the start, beside those guests that may still be there."""
+    """Return True if the kept node has room for a unit at the start, together with the guests that may still be there."""
     left: Left | None = None
     for key, rank in node.held.items():
         run = state.runs[key]

@@ -1,6 +1,6 @@
-"""How long runs of some kind took, as counts over buckets of time: bounded, integers only, and the old fades.
+"""Durations of runs of some kind, as counts over buckets of time: bounded, integers only, and the old fades.
 
-A bucket is a quarter of an octave, so what is learned is right to about a quarter.
+A bucket is a quarter of an octave, so learned durations are right to about a quarter.
 """
 
 from bisect import bisect_left
@@ -36,7 +36,7 @@ def longest_of(bucket: int) -> int:
 
 
 def with_one(spans: Spans, seconds: int, at_ns: int) -> Spans:
-    """One more run."""
+    """Return the spans with one more run."""
     counts, bucket = spans.counts, bucket_of(seconds)
     at = bisect_left(counts, (bucket, 0))
     if at < len(counts) and counts[at][0] == bucket:
@@ -49,8 +49,9 @@ def with_one(spans: Spans, seconds: int, at_ns: int) -> Spans:
 
 
 def typical_s(spans: Spans, elapsed_s: int) -> int:
-    """Seconds that a run takes in all which has taken `elapsed_s` by now: half of those that took longer took less. 0 when
-    too few did."""
+    """Return the total seconds of a run that has taken `elapsed_s` by now: half of the longer runs took less. 0 if there were
+    too few longer runs.
+    """
     longer = [(bucket, count) for bucket, count in spans.counts if longest_of(bucket) > elapsed_s]
     runs = sum(count for _, count in longer)
     if runs < LEAST:

@@ -1,8 +1,8 @@
-"""When a job can start first, and on which nodes: all of its units together, within the domain that it requires.
+"""Earliest start of a job and its nodes: all of its units together, within the domain that it requires.
 
-Of nodes with the same opening those that lack least are taken. A node that a maintenance window would take from the job opens
-at the window's end, and so does one that a window has in hand. One look goes over every run of the pool once: that is its bound,
-and `reservations.py` says how often it is taken.
+Of nodes with the same opening those that lack least are taken. A node that a maintenance window would take from the job
+opens at the window's end, and so does a node that a window has in hand. One search goes over every run of the pool
+once: that is its bound, and `reservations.py` limits its frequency.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def earliest(state: State, request: Request, job: str, now_ns: int) -> Start | N
 
 
 def start_on(state: State, request: Request, job: str, names: Sequence[str], now_ns: int) -> Start:
-    """When these nodes have room. Of several kinds of units, and of tasks, it is not known."""
+    """Return the start at which these nodes have room. For several kinds of units, and for tasks, the start is not known."""
     kept, asks = state.reservations.get(job), asks_of(request)
     if request.also or request.tasks:
         return Start(tuple(sorted(names)))
@@ -81,7 +81,9 @@ def start_on(state: State, request: Request, job: str, names: Sequence[str], now
 
 
 def _start(state: State, job: str, picked: Sequence[_Picked], now_ns: int, *, known: bool = True) -> Start:
-    """Of tasks it is not known: an opening is the first one's, the last of a node may come later."""
+    """Return the start on the picked nodes. For tasks it is not known: an opening is that of the first task, and the last of a
+    node may come later.
+    """
     names = tuple(sorted(each.node.name for each in picked))
     at_ns = _opens_ns(picked)
     ends: dict[str, int] = {}
@@ -118,7 +120,7 @@ def _domains(state: State, request: Request) -> list[list[Node]]:
 def _pick(
     state: State, request: Request, job: str, nodes: list[Node], kept: Reservation | None, now_ns: int
 ) -> list[_Picked] | None:
-    """Those that open first. Where the start would not be known even so, nodes that a window has are none of them."""
+    """Return the nodes that open first. If the start would not be known even so, nodes in a maintenance window are excluded."""
     asks, ahead = asks_of(request), Ahead(state)
     able = [_able(state, ask, job, nodes, kept, now_ns) for ask in asks]
     picked = _clear(asks, able, ahead, job, now_ns)
@@ -132,8 +134,9 @@ def _pick(
 def _clear(
     asks: Sequence[Ask], able: Sequence[list[_Picked]], ahead: Ahead, job: str, now_ns: int
 ) -> list[_Picked] | None:
-    """Those that open first when no window is ahead there. Where they do so one after the other, a window may come between: then
-    all are looked at as from the last one's opening."""
+    """Return the nodes that open first with no window ahead. If they open one after the other, a window may come between: then
+    all are examined again from the last one's opening.
+    """
     since_ns = now_ns
     while True:
         clear = [[_cleared(ahead, job, each, since_ns) for each in some] for some in able] if ahead.windows else able
@@ -179,7 +182,7 @@ def _first(asks: Sequence[Ask], able: Sequence[list[_Picked]]) -> list[_Picked] 
 
 
 def _units(node: Node, ask: Ask) -> int:
-    """Tasks that the empty node takes, as far as amounts tell."""
+    """Return the number of tasks that the empty node takes, judged by amounts only."""
     build, request = node.left.build, ask.request
     amounts = (
         (len(build.gpus), ask.gpus), (build.cpu_milli, request.cpu_milli), (build.memory_mib, request.memory_mib)
@@ -188,7 +191,7 @@ def _units(node: Node, ask: Ask) -> int:
 
 
 def _lacks(picked: Sequence[_Picked], request: Request) -> list[tuple[int, ...]]:
-    """What is in the way, without the names."""
+    """Return the sums of the lacking resources, without the names."""
     found = [lack(each.node, request)[:4] for each in picked]
     return [tuple(sum(each[at] for each in found) for at in range(4))]
 
@@ -197,8 +200,9 @@ def _lacks(picked: Sequence[_Picked], request: Request) -> list[tuple[int, ...]]
 
 
 def serves(state: State, node: Node, request: Request, job: str) -> bool:
-    """True when the node, empty, would take a unit of the job, by now or when a window gives it back, and is kept for nobody
-    else."""
+    """Return True if the node, empty, would take a unit of the job, by now or when a window returns it, and is kept for no
+    other job.
+    """
     if node.keeper not in ("", job) or node.pool != pool_of(request):
         return False
     if not node.serving and not returns_ns(state, node):
@@ -208,7 +212,9 @@ def serves(state: State, node: Node, request: Request, job: str) -> bool:
 
 
 def lack(node: Node, request: Request) -> tuple[int, int, int, int, str]:
-    """What must still come free on the node (GPUs, milli-CPU, MiB), how many ranks live there, its name."""
+    """Return the amounts that must still come free on the node (GPUs, milli-CPU, MiB), the number of live ranks there, and its
+    name.
+    """
     ask, left = asks_of(request)[0], node.left
     suits = ask.verdict(left.build).suits
     free = (left.free & suits).bit_count() if ask.whole else sum(milli >= ask.milli for milli in left.milli)

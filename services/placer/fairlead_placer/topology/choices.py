@@ -1,4 +1,4 @@
-"""Which GPUs of a node: a look-up of what was searched for once. One `Choices` serves all nodes of a shape."""
+"""Choice of GPUs of a node: a look-up of results that were searched for once. One `Choices` serves all nodes of a shape."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ _NAMES = {0: "free", NVLINK: "nvlink", SWITCH: "switch", NUMA: "numa", SOCKET: "
 
 
 class Shortage(NamedTuple):
-    """Why a node does not do now: of what there is too little."""
+    """Scarce resource because of which a node does not fit now."""
 
     what: str  # of `SHORT`
     have: int  # now
@@ -67,7 +67,9 @@ class Choices:
         return found
 
     def facts(self, mask: int) -> tuple[int, int]:
-        """(the set's link score: the sum over its pairs by the published scores, how many NUMA nodes it lies on)."""
+        """Return (link score of the set, number of NUMA nodes that it spans). The link score is the sum over its pairs by the
+        published scores.
+        """
         found = self._facts.get(mask)
         if found is None:
             found = link_score(self.shape, mask), numa_spanned(self.shape, mask)
@@ -90,7 +92,7 @@ class Choices:
         return found
 
     def _shortage(self, free: int, size: int, require: int) -> Shortage:
-        """Of the first requirement that fails alone; of all together where each alone would do."""
+        """Return the shortage of the first requirement that fails alone, or of all together if each alone would do."""
         asked = [kind for kind in (0, *KINDS) if kind & require == kind]
         short = next((kind for kind in asked if largest(self.shape, free, kind) < size), require)
         what = _NAMES.get(short, "domains")

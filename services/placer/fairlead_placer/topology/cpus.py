@@ -1,7 +1,7 @@
-"""Which CPUs an attempt is pinned to: those of its GPUs' NUMA nodes, or those that free GPUs need least.
+"""CPUs to which an attempt is pinned: those of its GPUs' NUMA nodes, or those that free GPUs need least.
 
-Counts are of whole CPUs, as Linux counts them (threads). The first CPUs of every NUMA node are the system's, and never
-given.
+Counts are of whole CPUs, as Linux counts them (threads). The first CPUs of every NUMA node are reserved for the system,
+and never given.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ from fairlead_schemas.inside import Description
 
 
 class NumaCpus(NamedTuple):
-    """One NUMA node, with or without GPUs."""
+    """NUMA node, with or without GPUs."""
 
     node: int
     socket: int  # -1: not known
@@ -45,11 +45,11 @@ def numa_cpus(description: Description, reserved: int) -> tuple[NumaCpus, ...]:
 
 
 def beside(nodes: tuple[NumaCpus, ...], free: int, count: int, gpus: int, strict: bool, others: int) -> int | Shortage:
-    """`count` of the free CPUs (a mask) for these GPUs.
+    """Return `count` of the free CPUs (a mask) for these GPUs, or the shortage.
 
-    From the GPUs' NUMA nodes, each by its number of the GPUs as far as it has CPUs, then what is short from the others of
-    these nodes. Unless `strict`, what is still short comes from their sockets, then from where the GPUs that
-    are left to `others` need CPUs least.
+    CPUs come from the GPUs' NUMA nodes first, from each in proportion to its GPUs, limited by its CPUs. Missing CPUs come
+    from the other free CPUs of these nodes. Unless `strict`, those still missing come from their sockets, then from nodes
+    whose GPUs left to `others` need CPUs least.
     """
     near = [node for node in nodes if node.gpus & gpus]
     if len(near) == 1 and (near[0].mask & free).bit_count() >= count:  # by far most often
@@ -91,7 +91,7 @@ def apart(nodes: tuple[NumaCpus, ...], free: int, count: int, free_gpus: int, st
 
 
 def _need(node: NumaCpus, free: int, free_gpus: int) -> tuple[int, int, int]:
-    """How much the node's free GPUs need its CPUs: what to sort by, least first."""
+    """Return the sort key for the need of the node's free GPUs for its CPUs, least first."""
     return ((node.gpus & free_gpus).bit_count(), -_spare(node, free, free_gpus), node.node)
 
 

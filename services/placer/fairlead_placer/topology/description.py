@@ -1,4 +1,4 @@
-"""Whether what an agent says of its node's inside makes sense."""
+"""Validation of the node description that an agent reports."""
 
 from fairlead_schemas.cpulists import parse_cpus
 from fairlead_schemas.inside import (

@@ -1,4 +1,4 @@
-"""What a set of GPUs may be required to lie in. Kinds add up: `NVLINK | NUMA` asks for both."""
+"""Domains that a set of GPUs can be required to fit in. Kinds add up: `NVLINK | NUMA` asks for both."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -31,7 +31,7 @@ def areas(shape: Shape, free: int, require: int) -> tuple[int, ...]:
 
 
 def largest(shape: Shape, free: int, require: int) -> int:
-    """How many of the free GPUs can be had within what is required."""
+    """Return the largest number of free GPUs available within the requirement."""
     return max((area.bit_count() for area in areas(shape, free, require)), default=0)
 
 
@@ -41,8 +41,9 @@ def connected(shape: Shape, mask: int) -> bool:
 
 
 def relaxed(require: int, prefer: int) -> Iterator[int]:
-    """What to try one after the other: all that is preferred, then ever less of it (of equally much: what comes first
-    in `KINDS`), at last what is required alone."""
+    """Yield the requirements to try in order: all preferences, then ever fewer of them (of equally many: the first in
+    `KINDS`), at last the requirement alone.
+    """
     wanted = [kind for kind in KINDS if prefer & kind & ~require]
     for count in range(len(wanted), -1, -1):
         for kept in combinations(wanted, count):

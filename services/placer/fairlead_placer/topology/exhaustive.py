@@ -27,7 +27,7 @@ class Exhaustive:
         self._leftovers: list[tuple[int, ...]] = list(zip(*packed, strict=True))
 
     def best(self, free: int, size: int, require: int) -> int | None:
-        """The best set of `size` of the free GPUs that lies in what is required (domains.py), or None."""
+        """Return the best set of `size` of the free GPUs within the requirement (domains.py), or None."""
         found: int | None = None
         best: tuple[int, tuple[int, ...]] | None = None
         within = areas(self._shape, free, require)

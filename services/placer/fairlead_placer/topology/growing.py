@@ -1,9 +1,10 @@
-"""More than eight GPUs: sets grow GPU by GPU, and at each size only the best `WIDTH` go on (a beam search).
+"""Choice among more than eight GPUs: sets grow GPU by GPU, and at each size only the best `WIDTH` continue (a beam
+search).
 
 GPUs that could change places without changing anything ("twins") form a class, and of a class the lowest free one is
-taken first. So a DGX-2 has two classes of eight, at most nine different sets of a size, and the answer is the best
-there is; in general that is certain wherever no size has more than `WIDTH` different sets. Else the answer is the best
-of those that were kept. At most size · WIDTH · classes sets are looked at.
+taken first. A DGX-2 therefore has two classes of eight, at most nine different sets of a size, and the answer is the
+best there is. In general that is certain where no size has more than `WIDTH` different sets. Otherwise the answer is
+the best of the sets that were kept. At most size · WIDTH · classes sets are examined.
 """
 
 from fairlead_placer.topology.domains import NVLINK, areas
@@ -25,8 +26,9 @@ class Growing:
         self._classes = twins(shape)
 
     def best(self, free: int, size: int, require: int) -> int | None:
-        """As `Exhaustive.best`, of the sets looked at. What is left to others is worth more the higher its GPUs score
-        together, then the more pairs of them lie on one NUMA node."""
+        """Return the result of `Exhaustive.best`, over the sets examined. GPUs left to others are worth more the higher they score
+        together, then the more pairs of them share a NUMA node.
+        """
         alike = self._stand_in(free)
         able = [area for area in areas(self._shape, alike, require) if area.bit_count() >= size]
         grown = [each for area in able for each in self._grow(area, size, require)]
@@ -64,7 +66,7 @@ class Growing:
         return link_score(self._shape, mask), sum(share * (share - 1) // 2 for share in shares)
 
     def _stand_in(self, free: int) -> int:
-        """As many of each class as are free, the lowest ones: what differs only among twins is one question."""
+        """Return the lowest GPUs of each class, as many as are free. Sets that differ only among twins are thus the same question."""
         return mask_of(gpu for alike in self._classes for gpu in members_of(alike)[: (free & alike).bit_count()])
 
     def _actual(self, mask: int, free: int) -> int:

@@ -17,7 +17,7 @@ NICS_KEPT_MAX = 1024
 
 
 class Inside:
-    """What choosing needs. Sets of GPUs and CPUs are masks."""
+    """Facts of a node that a choice needs. Sets of GPUs and CPUs are masks."""
 
     def __init__(self, description: Description, choices: Choices, reserved: int) -> None:
         self.description = description

@@ -1,4 +1,4 @@
-"""A set of GPUs or CPUs as one int: bit i stands for member i.
+"""Sets of GPUs or CPUs as one int: bit i represents member i.
 
 Sets of equal size have an order, "earlier": by their members in rising order, so {0, 3} comes before {1, 2}.
 """

@@ -1,4 +1,4 @@
-"""Which NIC each GPU of a choice talks over: the nearest on PCIe, found by level, never by its place in the list."""
+"""NIC of each GPU of a choice: the nearest on PCIe, found by level, never by its place in the list."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from fairlead_schemas.inside import LEVELS, Description, Level
 
 
 class GpuNic(NamedTuple):
-    """A GPU, and where in the description's `nics` its NIC stands."""
+    """A GPU and the place of its NIC in the description's `nics`."""
 
     gpu: int
     nic: int

@@ -11,7 +11,7 @@ from fairlead_placer.topology.nics import GpuNic
 
 
 class Ask(NamedTuple):
-    """What one part needs. `require` and `prefer` are kinds of domains.py, added up."""
+    """Needs of one part. `require` and `prefer` are kinds of domains.py, added up."""
 
     gpus: int = 0
     cpus: int = 0  # whole ones
@@ -20,7 +20,7 @@ class Ask(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """What it gets, in rising order, and how good that is."""
+    """Resources given to a part, in rising order, and their quality."""
 
     gpus: tuple[int, ...]
     #: () also where the node's CPU lists are not known.
@@ -41,7 +41,7 @@ class Masks(NamedTuple):
 
 
 def place(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask) -> Placed | Shortage:
-    """What the ask gets of what is free (masks), or what is short for what it requires: see `choose`."""
+    """Return the resources given to the ask out of those free (masks), or the shortage of its requirement: see `choose`."""
     found = choose(inside, free_gpus, free_cpus, ask)
     if isinstance(found, Shortage):
         return found
@@ -50,11 +50,11 @@ def place(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask) -> Placed | 
 
 
 def choose(inside: Inside, free_gpus: int, free_cpus: int, ask: Ask) -> Masks | Shortage:
-    """What the ask gets, or what is short.
+    """Return the resources given to the ask, or the shortage.
 
-    GPUs by `Choices.choose`; of choices with equal link scores one whose NUMA nodes have CPUs for it, if there is one.
-    CPUs beside them (cpus.py). Where NUMA holds, CPUs come from the same NUMA node as the GPUs; where CPU lists are not
-    known it speaks of the GPUs alone. NICs by level (nics.py). Raises ValueError for GPUs that are not there.
+    GPUs come by `Choices.choose`; among choices with equal link scores, one whose NUMA nodes have enough CPUs is preferred.
+    CPUs are near the GPUs (cpus.py). If NUMA holds, CPUs come from the same NUMA node as the GPUs; without known CPU lists
+    it applies to the GPUs alone. NICs by level (nics.py). Raises ValueError for GPUs that are not there.
     """
     if not ask.prefer:
         return _choose(inside, free_gpus, free_cpus, ask, ask.require)

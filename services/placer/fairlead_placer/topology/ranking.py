@@ -1,10 +1,10 @@
-"""How good a set of GPUs is by itself, as one integer: links first, then how it lies on NUMA nodes.
+"""Quality of a set of GPUs alone, as one integer: links first, then its spread over NUMA nodes.
 
     rank = link score · 2^30 - (NUMA nodes spanned · 2^20 + sockets spanned · 2^10 + unevenness)
 
 Unevenness is the most minus the fewest GPUs on a spanned NUMA node: each node feeds its GPUs with its own memory and
-CPUs, so that the fullest is the slowest. Ranks of sets without a GPU in common add up, and no part reaches into the next:
-of each, at most `GPUS_MAX` = 64 in all.
+CPUs, so that the fullest is the slowest. Ranks of sets without a GPU in common add up, and no part reaches into the
+next: each part is at most `GPUS_MAX` = 64 in all.
 """
 
 from fairlead_placer.topology.shapes import Shape, link_score
@@ -20,7 +20,7 @@ def rank(shape: Shape, mask: int) -> int:
 
 
 def spread(shape: Shape, mask: int) -> int:
-    """What lies far apart costs. GPUs whose NUMA node is not known count as one more node, and socket, together."""
+    """Return the cost of GPUs that are far apart. GPUs with an unknown NUMA node count as one more node, and socket, together."""
     most = nodes = rest = 0
     least = 1 << 20
     for group in shape.numa:
@@ -42,5 +42,5 @@ def spread(shape: Shape, mask: int) -> int:
 
 
 def numa_spanned(shape: Shape, mask: int) -> int:
-    """How many NUMA nodes the set lies on."""
+    """Return the number of NUMA nodes that the set spans."""
     return spread(shape, mask) // SPAN

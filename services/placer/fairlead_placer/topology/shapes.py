@@ -33,7 +33,7 @@ class Shape(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are."""
+        """Number of GPUs."""
         return len(self.scores)
 
 

@@ -9,7 +9,7 @@ from fairlead_schemas.ids import array_of
 
 
 def born(state: State, id_: str) -> Job:
-    """The array's next element; the array stands for the one after it, or leaves the line."""
+    """Create the array's next element; the array then represents the one after it, or leaves the line."""
     array = state.jobs[array_of(id_) or ""]
     assert isinstance(array, Array)
     claims.give_up(array)
@@ -63,14 +63,14 @@ def stop(state: State, array: Array, id_: str) -> None:
 
 
 def stopped_one(state: State, array: Array) -> None:
-    """One element less of a stopping array is to be asked to stop."""
+    """Count down by one the elements of a stopping array that still need a stop request."""
     array.unstopped -= 1
     if not array.unstopped:
         del state.stopping[array.id]
 
 
 def _step(state: State, array: Array, id_: str) -> None:
-    """When nothing of an array lives and nothing more will be born, its end is owed."""
+    """Record that the array's end is due, once no element lives and none will be created."""
     if array.is_over:
         array.end = End(id_, None)
         state.owe(array)

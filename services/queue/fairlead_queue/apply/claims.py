@@ -1,8 +1,8 @@
-"""What is kept free for a job that waits: quota under a limit, or (`Pool.claimant`) a place. Called by `evolve` only.
+"""Capacity kept free for a waiting job: quota under a limit, or (`Pool.claimant`) a place. Called by `evolve` only.
 
-One job at a time claims under a limit; where two stand in each other's way (one under a limit of a limit), the one who
-waits longer goes first. A lane's jobs are alike, so one of them claims at a time; who comes before it in
-the lane takes the claim over.
+One job at a time claims under a limit. If two block each other (one under a limit of a limit), the job that has waited
+longer goes first. A lane's jobs are alike, so one of them claims at a time; a job ahead of it in the lane takes the
+claim over.
 """
 
 from fairlead_queue.fairness.tree import Claim, Node
@@ -12,7 +12,7 @@ from fairlead_queue.waiting.pools import Pool
 
 
 def put(state: State, node: Node, job: Job) -> None:
-    """What is free under this node is kept for the job."""
+    """Keep the free capacity under this node for the job."""
     lane = job.lane
     for other in (node.claim.holder if node.claim is not None else "", lane.claim):
         if other not in ("", job.id):
@@ -35,7 +35,7 @@ def drop(job: Job) -> None:
 
 
 def give_up(job: Job) -> None:
-    """Nothing is kept for the job, and nobody need make room for it."""
+    """Drop the job's claim: nothing is kept for the job, and no run need make room for it."""
     lane = job.lane
     if lane.claim == job.id:
         drop(job)

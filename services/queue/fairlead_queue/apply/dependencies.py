@@ -1,4 +1,6 @@
-"""What a job waits for before it stands in line: the ends of other jobs, then its start time. Called by `evolve` only."""
+"""Conditions that a job waits for before it is in line: the ends of other jobs, then its start time. Called by `evolve`
+only.
+"""
 
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import NEVER, End, Job
@@ -6,7 +8,7 @@ from fairlead_schemas import events as ev
 
 
 def pending(state: State, after: tuple[ev.Dependency, ...]) -> dict[str, str] | None:
-    """What is still to be waited for, of jobs that are live or have ended lately."""
+    """Return the dependencies still to be waited for, among jobs that are live or have ended lately; None if there are none."""
     found: dict[str, str] = {}
     for each in after:
         end = state.finished.get(each.job)
@@ -18,12 +20,12 @@ def pending(state: State, after: tuple[ev.Dependency, ...]) -> dict[str, str] | 
 
 
 def is_met(wanted: str, end: str) -> bool:
-    """Whether a job that ended so is what another waited for."""
+    """Return True if this end of a job satisfies the wanted state."""
     return wanted == "ended" or wanted == end or (wanted == "failed" and end == "cancelled")
 
 
 def wait(state: State, job: Job, id_: str, at_ns: int) -> None:
-    """It waits for jobs, then for its start time, then in line."""
+    """Set the job to wait for other jobs, then for its start time, then in line."""
     if job.after:
         if NEVER in job.after.values():
             job.end = End(id_, None)
@@ -37,7 +39,7 @@ def wait(state: State, job: Job, id_: str, at_ns: int) -> None:
 
 
 def dependency_ended(state: State, ended: str, end_state: str, id_: str, at_ns: int) -> None:
-    """A job has ended: those that waited for it go on, or never will."""
+    """Let the jobs that waited for this one continue after its end, or mark them as never able to."""
     for job in state.dependents.of(ended):
         after = job.after
         assert after is not None

@@ -1,6 +1,6 @@
-"""What each event means for the queue's state: the table of handlers. The only way the state changes.
+"""Table of event handlers for the queue's state. The only way in which the state changes.
 
-No rules, no refusals. The legal moves of jobs are the table in `fairlead_schemas.lifecycle`; the tests hold every
+No rules, no refusals. The legal moves of jobs are the table in `fairlead_schemas.lifecycle`; the tests check every
 handler against it.
 """
 

@@ -1,8 +1,8 @@
-"""What telemetry says of runs that lie idle: asked back, used again, extended.
+"""Effects of telemetry's events about idle runs: reclaim requested, used again, extended.
 
-A wish is withdrawn only while nobody has acted upon it: a program that was told to end is busy ending, and that is no sign of
-life. So the order of the log decides between somebody who comes back and the stop: before it, the run is spared, or, where the
-stop was decided without having seen that, waits again instead of ending.
+A request is withdrawn only before it has been acted upon. A program that was asked to end is busy ending, and that is
+no sign of life. The order of the log therefore decides between a returning user and the stop. Before the stop, the run
+is spared. If the stop was decided without having seen the return, the job waits again instead of ending.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,9 @@ from fairlead_schemas import events as ev
 
 
 def _spoken_of(state: State, event: Any) -> Job | None:
-    """The run that is meant, if it goes on so far; an attempt that is over, or on its way out, is spoken of too late."""
+    """Return the run that is meant, if it is still alive; an event for an attempt that is over, or on its way out, is too
+    late.
+    """
     job = state.jobs.get(event.job)
     if job is None or job.attempt != event.attempt or job.state not in ("placed", "running"):
         return None

@@ -1,4 +1,4 @@
-"""What the queue's own decisions about jobs mean for the state."""
+"""Effects of the queue's own decisions about jobs on the state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +66,7 @@ def _aged(state: State, event: ev.PriorityAged, id_: str, at_ns: int) -> None:
 
 
 def _reorder(state: State, job: Job, priority: int) -> None:
-    """Its priority or its deadline has changed; what waits in line finds its new place."""
+    """Update the job's order after a change of its priority or deadline; a job in line finds its new place."""
     in_line = job.wait == "line"
     if in_line:
         state.unwait(job)
@@ -94,7 +94,9 @@ def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: in
 
 
 def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
-    """Of a job that has been placed or given back meanwhile (then it waits for another cause) it says nothing."""
+    """Put the claim of the job. An event about a job that has been placed or given back meanwhile (then it waits for another
+    cause) is ignored.
+    """
     job = state.jobs[event.job]
     pool = job.lane.klass.pool
     if event.cause != job.cause:
@@ -106,7 +108,7 @@ def _reservation_requested(state: State, event: ev.ReservationRequested, id_: st
 
 
 def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
-    """As above: who lacks a place only, and has no open offer any more, gets no answer."""
+    """Record the preemption request. A job that lacks a place only, and has no open offer any more, gets no answer."""
     job = state.jobs[event.job]
     if event.amounts and job.wait == "line":
         claims.put(state, job.lane.klass.pool.tree.nodes[event.queue], job)
@@ -214,7 +216,9 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
 
 
 def _go_behind(state: State, job: Job) -> None:
-    """It has had its slice, or did not use what it had: others who deserve the same come before it now, where no line goes by places alone."""
+    """Move the job behind others with equal claims, because it has had its slice or did not use its resources. Pools whose
+    line is ordered by place alone are unchanged.
+    """
     if not job.lane.klass.pool.sequencer.by_order:
         renew_order(job, priority_of(job.order), place=state.next_place)
         state.next_place += 1

@@ -49,7 +49,7 @@ class _Below(Mapping[str, list[str]]):
 
 
 def limits_now(state: State, path: str) -> Limits:
-    """What the tree gets for a queue."""
+    """Return the limits of a queue for the tree."""
     limits = limits_of(_Settings(state), _Below(state), path)
     account = state.accounts.get(path)
     if account is None or not account.is_spent("demote"):
@@ -82,7 +82,7 @@ def resources_of(state: State, pool: Pool) -> tuple[str, ...]:
 
 
 def resources_in(settings: QueueSettings) -> set[str]:
-    """Those that one queue's settings name."""
+    """Return the resources that one queue's settings name."""
     named: set[str] = set()
     named.update(settings.guaranteed, settings.maximum, settings.borrowing, settings.lending)
     for amounts in settings.users.values():

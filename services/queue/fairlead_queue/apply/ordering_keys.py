@@ -5,7 +5,9 @@ from fairlead_queue.waiting.order import offset_of, place_of
 
 
 def renew_order(job: Job, priority: int, *, place: int = -1, newest_first: bool | None = None) -> None:
-    """Its order with another priority, deadline or place (-1: the one it has, counted as `newest_first` says)."""
+    """Recompute the job's order with another priority, deadline or place (-1: the present one, counted as `newest_first`
+    requires).
+    """
     pool = job.lane.klass.pool
     if place < 0:
         was = pool.sequencer.newest_first if newest_first is None else newest_first

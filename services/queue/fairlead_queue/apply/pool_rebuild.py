@@ -1,7 +1,8 @@
-"""A pool built anew from its settings and its jobs: where the vectors, the sequencer or the users told apart are others.
+"""Rebuild of a pool from its settings and its jobs, after a change of its vectors, its sequencer or the separation of
+users.
 
-What was said of a lane and what is claimed stay where they still have a meaning, and what was used in the past stays
-with the queue. Called by `evolve` only.
+Outcomes recorded for a lane, and claims, are kept where they still have a meaning. Past usage stays with the queue.
+Called by `evolve` only.
 """
 
 from fairlead_queue.apply import claims
@@ -52,10 +53,10 @@ def rebuild(state: State, pool: Pool) -> None:
 
 
 def heir(state: State, pool: Pool, path: str) -> Node | None:
-    """The node that now stands for what was used at a path of the tree of before; None when it has left the pool.
+    """Return the node that now holds the usage recorded at a path of the former tree; None if the path has left the pool.
 
-    Only what has nothing below it may have a past of its own. So what a queue used before its users were told apart, or
-    before there were queues below it, stays below it under a user without a name.
+    Only a leaf of the tree may have a past of its own. Usage from before a queue's users were separated, or before there
+    were queues below it, therefore stays below the queue under a user without a name.
     """
     above, user = users.split(path)
     queue = state.queues.get(above)
@@ -70,14 +71,14 @@ def heir(state: State, pool: Pool, path: str) -> Node | None:
 
 
 def _renew_orders(state: State, pool: Pool, *, newest_first: bool) -> None:
-    """Every job of the pool finds its place by the new sequencer; its lines are built anew afterwards."""
+    """Place every job of the pool by the new sequencer; its lines are rebuilt afterwards."""
     for job in state.jobs.values():
         if job.lane.klass.pool is pool:
             renew_order(job, priority_of(job.order), newest_first=newest_first)
 
 
 def _relane(state: State, pool: Pool) -> None:
-    """Every job of the pool stands in a lane of the new tree."""
+    """Move every job of the pool to a lane of the new tree."""
     for lane in list(state.unexplained):
         if lane.klass.pool is pool:
             del state.unexplained[lane]
@@ -106,7 +107,7 @@ def _relane(state: State, pool: Pool) -> None:
 
 
 def _still_said(became: dict[Lane, set[Lane]]) -> dict[Lane, Deferral]:
-    """What was said of lanes that are neither divided nor put together."""
+    """Return the deferrals of lanes that are not divided and not merged."""
     origins: dict[Lane, int] = {}
     for lanes in became.values():
         for lane in lanes:

@@ -1,7 +1,7 @@
-"""What configured queues and pools mean for the state: trees, limits, leaves, accounts. Called by `evolve` only.
+"""Effects of configured queues and pools on the state: trees, limits, leaves, accounts. Called by `evolve` only.
 
-A change of amounts touches the queue and those above it. What changes the shape of the vectors (a GPU model that is
-limited for the first time), the sequencer, or whether users are told apart, builds the pool anew from its jobs.
+A change of amounts affects the queue and those above it. A pool is rebuilt from its jobs if the shape of the vectors
+changes (a GPU model that is limited for the first time), or the sequencer, or the separation of users.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def set_queue(state: State, path: str, settings: QueueSettings) -> None:
 
 
 def _add(state: State, path: str, settings: QueueSettings) -> bool:
-    """A new queue; whether its pool must be built anew."""
+    """Add a queue. Return True if its pool must be rebuilt."""
     parent = state.queues.get(path.rpartition("/")[0])
     pool = parent.pool if parent is not None else state.pools[pool_name({path: settings}, path)]
     state.queues[path] = Queue(path, settings, pool, pool.tree.add(path))
@@ -67,7 +67,7 @@ def _add(state: State, path: str, settings: QueueSettings) -> bool:
 
 
 def _change(state: State, queue: Queue, settings: QueueSettings) -> bool:
-    """Other settings; whether the pool must be built anew."""
+    """Change a queue's settings. Return True if its pool must be rebuilt."""
     told_apart = bool(queue.settings.users) != bool(settings.users)
     fewer = not (resources_in(queue.settings) - resources_in(settings)) <= set(RESOURCES)
     old, queue.settings = queue.pool, settings
@@ -121,7 +121,7 @@ def move(state: State, job: Job, path: str) -> None:
 
 
 def _limits_changed(state: State, pool: Pool) -> None:
-    """What was withdrawn for quota may be offered again, and refusals are looked at anew."""
+    """Return jobs withdrawn for quota to the line, so that they may be offered again, and forget all refusals."""
     for job in [job for job in state.returned.values() if job.lane.klass.pool is pool]:
         state.unwait(job)
         state.wait_in_line(job)
@@ -136,13 +136,15 @@ def _subtree(state: State, path: str) -> Iterable[Queue]:
 
 
 def limit_again(state: State, path: str) -> None:
-    """Whether the queue's budget is spent has changed: a queue that is demoted for it comes behind all others."""
+    """Update the limits after a change of the spent state of the queue's budget: a queue that is demoted for it comes behind
+    all others.
+    """
     limit_upwards(state, path)
     state.queues[path].pool.forget_all()
 
 
 def _set_account(state: State, path: str, settings: QueueSettings) -> None:
-    """What was used in the running period goes on where the period is as before; its mark is said anew."""
+    """Set the queue's account. Usage of the running period continues if the period is unchanged; the mark is published again."""
     account = state.accounts.get(path)
     if account is not None and settings.budget is not None and account.budget.period == settings.budget.period:
         account.budget = settings.budget

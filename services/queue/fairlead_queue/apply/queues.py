@@ -1,4 +1,4 @@
-"""What the events about queues, pools and nodes mean for the state."""
+"""Effects of the events about queues, pools and nodes on the state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ def _grow_parents(state: State, path: str) -> None:
 
 
 def _queues_applied(state: State, event: ev.QueuesApplied, id_: str, at_ns: int) -> None:
-    """What it changed stands before it in the same commit."""
+    """Record the reclaim request of the event; its changes precede it in the same commit."""
     if event.reclaim:
         note_wish(state, id_, event.by)
 
@@ -81,7 +81,7 @@ def _node_removed(state: State, event: ev.NodeRemoved, id_: str, at_ns: int) -> 
 
 
 def shape_of(inventory: Inventory) -> Shape:
-    """What a node has, in integers, and where it belongs."""
+    """Return a node's resources, in integers, with its pool and model."""
     labels = inventory.labels
     return Shape(
         1000 * len(inventory.gpus), inventory.cpu_milli, inventory.memory_mib,

@@ -25,7 +25,7 @@ def note_wish(state: State, cause: str, by: str) -> None:
 
 
 def forget_done(state: State) -> None:
-    """Those within their limits have given back what was asked for."""
+    """Forget the reclaim requests of queues that are within their limits again."""
     for path in list(state.reclaims):
         over = find(state, path)
         if over is None or not any(over_by(over.node)):
@@ -33,7 +33,7 @@ def forget_done(state: State) -> None:
 
 
 def find(state: State, path: str) -> Over | None:
-    """What a path of the state's wishes names, if it is still there."""
+    """Return the queue or user named by a path of the state's reclaim requests, None if it is gone."""
     queue = state.queues.get(users.split(path)[0])
     node = queue.pool.tree.nodes.get(path) if queue is not None else None
     return Over(queue.pool, node) if queue is not None and node is not None else None

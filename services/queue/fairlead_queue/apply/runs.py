@@ -1,6 +1,6 @@
-"""What the placer says of offers and runs, and what it means for the state.
+"""Effects of the placer's events about offers and runs on the state.
 
-An event about a job or attempt that the queue has already closed says nothing here, except that capacity came back.
+An event about a job or attempt that the queue has already closed has no effect, except that capacity came back.
 """
 
 from collections.abc import Callable, Iterable
@@ -127,7 +127,7 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
 
 
 def _give_back(state: State, job: Job, at_ns: int) -> None:
-    """What a run was counted for, and whom it was to yield to."""
+    """Return the capacity counted for a run, and release the job that it was to yield to."""
     state.settle_past(job.lane)
     if state.accounts:
         queue_config.count(state, job, -job.price, at_ns)
@@ -177,7 +177,7 @@ def _preemption_declined(state: State, event: ev.PreemptionDeclined, id_: str, a
 
 
 def _no_help(state: State, job: Job, why: str) -> None:
-    """It may ask again later."""
+    """Record that preemption gave no help; the job may ask again later."""
     job.asked, job.asked_ns = why, state.at_ns
     job.asks += 1
 

@@ -1,4 +1,4 @@
-"""Whether a submit may enter. A refusal names the field, what was expected and what was found."""
+"""Admission of submits. A refusal names the field, the expectation and the finding."""
 
 from collections.abc import Collection
 
@@ -24,12 +24,12 @@ TIME_MAX_NS = 1 << 62
 
 
 def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
-    """Why this submit cannot enter, or None."""
+    """Return the reason that this submit cannot enter, or None."""
     return _invalid(command) or _late(plan, command) or _unwelcome(plan, command) or _unknown_dependency(plan, command)
 
 
 def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
-    """What is the same for all such jobs of one decision; who sends one mostly sends many."""
+    """Return a refusal that holds for all equal jobs of one decision; most senders submit many alike."""
     kind = (command.queue, command.user, command.project, command.request)
     if kind in plan.welcome:
         return None
@@ -101,7 +101,7 @@ def _late(plan: Plan, command: SubmitJob) -> Refusal | None:
 
 
 def unknown_queue(plan: Plan, path: str) -> Refusal | None:
-    """Why no job can enter this queue by its name: it is not there, or others are below it."""
+    """Return the refusal of a job for this queue's name, None if it may enter: the queue is missing, or others are below it."""
     if plan.settings_of(path) is not None:
         below = [] if plan.outlook is None and not _is_inner(plan, path) else _below(plan, path)
         if not below:
@@ -179,7 +179,7 @@ def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
 
 
 def _holds(shape: Shape, kind: Request) -> bool:
-    """Whether an empty node of this shape has what one unit asks for."""
+    """Return True if an empty node of this shape has the resources of one unit."""
     return (
         kind.gpu_milli <= shape.gpu_milli and kind.cpu_milli <= shape.cpu_milli and kind.memory_mib <= shape.memory_mib
     )

@@ -1,4 +1,4 @@
-"""Who could be offered, job by job: a lane's jobs in order, an array as the elements that it stands for."""
+"""Jobs that could be offered: a lane's jobs in order, an array as the elements that it represents."""
 
 from collections.abc import Collection, Iterator
 from heapq import merge

@@ -1,8 +1,7 @@
-"""What people ask for, decided one by one. Every command leads to exactly one event that names it.
+"""Decisions on people's commands, one by one. Every command leads to exactly one event that names it.
 
-Cancel asks for an end and is refused where one has come or is on its way; hold and release move
-jobs that wait. An array's command speaks of all its elements; an element that has not come into
-being cannot be named yet.
+Cancel asks for an end and is refused if one has come or is on its way; hold and release move waiting jobs. A command
+for an array applies to all its elements. An element that does not exist yet cannot be named.
 """
 
 from collections.abc import Callable
@@ -76,7 +75,7 @@ def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
 
 
 def order_in(plan: Plan, command: cmd.SubmitJob, place: int) -> int:
-    """Where the job will stand in its line."""
+    """Return the future order of the job in its line."""
     queue = plan.state.queues.get(command.queue)
     pool = queue.pool if queue is not None else plan.state.pools[DEFAULT_POOL]
     return pool.order(

@@ -1,5 +1,6 @@
-"""A change of queues and pools: how it would be afterwards, and what it takes. Whether it may be is said in validation.py.
-Pure."""
+"""Outlook of a change of queues and pools: the configuration after it, and the steps that it takes. `validation.py` decides
+if the change is allowed. Pure.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from fairlead_schemas.queues import (
 
 
 class Outlook(NamedTuple):
-    """How it would be afterwards, and what it takes."""
+    """Configuration after a change of queues and pools, and the steps that the change takes."""
 
     pools: dict[str, PoolSettings]
     queues: dict[str, QueueSettings]
@@ -27,13 +28,13 @@ class Outlook(NamedTuple):
 
 
 def now(state: State) -> Outlook:
-    """How it is."""
+    """Return the present configuration as an outlook that removes nothing."""
     pools = {name: pool.settings for name, pool in state.pools.items()}
     return Outlook(pools, {path: queue.settings for path, queue in state.queues.items()}, {}, [])
 
 
 def outlook(before: Outlook, command: cmd.ApplyQueues) -> Outlook:
-    """What the command makes of it."""
+    """Return the configuration that the command makes out of `before`."""
     pools, queues = dict(before.pools), dict(before.queues)
     named = {entry.path for entry in command.queues}
     removed = {each.path: each.move_to for each in command.remove}
@@ -70,7 +71,7 @@ def _grow(queues: dict[str, QueueSettings], removed: Mapping[str, str], path: st
 
 
 def changes(before: Outlook, after: Outlook) -> list[PoolEntry | QueueEntry]:
-    """What is configured otherwise than before, pools first, then queues from the top."""
+    """Return the entries whose settings differ from before: pools first, then queues from the top."""
     pools = [
         PoolEntry(pool=name, settings=each) for name, each in after.pools.items() if before.pools.get(name) != each
     ]
@@ -106,7 +107,7 @@ def affected(before: Outlook, after: Outlook) -> list[str]:
 
 
 def events(changed: Sequence[PoolEntry | QueueEntry], after: Outlook, cause: str, by: str) -> Iterator[ev.QueueEvent]:
-    """What is committed for it, in an order in which each finds what it needs."""
+    """Yield the events that are committed for a change. Each event comes after the events that it depends on."""
     for each in changed:
         if isinstance(each, PoolEntry):
             yield ev.PoolConfigured(cause=cause, pool=each.pool, settings=each.settings, by=by)

@@ -1,7 +1,7 @@
-"""What the queue decides next, in one fixed order. Reads the state, never changes it.
+"""Decisions of the queue, in one fixed order. A decision reads the state and never changes it.
 
-What is owed comes first (it frees quota and names), then commands, then time, then the tidying,
-and offers take what room is left; so a full commit delays offers, never answers.
+Owed events come first (they free quota and names), then commands, then timers, then tidying. Offers take the room that
+is left, so a full commit delays offers, never answers.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ DEFAULT_QUEUE = "default"
 
 
 class Decided(NamedTuple):
-    """What one decision comes to."""
+    """Result of one decision."""
 
     events: list[QueueEvent]
     #: This commit's room kept something back for the next decision.
@@ -37,7 +37,7 @@ class Decided(NamedTuple):
 
 
 def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
-    """What to commit now."""
+    """Return the events to commit now."""
     plan = Plan(state, now_ns, sum(len(each.body) for each in inputs))
     if not state.queues:
         _configure_default(plan)
@@ -62,8 +62,10 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
 
 
 def is_review_due(state: State, now_ns: int) -> bool:
-    """Whether nobody has committed since the last whole REVIEW_NS, by the queue's own clock; its own commits alone count
-    where others' clocks are ahead. Anyhow when it has said nothing for long: in a busy log others often commit first."""
+    """Return True if no commit was made since the last whole REVIEW_NS, by the queue's own clock. Where other writers' clocks
+    are ahead, only the queue's own commits count. Return True in any case when the queue has committed nothing for long:
+    in a busy log other writers often commit first.
+    """
     last_ns = state.at_ns if state.at_ns <= now_ns else state.decided_ns
     return now_ns // REVIEW_NS > last_ns // REVIEW_NS or now_ns >= state.decided_ns + REVIEW_LATEST_NS
 
@@ -77,7 +79,7 @@ def _configure_default(plan: Plan) -> None:
 
 
 def _stop_elements(plan: Plan, array: Array) -> None:
-    """Carry an array's stop to its live elements, as far as there is room."""
+    """Carry an array's stop to its live elements while the commit has room."""
     by_bytes = encoded_bytes(array.stop_by)
     for element in array.live.values():
         state = plan.states.get(element.id, element.state)

@@ -1,10 +1,10 @@
-"""What stands between a lane whose turn it is and an offer, asked in this order:
+"""Gates between a lane whose turn has come and an offer, checked in this order:
 
     turn     the placer has as many offers as it looks ahead over
     budget   a budget above the queue is spent
-    limits   of the queue, of its user and of those above it; what is kept for others
+    limits   of the queue, of its user and of the queues above it; capacity kept for others
 
-A closed gate closes a lane for the rest of the decision, not the line: others go on past it.
+A closed gate closes a lane for the rest of the decision, not the line: other lanes continue past it.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from fairlead_schemas.queues import DEFAULT_POOL
 
 
 class Closed(NamedTuple):
-    """Why a lane's jobs cannot be offered now."""
+    """Reason for which a lane's jobs cannot be offered now."""
 
     reason: DeferReason
     refusal: Refusal | None = None
@@ -29,7 +29,9 @@ class Closed(NamedTuple):
 
 
 def has_room(klass: RequestClass, open_: int, unparked: int) -> bool:
-    """Whether the placer may have one more offer of a class, having so many of it, and of classes that are not parked."""
+    """Return True if the placer may have one more offer of a class. `open_` counts the open offers of that class, `unparked`
+    the open offers of classes that are not parked.
+    """
     if open_ < PARKED_OFFERS_MAX:
         return True
     if klass.parked:
@@ -38,7 +40,7 @@ def has_room(klass: RequestClass, open_: int, unparked: int) -> bool:
 
 
 def _fits(pool: Pool, need: Amounts) -> bool:
-    """Whether the pool as a whole has that much left; one without known nodes has."""
+    """Return True if the pool as a whole has that much left. A pool without known nodes counts as having it."""
     capacity, usage = pool.tree.capacity, pool.tree.root.usage
     if not pool.is_known() and pool.name == DEFAULT_POOL:
         return True
@@ -75,12 +77,12 @@ class Gates:
             self._unparked += more
 
     def want(self, klass: RequestClass) -> None:
-        """Somebody waits with it again."""
+        """Count the class as wanted again, because a job of it waits."""
         self._wanted.add(klass)
         self.needs.add(klass.need)
 
     def closed(self, lane: Lane) -> Closed | None:
-        """Why the lane's next job cannot be offered; None when it can."""
+        """Return the reason for which the lane's next job cannot be offered; None when it can be."""
         klass = lane.klass
         if klass in self.shut or not self._has_room(klass):
             self.shut.add(klass)

@@ -1,4 +1,4 @@
-"""How a queue and its pool count a job's GPUs: whether they can, and what a replica of a GPU is charged as."""
+"""GPU counting of a queue and its pool: if they can count a job's GPUs, and the charge for a replica of a GPU."""
 
 import msgspec
 
@@ -24,7 +24,9 @@ def _top(plan: Plan, path: str) -> dict[str, QueueSettings]:
 
 
 def unnamed_model(plan: Plan, path: str, request: Request) -> Refusal | None:
-    """Where GPUs are limited by model, a job must say which it means: nobody could count it otherwise."""
+    """Return a refusal for a job that names no GPU model although a queue above it limits GPUs by model; else None. The GPUs of
+    such a job could not be counted.
+    """
     if all(not (kind.gpu_milli or kind.gpu_parts) or model_of(kind) for kind in request.kinds):
         return None
     while path:

@@ -1,5 +1,6 @@
-"""Runs that lie idle and are asked back whoever waits: they are told to stop. Those that are asked back on demand only are the
-cheapest who may yield (`preemption_candidates.py`)."""
+"""Stops of idle runs that are reclaimed even when no job waits. Runs that are reclaimed on demand only are the cheapest
+victims instead (`preemption_candidates.py`).
+"""
 
 from fairlead_queue.decide.plan import Plan
 from fairlead_queue.waiting.idle import decisive
@@ -7,7 +8,7 @@ from fairlead_schemas.events import JobStopRequested
 
 
 def stop_idle(plan: Plan) -> None:
-    """Ask for what nobody has asked for yet, oldest wish first."""
+    """Request the stop of idle runs whose stop has not been requested yet, oldest reclaim first."""
     wanted = [
         (decisive(job.idle), job) for job in plan.state.idle.values() if not (job.stop or job.end or job.yields_to)
     ]

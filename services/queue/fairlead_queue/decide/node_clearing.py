@@ -1,8 +1,8 @@
-"""In which order runs would have to go so that whole nodes' worth comes free. Pure.
+"""Order in which runs would have to end so that capacity comes free by whole nodes. Pure.
 
-A job whose units are larger than the runs that may yield gets nothing from the cheapest of them where these lie scattered:
-what counts is a node on which enough of them lie together. What is free there besides, and whose inside suits, only the
-placer knows; it picks among those named.
+A job whose units are larger than the runs that may yield gains nothing from the cheapest runs when these are scattered.
+Only a node that holds enough of them together counts. The placer alone knows the other free capacity of a node and its
+fitting topology; it picks among the nominated runs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ class Going(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """What it takes to clear one node: places among the runs."""
+    """Cost of clearing one node; runs are given by their places in the list of runs."""
 
     #: What is missing even so, the cost, and who goes.
     short: int
@@ -27,7 +27,9 @@ class _Room(NamedTuple):
 
 
 def units_freed(runs: Iterable[Going], unit: int, *, shared: bool) -> int:
-    """How many units would find room where these lie, were they gone: one on a node, or (`shared`) as many as fit."""
+    """Return the number of units that would fit on the runs' nodes if the runs were gone: one per node, or (`shared`) as many
+    as fit.
+    """
     held: dict[str, int] = {}
     for run in runs:
         for node in run.nodes:

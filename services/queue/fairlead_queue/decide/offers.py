@@ -1,4 +1,4 @@
-"""What is offered now: turn by turn, pool by pool, as far as the gates and the commit's room go."""
+"""Offers made now: turn by turn, pool by pool, within the gates and the commit's room."""
 
 from fairlead_queue.decide.gates import has_room
 from fairlead_queue.decide.pending_reasons import say_anew, say_of_arrays, say_why

@@ -1,10 +1,10 @@
-"""What follows when an attempt has ended: success, another attempt, or an end; and what else is owed.
+"""Consequences of an ended attempt: success, another attempt, or an end; and the other events that the queue owes.
 
-Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are
-not the job's doing (node lost, rebooted, exit unseen) have a budget of their own, with delays. A
-drain is a person's decision and costs nothing; so do a fault of a GPU, yielding to another job, lying idle, and a node that has failed its own check before
-it started anything: it takes no work then, and the job avoids it. None pays for a job that
-has failed in the same way on BLAMED_NODES nodes: the next would be the same.
+Three purses pay for further attempts. The user's `retries` pay for failed exits. Losses that are not the job's doing
+(node lost, rebooted, exit unseen) have a budget of their own, with delays. A drain is a person's decision and costs
+nothing. A fault of a GPU, yielding to another job and idleness cost nothing either. The same holds for a node that
+failed its own check before it started anything: the node then takes no work, and the job avoids it. No purse pays for a
+job that has failed in the same way on BLAMED_NODES nodes: the next attempt would fail the same way.
 """
 
 from fairlead_queue.decide.plan import Plan, encoded_bytes
@@ -34,7 +34,7 @@ _STATE_AFTER: dict[type[QueueEvent], str] = {
 
 
 def settle(plan: Plan) -> None:
-    """Emit every event that the queue owes, as far as there is room."""
+    """Emit every event that the queue owes while the commit has room."""
     for job in plan.state.owed.values():
         if plan.room() <= 0:
             plan.full = True
@@ -47,7 +47,7 @@ def settle(plan: Plan) -> None:
 
 
 def _repeated_text(event: QueueEvent) -> str:
-    """What of others' words the event repeats."""
+    """Return the text from other writers that the event repeats."""
     match event:
         case JobFailed():
             return event.message
@@ -96,8 +96,10 @@ def _array_end(array: Array, end: End) -> QueueEvent:
 
 
 def _stopped(job: Job, end: End, now_ns: int) -> QueueEvent:
-    """A stop was asked for. A run that ended well by itself before it took effect has succeeded. One that was drained, or
-    yielded, while its agents held the stop for its time limit back goes on with the rest of its time."""
+    """Return the event for an ended attempt whose stop was requested. A run that ended well before the stop took effect has
+    succeeded. A run that was drained or yielded while its agents held back the stop for its time limit continues with the
+    rest of its time.
+    """
     if end.outcome == "exited" and end.exit_code == 0:
         return JobSucceeded(cause=end.cause, job=job.id, attempt=job.attempt)
     if job.stop == "time_limit":
@@ -115,8 +117,9 @@ def _stopped(job: Job, end: End, now_ns: int) -> QueueEvent:
 
 
 def lies_idle_for_good(job: Job) -> bool:
-    """Whether the policy that asks a run back ends its job with it; else it waits for another attempt. So it does where somebody
-    came back to it before the stop, and the queue saw that too late."""
+    """Return True if the idle policy that reclaims the run also ends its job; otherwise the job waits for another attempt. The
+    job also waits for another attempt if its run was used again before the stop and the queue saw that too late.
+    """
     return bool(job.idle) and decisive(job.idle).action != "requeue"
 
 

@@ -1,4 +1,4 @@
-"""What is said to those who wait: once per lane and reason, and again when another reason has held for a while."""
+"""Reasons shown for waiting jobs: emitted once per lane and reason, and again when another reason has held for a while."""
 
 from heapq import nsmallest
 
@@ -11,7 +11,7 @@ from fairlead_schemas.events import JobDeferred
 
 
 def say_why(plan: Plan, turns: Turns) -> None:
-    """Of lanes in which somebody waits now and nothing was said yet."""
+    """Emit the reasons of lanes in which a job waits now and no reason has been emitted yet."""
     pool = turns.pool
     silent = [lane for lane in plan.state.unexplained if lane.klass.pool is pool and lane not in turns.exhausted]
     for lane in nsmallest(NEWS_MAX, silent, key=_front):
@@ -21,7 +21,7 @@ def say_why(plan: Plan, turns: Turns) -> None:
 
 
 def say_of_arrays(plan: Plan) -> None:
-    """Of arrays that wait for elements of their own, once each."""
+    """Emit the reason of arrays that wait for elements of their own, once each."""
     for array in nsmallest(NEWS_MAX, plan.state.silent_arrays.values(), key=lambda array: array.order):
         if plan.room() <= 0:
             plan.full = True
@@ -36,7 +36,9 @@ def say_of_arrays(plan: Plan) -> None:
 
 
 def say_anew(plan: Plan, turns: Turns) -> int | None:
-    """Of lanes of which something else holds now than was said last, a while ago. Returns when more may be said."""
+    """Emit the reasons of lanes whose present reason differs from the last one, emitted a while ago. Return when more may be
+    emitted; None when nothing is left.
+    """
     found: list[tuple[Lane, Closed]] = []
     again_ns: int | None = None
     for node in turns.pool.tree.nodes.values():

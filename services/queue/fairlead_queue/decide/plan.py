@@ -1,7 +1,7 @@
-"""One decision in the making: its events so far, and what they change for the rest of it.
+"""Decision in the making: its events so far, and the changes that they mean for the rest of it.
 
-The state stays as it is; what an earlier event of the same decision means for a later one stands
-in the plan's own small maps.
+The state stays unchanged. The effect of an earlier event on a later one of the same decision is kept in the plan's own
+small maps.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from fairlead_schemas.resources import Request
 
 
 def encoded_bytes(text: str) -> int:
-    """What a text of others takes in a commit."""
+    """Return the bytes that a text from another writer takes in a commit."""
     return len(msgspec.json.encode(text)) if text else 0
 
 
@@ -83,7 +83,7 @@ class Plan:
         return self.outlook.pools[name] if self.outlook is not None else self.state.pools[name].settings
 
     def room(self) -> int:
-        """Events that still fit beside what the commands need."""
+        """Return the number of events that still fit in addition to those that the commands need."""
         return min(
             COMMIT_EVENTS_MAX - self.reserved - len(self.events), (self.bytes_left - self.bytes_reserved) // EVENT_BYTES
         )

@@ -1,17 +1,19 @@
-"""Who may be asked to yield to a starving job, and by which rule. Reads the state; the placer picks among them.
+"""Runs that may be asked to yield to a starving job, and the rule for each. The module reads the state; the placer picks
+among the runs.
 
-    idle             it lies idle by a policy that gives it to whoever waits for what it holds
+    idle             the run is idle under a policy that gives it to any job that waits for its resources
     lower_priority   same queue, lower priority
-    over_slice       it has had its slice, and the starving job's queue is not ahead of its own by it
-    over_guarantee   its queue uses more than it is guaranteed, the starving job's is within its own guarantee
-    over_share       its queue keeps a larger share than the other has even with the job (asked for by `rebalance`)
+    over_slice       the run has had its slice, and the starving job's queue is not ahead of its own by it
+    over_guarantee   the run's queue uses more than it is guaranteed, the starving job's is within its own guarantee
+    over_share       the run's queue keeps a larger share than the other has even with the job (enabled by `rebalance`)
 
-Nobody is asked below a guarantee of any queue above him, nor before his run has lasted as long as its queue protects it
-and its slice says; but what lies idle is nobody's, whatever protects it, and costs nothing. After an exchange by the last two rules the one who yielded is entitled to no exchange back: the
-other is within its guarantee, or has no larger share. So two jobs cannot chase each other.
+No run is nominated when that would take any queue above it below a guarantee. No run is nominated before it has lasted
+as long as its queue's protection and its slice require. An idle run belongs to no queue, whatever protects it, and costs
+nothing. After an exchange by the last two rules the job that yielded is entitled to no exchange back: the other is
+within its guarantee, or has no larger share. So two jobs cannot chase each other.
 
-Offers that are still open hold quota, but no place: they make nobody's queue one that holds more than its guarantee,
-and of the starving job's own queue those that come after it are not counted.
+Open offers hold quota, but no place. They never make a queue count as holding more than its guarantee. Offers of the
+starving job's own queue that come after the job are not counted.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -47,7 +49,9 @@ class Starving(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Who may yield, cheapest first; nobody when that would not do. And when somebody's protection is over next."""
+    """Runs that may yield, cheapest first, and the next time at which a protection ends. The victims are empty when they would
+    not suffice.
+    """
 
     victims: tuple[Victim, ...]
     next_ns: int | None
@@ -61,7 +65,7 @@ class _Choice(NamedTuple):
 
     @property
     def price(self) -> int:
-        """What choosing it counts for: nothing where the run does not use what it would lose."""
+        """Price of choosing the run: 0 where the run does not use the resources that it would lose."""
         return 0 if self.rule == "idle" else self.cost
 
 
@@ -96,9 +100,10 @@ class Search:
         self._next_ns: int | None = None
 
     def find(self) -> Found:
-        """Those who may yield, as many as could be needed: what lies idle, then the cheapest first; when they made no room the last time, those
-        first that free a whole part of the job on a node; where those lie scattered, node by node; or where those are too
-        few or too small, the largest."""
+        """Return the runs that may yield, as many as could be needed. Idle runs come first, then the cheapest. When the runs made
+        no room the last time, runs that free a whole part of the job on a node come first. Scattered runs are chosen node by
+        node. When the runs are too few or too small, the largest are chosen.
+        """
         choices = sorted([*self._lying_idle(), *self._choices()], key=_cheapness)
         if self.starving.job.asked == "declined":
             whole = self._on_a_node(self.starving.lane)
@@ -115,7 +120,7 @@ class Search:
         return Found(tuple(map(_victim, chosen)), self._next_ns)
 
     def _are_scattered(self, chosen: Sequence[_Choice]) -> bool:
-        """Whether no place comes of them for want of nodes on which enough of them lie together."""
+        """Return True if the chosen runs free no place because too few nodes hold enough of them together."""
         request = self.starving.lane.klass.request
         unit = self._on_a_node(self.starving.lane)
         if not chosen or self.starving.missing or request.also or not unit:
@@ -131,16 +136,16 @@ class Search:
         return Going(choice.price, self._on_a_node(choice.job.lane), choice.job.nodes)
 
     def _on_a_node(self, lane: Lane) -> int:
-        """What a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
+        """Return the amount that a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
         request = lane.klass.request
         return request.gpu_milli if self._needs_gpus else request.cpu_milli
 
     def _scarcity(self, at: int) -> Fraction:
-        """What share of all there is the job needs."""
+        """Return the fraction of the pool's whole capacity that the job needs."""
         return Fraction(self.need[at], self.tree.capacity[at] or 1)
 
     def _enough(self, choices: Sequence[_Choice]) -> list[_Choice]:
-        """The first of them that together would do; nobody when they would not."""
+        """Return the first of the choices that together suffice; an empty list when they do not."""
         self._given = {}
         chosen: list[_Choice] = []
         missing = dict(self.starving.missing)
@@ -156,7 +161,7 @@ class Search:
         return chosen if not missing and (self.starving.missing or self._could_fit()) else []
 
     def _has_many(self, victims: int) -> bool:
-        """Whether so many victims are as many as could be needed: they hold what is needed twice over."""
+        """Return True if that many victims are as many as could be needed: they hold the needed amounts twice over."""
         if victims < VICTIMS_MAX:
             return False
         given = self._given[self.tree.root]
@@ -170,7 +175,7 @@ class Search:
         return {name: amount for name, amount in left.items() if amount > 0}
 
     def _could_fit(self) -> bool:
-        """Whether what they hold, with what nobody holds, comes to what is needed; the placer looks at places."""
+        """Return True if the chosen runs' resources together with free ones cover the need; the placer checks the places."""
         held, capacity = self._held(self.tree.root), self.tree.capacity
         return all(not more or capacity[at] - held[at] >= more for at, more in enumerate(self.need))
 
@@ -182,12 +187,12 @@ class Search:
                 yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, "idle")
 
     def _holds_some(self, job: Job) -> bool:
-        """Whether it has something of what the starving job needs."""
+        """Return True if the job holds any of the resources that the starving job needs."""
         lane = job.lane
         return lane.klass.pool is self.pool and any(a and b for a, b in zip(lane.klass.need, self.need, strict=True))
 
     def _goes_on(self, job: Job) -> bool:
-        """It runs, and nobody has told it to end."""
+        """Return True if the job runs and no stop has been requested."""
         return job.state == "running" and job.end is None and not (job.yields_to or job.stop or job.id in self._named)
 
     def _choices(self) -> Iterator[_Choice]:
@@ -215,7 +220,9 @@ class Search:
         return [rule for rule in rules if self._may(lane.leaf, self._least(lane), rule)]
 
     def _least(self, lane: Lane) -> Amounts:
-        """What each of its runs holds at least: all the same, where they take any number of nodes the smallest of them."""
+        """Return the least that each run of the lane holds. All runs hold the same, except where they take any number of nodes: then
+        the smallest run counts.
+        """
         if not lane.klass.request.nodes_min:
             return lane.klass.need
         return tuple(map(min, zip(*map(self.pool.holds, lane.running.values()), strict=True)))
@@ -260,7 +267,7 @@ class Search:
     # ------------------------------------------------------------------ shares and guarantees
 
     def _may(self, leaf: Leaf, need: Amounts, rule: YieldRule) -> bool:
-        """Whether the rule still holds with what those chosen before give back."""
+        """Return True if the rule still holds after the runs chosen before have given back their resources."""
         if leaf.queue is self.starving.lane.leaf.queue:
             return True
         mine, theirs, path = self._apart(leaf.node)
@@ -290,17 +297,18 @@ class Search:
         return mine, path[-1], path
 
     def _left(self, node: Node) -> list[int]:
-        """What will be left below the node of what has a place, without those chosen so far and those on their way out: else
-        two who ask one after the other would together take more than each of them may."""
+        """Return the placed amounts that remain below the node without the chosen runs and the runs on their way out. Otherwise two
+        jobs that ask one after the other would together take more than each of them may.
+        """
         return [held - gone for held, gone in zip(self._held(node), self._unplaced.leaving(node), strict=True)]
 
     def _held(self, node: Node) -> list[int]:
-        """What has a place below the node, without those chosen so far."""
+        """Return the placed amounts below the node without the runs chosen so far."""
         unplaced, given = self._unplaced.under(node), self._given.get(node, self._unplaced.nothing)
         return [used - open_ - back for used, open_, back in zip(node.usage, unplaced, given, strict=True)]
 
     def _with_job(self, node: Node) -> list[int]:
-        """What is used on the starving job's side with it and those of its offers that come before it."""
+        """Return the amounts used on the starving job's side, including the job and those of its side's offers that rank before it."""
         used = self._with.get(node)
         if used is None:
             if self.starving.charged:
@@ -332,7 +340,9 @@ class Search:
         return owed
 
     def _within_guarantee(self, mine: Node) -> list[int]:
-        """What is used on the starving job's side by what comes before it and is owed a place as it may be."""
+        """Return the amounts used on the starving job's side by the work that ranks before it and is owed a place within the
+        guarantee.
+        """
         used = self._within.get(mine)
         if used is None:
             used = mine.usage
@@ -357,7 +367,7 @@ class Search:
 
 
 def _cheapness(choice: _Choice) -> tuple[bool, int, int, str]:
-    """What lies idle before all others; of equals the one that came last."""
+    """Return the sort key of a choice: idle runs before all others; among equals the latest first."""
     return choice.rule != "idle", choice.cost, -choice.order, choice.job.id
 
 
@@ -366,7 +376,9 @@ def _victim(choice: _Choice) -> Victim:
 
 
 def lost_gpu_s(job: Job, now_ns: int) -> int:
-    """GPU-seconds since it said that it has saved, or since it started; no more than between two times that it saves."""
+    """Return the GPU-seconds since the run's last reported checkpoint, or since its start; at most those between two
+    checkpoints.
+    """
     lost_ns = now_ns - max(job.started_ns, job.saved_ns) if job.started_ns else 0
     if job.every_ns:
         lost_ns = min(lost_ns, job.every_ns)
@@ -374,5 +386,7 @@ def lost_gpu_s(job: Job, now_ns: int) -> int:
 
 
 def _priority(job: Job) -> int:
-    """As it was submitted: nobody yields to a job because that has waited (it would come back by waiting itself)."""
+    """Return the priority as submitted. No run yields to a job because that job has waited (the run would return by waiting
+    itself).
+    """
     return priority_of(job.order) - job.aged

@@ -1,8 +1,8 @@
-"""Queues that hold more than they may give it back, where a person asked for that with the change (`reclaim`).
+"""Queues that hold more than they may give the excess back, where a person requested that with the change (`reclaim`).
 
-Open offers are asked back first, then runs are stopped: the lowest priority first, then those that lose the least
-GPU-seconds. They wait again afterwards and go on with the rest of their time. The wish is part of the state: it ends
-when the queue is within its limits.
+Open offers are withdrawn first, then runs are stopped: the lowest priority first, then those that lose the fewest
+GPU-seconds. The stopped jobs wait again and then continue with the rest of their time. The request is part of the state:
+it ends when the queue is within its limits.
 """
 
 from fairlead_queue.apply.reclaim_requests import Over, find, over_by

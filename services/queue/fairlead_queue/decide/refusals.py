@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Refusal(NamedTuple):
-    """Why a submit is refused."""
+    """Refusal of a submit, with its reason."""
 
     code: str
     message: str

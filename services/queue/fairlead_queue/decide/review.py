@@ -67,8 +67,10 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
 
 
 def _within_limits(turns: Turns, picks: list[tuple[Lane, Candidate]], back: list[Job]) -> list[tuple[Lane, Candidate]]:
-    """Those that fit while what is asked back is still charged; the others get their turn when it has come back, and so does
-    whoever comes after them in their lane: of an array, an element before the ones that were born would be offered twice."""
+    """Return the picks that fit while the jobs being withdrawn are still charged. The others get their turn when those charges
+    are released, and so do all later picks of the same lane: otherwise an array element before the created ones would be
+    offered twice.
+    """
     new = [lane for lane, candidate in picks if not is_open(candidate)]
     turns.recharge([job.lane for job in back], new)
     within: list[tuple[Lane, Candidate]] = []
@@ -82,12 +84,14 @@ def _within_limits(turns: Turns, picks: list[tuple[Lane, Candidate]], back: list
 
 
 def is_open(candidate: Candidate) -> bool:
-    """Whether the placer has an offer of it."""
+    """Return True if the placer has an offer of the candidate."""
     return candidate.job.open and candidate.job.id == candidate.id
 
 
 def _ranked(plan: Plan, picks: list[Candidate]) -> list[tuple[Candidate, int]]:
-    """Those that get another rank (or their first), so that all are in order; as many as can keep theirs."""
+    """Return the candidates that get a new rank (or their first), so that all picks are in order. As many as possible keep
+    their rank.
+    """
     ranks = [candidate.job.rank if is_open(candidate) else 0 for candidate in picks]
     kept = _longest_rising(ranks)
     given: list[tuple[Candidate, int]] = []
@@ -192,11 +196,15 @@ def _recall_under(
 
 
 def _is_refused(plan: Plan, job: Job) -> bool:
-    """Whether the placer has refused an open offer: it said so, or it spoke of others since, or it is silent for long."""
+    """Return True if the placer has refused an open offer: it reported a refusal, it has answered others since, or it has been
+    silent for long.
+    """
     heard = plan.state.heard_ns >= job.offered_ns + REVIEW_NS
     return job.lane.klass.parked or heard or job.offered_ns + STUCK_NS <= plan.now_ns
 
 
 def is_served(job: Job) -> bool:
-    """Whether others are asked to yield to an open offer, or what comes free is kept for it: it is not asked back."""
+    """Return True if other runs are asked to yield to an open offer, or if capacity is kept for it as it comes free. Such an
+    offer is not withdrawn.
+    """
     return bool(job.yielders) or job.asked == "asked" or job.lane.klass.pool.claimant == job.id

@@ -1,8 +1,10 @@
-"""Those who starve: others are asked to yield to who is entitled to it, and something is kept free for who is patient.
+"""Help for starving jobs: other runs are asked to yield to a job that is entitled to their resources, and capacity is kept
+free for a patient job.
 
-A job starves when its offer has been open for a while without a place, or when it is the first that a limit refuses. Once
-it has waited for as long as its pool is patient, what it lacks is kept for it as it comes free: for the first of the
-whole order a place (one job of a pool at a time), for the first under a limit what comes free there (one under each).
+A job starves when its offer has been open for a while without a place, or when it is the first that a limit refuses.
+Once it has waited as long as its pool's patience, the resources that it lacks are kept for it as they come free. The
+first job of the whole order gets a place (one job of a pool at a time). The first job under a limit gets the capacity
+that comes free there (one under each).
 """
 
 from collections.abc import Iterable
@@ -34,8 +36,9 @@ VICTIMS_BYTES_MAX = VICTIM_BYTES * VICTIMS_LARGE_MAX
 
 
 class Help:
-    """What one review does for the starving jobs of one pool, in two parts: before refused offers give up their quota, and
-    after. An offer for which others are asked to yield keeps it."""
+    """Help of one review for the starving jobs of one pool, in two parts: before refused offers give up their quota, and after.
+    An offer for which other runs are asked to yield keeps its quota.
+    """
 
     def __init__(self, plan: Plan, turns: Turns) -> None:
         self._plan, self._turns = plan, turns
@@ -68,7 +71,7 @@ class Help:
 
 
 def is_helped(job: Job) -> bool:
-    """Whether others are asked to yield to it, or have been."""
+    """Return True if other runs are asked to yield to the job, or have been."""
     return job.asked == "asked" or bool(job.yielders)
 
 
@@ -86,7 +89,9 @@ def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
 
 
 def can_ever_fit(pool: Pool, lane: Lane, refusal: Refusal) -> bool:
-    """Whether a job would come within the limit if nothing ran below it: what siblings never lend stays away."""
+    """Return True if a job would be within the limit if nothing ran below it. Capacity that siblings never lend stays
+    unavailable.
+    """
     at = pool.resources.index(refusal.resource)
     amount, node = lane.klass.need[at], lane.leaf.node
     while node is not refusal.node:
@@ -98,12 +103,12 @@ def can_ever_fit(pool: Pool, lane: Lane, refusal: Refusal) -> bool:
 
 
 def _least(node: Node, at: int) -> int:
-    """What a queue counts for in its parent while nothing runs in it."""
+    """Return the amount that a queue counts for in its parent while nothing runs in it."""
     return max(node.kept[at], sum(_least(child, at) for child in node.children.values()))
 
 
 class _Helper:
-    """What one review does for the starving jobs of one pool."""
+    """State of one review for the starving jobs of one pool."""
 
     def __init__(self, plan: Plan, turns: Turns) -> None:
         self.plan, self.turns, self.pool = plan, turns, turns.pool
@@ -121,8 +126,9 @@ class _Helper:
         self._first_seen = False
 
     def await_answers(self, jobs: Iterable[Job]) -> None:
-        """Where the placer has been asked for one of these, nobody else is named before its answer is there: it might be those
-        who go for the one before, and a refusal would keep this one waiting for long."""
+        """Nominate no further runs before the placer has answered for any of these jobs that waits for an answer. The same runs
+        might end for the earlier job, and a refusal would keep the later one waiting for long.
+        """
         self._awaits_answers |= any(job.asked == "asked" for job in jobs)
 
     def help(self, starving: Starving) -> None:
@@ -152,21 +158,22 @@ class _Helper:
             _keep(plan, starving)
 
     def _asked_again_ns(self, job: Job) -> int:
-        """When it may ask after an answer that was no: after a while, or when more lies idle than it has asked for."""
+        """Return when the job may request again after a refusal: after a while, or when more runs are idle than it requested."""
         if any(wish.at_ns > job.asked_ns for other in self._idle for wish in other.idle):
             return job.asked_ns + REVIEW_NS
         return job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX))
 
     def _first_asked_ns(self, starving: Starving) -> int:
-        """When its first request to make room is due: not in the very decision that accepts the job. An offer that the placer
-        may just not have come to waits."""
+        """Return when the job's first request to make room is due; never in the very decision that accepts the job. An offer that
+        the placer may not have reached yet waits.
+        """
         since_ns = starving.job.since_ns
         if starving.charged and not self.is_hopeless(starving.lane):
             return since_ns + ASK_AFTER_NS
         return min(since_ns + ASK_AFTER_NS, max(since_ns + 1, self.pool.freed_ns + ASK_AFTER_NS))
 
     def is_hopeless(self, lane: Lane) -> bool:
-        """Whether an offer has no place as things are: the placer said so, or the whole pool has too little left."""
+        """Return True if an offer has no place in the present state: the placer reported so, or the whole pool has too little left."""
         if lane.klass.parked:
             return True
         root = self.pool.tree.root
@@ -183,7 +190,7 @@ class _Helper:
         return self._unplaced
 
     def _find(self, starving: Starving) -> bool:
-        """Whether there is somebody to ask."""
+        """Return True if there is a run to ask."""
         found = Search(self.pool, starving, self.plan.now_ns, self.unplaced, self._named, self._idle).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)

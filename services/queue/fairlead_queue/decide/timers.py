@@ -1,4 +1,4 @@
-"""What is due by the clock: starts and delays that are over, time limits, deadlines, budgets, and rising priorities."""
+"""Work due by the clock: starts and delays that are over, time limits, deadlines, budgets, and rising priorities."""
 
 from fairlead_queue.budgets import UNIT
 from fairlead_queue.decide.plan import Plan
@@ -8,7 +8,7 @@ from fairlead_schemas.events import BudgetReached, DeadlineMissed, JobQueued, Jo
 
 
 def act_on_time(plan: Plan) -> None:
-    """Emit what has come due, as far as there is room."""
+    """Emit the events that have come due while the commit has room."""
     state = plan.state
     if state.due.timers and state.due.timers[0][0] <= plan.now_ns:
         _timers(plan)
@@ -21,7 +21,7 @@ def act_on_time(plan: Plan) -> None:
 
 
 def next_time(state: State, now_ns: int) -> int | None:
-    """When something of this will be due, nothing being due now."""
+    """Return when the next timed event will be due, provided that none is due now; None when there is none."""
     times = [each[0][0] for each in (state.due.timers, state.due.deadlines, state.due.ages) if each]
     for at_ns, path in state.due.marks:
         if at_ns > now_ns:

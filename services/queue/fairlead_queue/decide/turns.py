@@ -1,7 +1,7 @@
-"""Whose turn it is, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in theirs, through gates.
+"""Order of turns, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in their order, through gates.
 
-A turn is charged at once, so that the next one goes to the leaf that deserves it then. Use it within `State.speculating`,
-which takes all of that back.
+A turn is charged at once, so that the next one goes to the leaf that deserves it then. Use it within
+`State.speculating`, which takes all of that back.
 """
 
 from bisect import insort
@@ -57,7 +57,7 @@ class Turns:
     # ------------------------------------------------------------------ the next
 
     def next(self) -> tuple[Lane, Candidate] | None:
-        """Give the next turn; None when nobody can be given one."""
+        """Give the next turn; return None when no lane can be given one."""
         if not self._begun:
             self._begun = True
             self.gates.begin()
@@ -84,7 +84,9 @@ class Turns:
         return None
 
     def _look_past(self) -> tuple[tuple[Lane, Candidate] | None, bool]:
-        """The first turn of another leaf, if any; True when nobody has it yet because one has taken another place."""
+        """Return the first turn of another leaf, if any. The flag is True when there is no turn yet because a leaf has taken
+        another place.
+        """
         seen, closed = self._seen, list[Node]()
         found, again = None, False
         for node in self.pool.ranking.leaves(self._is_pruned):
@@ -105,8 +107,9 @@ class Turns:
         return found, again
 
     def _is_pruned(self, node: Node) -> bool:
-        """Everything that could be offered has been refused by this node's limit, whoever below it asks: where something is
-        reserved below, its owner still comes in."""
+        """Return True if this node's limit has refused every request that could be offered, from any queue below it. Where capacity
+        is reserved below the node, its owner still comes in.
+        """
         return bool(node.waiters) and node.held is node.usage and self.gates.needs <= node.waiters
 
     def _first(self, leaf: Leaf) -> tuple[Lane, Candidate] | None:
@@ -137,7 +140,9 @@ class Turns:
         return None
 
     def _falls_back(self, node: Node, order: int) -> bool:
-        """Where places decide whose turn it is, a leaf whose first jobs are passed by stands where its next one does."""
+        """Move a leaf whose first jobs are passed by to the place of its next job, where places decide the turn. Return True if the
+        leaf moved.
+        """
         if not self.pool.sequencer.by_order or order == node.front:
             return False
         node.front = order
@@ -145,7 +150,7 @@ class Turns:
         return True
 
     def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[Candidate]) -> None:
-        """The lane's next candidate stands in its place."""
+        """Put the lane's next candidate in its place among the fronts."""
         following = next(rest, None)
         if following is None:
             self.exhausted.add(lane)
@@ -217,7 +222,7 @@ class Turns:
         return dict(self._charged)
 
     def recharge(self, lanes: list[Lane], given: list[Lane]) -> None:
-        """Of these lanes one job each is charged again; of those given a turn one each is not."""
+        """Charge one job each of `lanes` again, and release the charge of one job each of `given`."""
         for lane in lanes:
             self._charge(lane, 1)
         for lane in given:

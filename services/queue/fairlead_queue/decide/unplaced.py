@@ -1,5 +1,6 @@
-"""What of a queue's charges is not what it will go on to hold: open offers have no place yet, and runs that were asked
-to end give theirs back soon."""
+"""Charges of a queue for resources that it will not keep: open offers have no place yet, and runs that were asked to end
+give theirs back soon.
+"""
 
 from collections.abc import Mapping
 
@@ -10,7 +11,7 @@ from fairlead_queue.waiting.pools import Pool
 
 
 class Unplaced:
-    """What is charged by node, and has no place yet: the open offers, and those of the decision in the making."""
+    """Amounts by node that are charged and have no place yet: the open offers, and those of the decision in the making."""
 
     def __init__(self, pool: Pool, changed: Mapping[Lane, int] | None = None) -> None:
         self.nothing = [0] * pool.tree.width
@@ -46,7 +47,7 @@ class Unplaced:
         return self._leaving.get(node, self.nothing)
 
     def until(self, node: Node, rank: int) -> list[int]:
-        """Of the open offers below a node: those up to a rank."""
+        """Return the amounts of the open offers below a node up to a rank."""
         amounts = self.nothing.copy()
         for job in self.offers.values():
             if job.rank <= rank and node in job.lane.leaf.node.up():
@@ -55,8 +56,9 @@ class Unplaced:
         return amounts
 
     def within(self, node: Node, rank: int, used: list[int]) -> list[int]:
-        """What the node uses with those of its open offers before a rank that its guarantee has room for, by rank, where
-        `used` has its place. One that is too large takes no room from those behind it."""
+        """Return the node's use including those of its open offers before a rank that fit its guarantee, taken by rank. `used` is
+        the placed amounts. An offer that is too large takes no room from those behind it.
+        """
         used, owed = list(used), [at for at, amount in enumerate(node.guaranteed) if amount]
         before = [job for job in self.offers.values() if job.rank < rank and node in job.lane.leaf.node.up()]
         for job in sorted(before, key=lambda job: job.rank):

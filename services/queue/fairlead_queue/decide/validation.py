@@ -1,7 +1,7 @@
-"""Whether a change of queues and pools may take effect: all of it is looked at as it would be afterwards. Pure.
+"""Validation of a change of queues and pools: the whole configuration is checked in its state after the change. Pure.
 
-The first thing wrong is named with its path, what was expected and what to do; how many more there are is said.
-A queue that names no guarantee of a resource has what the queues below it have together.
+The refusal names the first problem with its path, the expected value and the remedy, and gives the number of further
+problems. A queue that names no guarantee of a resource has the sum of the guarantees of the queues below it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,9 @@ class Busy(str):
 
 
 def refusal(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> tuple[str, str]:
-    """What is wrong with it, and the code for that: "conflict" where it will do later, else "invalid"; "" when nothing is."""
+    """Return the problem of the change and its code: "conflict" where the change will do later, else "invalid"; "" when there is
+    none.
+    """
     found = list(_problems(state, command, before, after))
     if not found:
         return "", ""
@@ -65,7 +67,7 @@ def _problems(state: State, command: cmd.ApplyQueues, before: Outlook, after: Ou
 
 
 def _contradictions(command: cmd.ApplyQueues) -> Iterator[str]:
-    """Something is said of one queue or pool twice."""
+    """Yield a problem for each queue or pool that the command names twice."""
     queues, pools = [entry.path for entry in command.queues], [entry.pool for entry in command.pools]
     removed = [each.path for each in command.remove]
     for kind, names in (("queues", queues), ("pools", pools), ("queues", removed)):

@@ -1,5 +1,6 @@
-"""What would become of a job if it were submitted now: asked of the very code that would decide. Pure; the state is
-as it was afterwards."""
+"""Dry run of a submit: the outcome for a job if it were submitted now, computed by the code that would decide. Pure; the
+state is afterwards as it was before.
+"""
 
 import msgspec
 
@@ -42,8 +43,9 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
 
 
 def _waits(state: State, job: Job) -> Explanation:
-    """What would keep it waiting: with all gates open it is offered at once, and waits for a place in a full pool, or
-    where others that ask for the same found none."""
+    """Explain the wait that the job would have. With all gates open it is offered at once. It then waits for a place if the
+    pool is full, or if other jobs with equal requests found no place.
+    """
     told = explain(state, job)
     if gate(state, job.lane) is not None:
         return told
@@ -77,7 +79,7 @@ def _quota(job: Job) -> list[QuotaAfter]:
 
 
 def _borrows(job: Job) -> dict[str, int]:
-    """What its queue would use beyond its guarantee, of what it is guaranteed some of."""
+    """Return the amounts that the job's queue would use beyond its guarantee, of resources for which it has a guarantee."""
     node, pool = job.lane.leaf.queue.node, job.lane.klass.pool
     borrowed: dict[str, int] = {}
     for at, more in enumerate(job.lane.klass.need):

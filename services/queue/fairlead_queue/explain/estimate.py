@@ -1,8 +1,8 @@
-"""When a job may start: an estimate from the time limits of what runs and waits before it, labelled with its basis.
+"""Estimate of a job's start from the time limits of the runs and the waiting jobs before it, labelled with its basis.
 
-The pool is taken as one machine, and so is what each limit above the job allows: everything that runs is taken to run
-to its time limit, then those ahead get their turns in order, each as early as what it needs is free. Where somebody has
-no time limit, or nodes must fit, nothing better is known.
+The pool is taken as one machine, and so is the capacity that each limit above the job allows. Every run is taken to run
+to its time limit. Then the jobs ahead get their turns in order, each as early as the resources that it needs are free.
+Where a job has no time limit, or nodes must fit, no better estimate is known.
 """
 
 from bisect import insort
@@ -74,7 +74,7 @@ def _jobs(count: int) -> str:
 
 
 class _Layouts:
-    """What is free over time of the pool, and under each limit that is above a job."""
+    """Free resources over time of the pool, and under each limit above a job."""
 
     def __init__(self, job: Job, now_ns: int) -> None:
         tree = job.lane.klass.pool.tree
@@ -88,7 +88,7 @@ class _Layouts:
         return (self._layouts[node] for node in job.lane.leaf.node.up() if node in self._layouts)
 
     def occupy(self, job: Job, end_ns: int | None, start_ns: int | None = None) -> None:
-        """As of one layout, in all that are above a job."""
+        """Occupy every layout above the job, with the same times as for one layout."""
         for layout in self._above(job):
             layout.occupy(job.lane.klass.pool.holds(job), end_ns, start_ns)
 
@@ -100,7 +100,7 @@ class _Layouts:
 
 
 class _Layout:
-    """What is free of something over time. Times are Unix ns; None is never."""
+    """Free amounts of one capacity over time. Times are Unix ns; None is never."""
 
     def __init__(self, capacity: list[int], now_ns: int) -> None:
         self.now_ns = now_ns
@@ -109,7 +109,7 @@ class _Layout:
         self._changes: list[tuple[int, Amounts]] = []
 
     def occupy(self, need: Amounts, end_ns: int | None, start_ns: int | None = None) -> None:
-        """Somebody holds this much from a start (now, if none) to an end."""
+        """Occupy this much from a start (now, if None) to an end."""
         taken = tuple(-amount for amount in need)
         if start_ns is None or start_ns <= self.now_ns:
             self._free = [have + more for have, more in zip(self._free, taken, strict=True)]

@@ -1,7 +1,8 @@
-"""Why a job waits, in numbers; what would start it is in `remedies.py`. Pure: the same gates that decide.
+"""Explanation of a job's wait, in numbers; the changes that would start it are in `remedies.py`. Pure: the same gates that
+decide.
 
-Whether the nodes have room in the right places only the placer can say; "could start" means that the job would be
-offered at once and that its pool has as much left as it needs.
+Only the placer knows if the nodes have room in the right places. "Could start" means that the job would be offered at
+once and that its pool has as much left as it needs.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ NAMED_MAX = 10
 
 
 def explain(state: State, job: Job) -> Explanation:
-    """Why this live job is where it is, as far as the queue goes."""
+    """Explain the present state of this live job from the queue's side."""
     if job.open:
         return _offered(state, job)
     if job.wait not in ("line", "returned"):
@@ -52,7 +53,7 @@ def explain(state: State, job: Job) -> Explanation:
 
 
 def gate(state: State, lane: Lane) -> Closed | None:
-    """Which gate is closed for the lane's jobs now; None: they could be offered."""
+    """Return the gate that is closed for the lane's jobs now; None if they could be offered."""
     gates = Gates(state, lane.klass.pool)
     gates.pool.forget_refused()
     return gates.closed(lane)

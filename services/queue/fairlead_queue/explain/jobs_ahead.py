@@ -1,5 +1,6 @@
-"""Who comes before a job in the order of its pool, whatever limits are in its own way. Pure; the state is as it was
-afterwards."""
+"""Jobs that come before a job in the order of its pool, whatever limits hold it back. Pure; the state is afterwards as it
+was before.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ AHEAD_MAX = 10_000
 
 
 class Ahead(NamedTuple):
-    """In the order of their turns; `more`: there are others whom nobody counted."""
+    """Jobs ahead, in the order of their turns. `more` is True if there are others that were not counted."""
 
     jobs: list[Job]
     more: bool

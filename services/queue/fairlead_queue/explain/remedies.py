@@ -1,8 +1,8 @@
-"""The smallest changes that would start a job that waits, each by itself. Pure; the state is as it was afterwards.
+"""Smallest changes that would each, alone, start a waiting job. Pure; the state is afterwards as it was before.
 
-A limit is seldom alone: behind the one that refuses may stand another, and before the job others that would take what
-comes free. So everything in its way is found by the gates' own look, one limit lifted after the other, with those who
-get their turn before it charged. What is said stands for all of it together.
+A limit is seldom alone: another may follow behind the one that refuses, and jobs ahead would take the resources that
+come free. So every limit in the way is found with the gates' own check. The check lifts one limit after the other, with
+the jobs ahead charged. The explanation covers all limits together.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -42,7 +42,9 @@ def changes_of(state: State, job: Job, refusal: Refusal, ahead: Sequence[Job]) -
 
 
 def _in_the_way(job: Job, refusal: Refusal, ahead: Sequence[Job]) -> tuple[int, list[Refusal], list[Refusal]]:
-    """(how many would take what comes free first; every limit that refuses the job after them; what the pool lacks)."""
+    """Return (the number of jobs that would take resources that come free first; every limit that refuses the job after them;
+    the resources that the pool lacks).
+    """
     pool, top = job.lane.klass.pool, refusal.node
     while True:
         # A limit that is lifted is lifted for all below it.
@@ -58,7 +60,7 @@ def _in_the_way(job: Job, refusal: Refusal, ahead: Sequence[Job]) -> tuple[int, 
 
 @contextmanager
 def _charged(jobs: Sequence[Job], times: int = 1) -> Generator[None]:
-    """As if these had had their turns (-1: as if they had not)."""
+    """Charge the jobs as if they had had their turns (`times` -1: as if they had not) within the context."""
     for job in jobs:
         job.lane.klass.pool.charge(job.lane, times)
     try:
@@ -97,7 +99,9 @@ def _over(lack: Refusal) -> int:
 
 
 def _wait(lacks: Sequence[Refusal], before: int, resources: Sequence[str]) -> Change:
-    """What must come free. With others before the job that is all it needs, for what comes free first is theirs."""
+    """Return the change that must come free. With other jobs ahead, that is the job's whole need, for resources that come free
+    first are theirs.
+    """
     first = lacks[0]
     told: dict[tuple[Node, bool], list[Refusal]] = {}
     for lack in lacks:
@@ -131,7 +135,9 @@ def _clause(parts: Sequence[Refusal], before: int, kept: bool) -> str:
 
 
 def _comes_with(lack: Refusal, lacks: Sequence[Refusal]) -> bool:
-    """What is given back in a queue is given back in those above it, too."""
+    """Return True if giving back another lack also gives back this one: usage freed in a queue is freed in the queues above it,
+    too.
+    """
     return any(
         other.node is not lack.node
         and lack.node in other.node.up()
@@ -197,7 +203,7 @@ def smaller(job: Job) -> Iterator[Change]:
 
 
 def for_place(job: Job) -> Iterator[Change]:
-    """What a job that has its turn waits for."""
+    """Yield the changes that a job with its turn waits for."""
     request = job.lane.klass.request
     if request.gpu_milli:
         verb = is_are("gpu", request.gpu_milli if not request.gpu_parts else request.gpu_parts * 1000)
@@ -207,12 +213,12 @@ def for_place(job: Job) -> Iterator[Change]:
 
 
 def _has_room(root: Node, need: Amounts, job: Job) -> bool:
-    """Whether the pool as a whole has that much that nobody holds."""
+    """Return True if the pool as a whole has that much free."""
     return not any(_short(root, need, job))
 
 
 def _short(root: Node, need: Amounts, job: Job) -> Iterator[Refusal]:
-    """What the pool as a whole has too little of, apart from what open offers hold."""
+    """Yield a refusal for each resource of which the pool as a whole has too little, apart from the amounts of open offers."""
     pool = job.lane.klass.pool
     for at, more in enumerate(need) if pool.is_known() else ():
         held = root.usage[at] - sum(other.lane.klass.need[at] for other in pool.offers.values())
@@ -246,7 +252,9 @@ def _takes_jobs(queue: Queue) -> bool:
 
 
 def _node_for(queue: Queue, user: str) -> Node | None:
-    """Where a user's job would be charged; None where it would be the user's first in a queue that limits users."""
+    """Return the node that a user's job would be charged to; None where it would be the user's first in a queue that limits
+    users.
+    """
     if not queue.settings.users:
         return queue.node
     leaf = queue.leaves.get(user)

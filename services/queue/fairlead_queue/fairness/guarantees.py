@@ -1,5 +1,6 @@
-"""What queues are guaranteed and limited to, from their settings: a queue that names no guarantee of a resource has what
-the queues below it have together, and every queue is in the pool of the one at the top of its path."""
+"""Guarantees and limits of queues, from their settings. A queue that names no guarantee of a resource has the sum of the
+guarantees of the queues below it. Every queue is in the pool of the queue at the top of its path.
+"""
 
 from collections.abc import Mapping
 
@@ -18,7 +19,7 @@ def children_of(queues: Mapping[str, QueueSettings]) -> dict[str, list[str]]:
 
 
 def guarantee(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str, resource: str) -> int:
-    """What a queue is guaranteed: what it names, else what those below it are together."""
+    """Return a queue's guarantee of a resource: its own setting, else the sum of those below it."""
     own = queues[path].guaranteed.get(resource)
     if own is not None:
         return own

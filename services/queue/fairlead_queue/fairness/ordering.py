@@ -1,12 +1,12 @@
-"""Which leaf's turn it is: every inner node keeps its children in the order of a sequencer, brought up to date
-only where something changed since it was last asked.
+"""Order of leaves' turns: every inner node keeps its children in the order of a sequencer. The order is updated only where
+something changed since the last query.
 
     ranking = Ranking(tree, sequencer)
     leaf = ranking.first()        then, after every change of it:   ranking.touch(leaf)
 
-A change costs O(depth · log n). What a sequencer says of a node may depend on which resources are saturated (all of
-the pool is charged), so there is one view for each such set that occurs; a view that is not asked is not kept up to
-date, only told what is stale.
+A change costs O(depth · log n). A sequencer's measure of a node may depend on the set of saturated resources (all of the
+pool is charged). So there is one view for each such set that occurs. A view that is not queried is not updated, only
+notified of stale nodes.
 """
 
 from bisect import bisect_left, insort
@@ -26,7 +26,7 @@ type Placed = tuple[Any, ...]
 
 
 class Sequencer(Protocol):
-    """Who goes first. Pure: what it says depends on the nodes alone."""
+    """Order of a pool's nodes by turn. Pure: the order depends on the nodes alone."""
 
     #: How the owner numbers waiting jobs in `Node.front`: the newest gets the smallest number.
     newest_first: bool
@@ -40,7 +40,7 @@ class Sequencer(Protocol):
     past: PastUse | None
 
     def state(self) -> Any:
-        """What it will remember of a node, and of the children of it; called for each node of a new view."""
+        """Return the sequencer's memory of a node and of its children; called for each node of a new view."""
         ...
 
     def place(self, face: "Face", saturated: int) -> Key | None:
@@ -55,7 +55,7 @@ class Sequencer(Protocol):
 
 
 class Face:
-    """What one view knows about one node."""
+    """Knowledge of one view about one node."""
 
     __slots__ = ("is_stale", "node", "order", "parent", "placed", "stale", "state", "turn")
 
@@ -142,7 +142,7 @@ class Ranking:
                 yield face.node
 
     def measure(self, node: Node) -> Any:
-        """What the sequencer knows of a node now: its own state (the root: none)."""
+        """Return the sequencer's own state of a node now (the root has none)."""
         return self._fresh()[node].state
 
     # ------------------------------------------------------------------ views

@@ -1,4 +1,4 @@
-"""What queues have used in the past, older use counting less: half as much after each half-life.
+"""Past use of queues, with older use counting less: half as much after each half-life.
 
     past = PastUse(tree, half_life_ns)
     if past.tick(at_ns):             first in every commit, with its time. True: a period has ended, values changed
@@ -6,14 +6,14 @@
     past.settle(leaf, at_ns)         before every change of the leaf's charges
     past.value(node)                 [amount of each resource], in the unit of `Node.usage`
 
-Time is cut into periods of 1/128 of the half-life (at least a second), counted from the Unix epoch. A period counts
-with its average use; with d = 2 ** -(period / half-life), each one that ends makes
+Time is cut into periods of 1/128 of the half-life (at least a second), counted from the Unix epoch. A period counts with
+its average use. With d = 2 ** -(period / half-life), each period that ends makes
 
     value = value * d + average * (1 - d)
 
-A use that stays the same is approached and never left; none decays to nothing. All in integers, and without
-a clock: equal histories give equal values. A leaf is folded only when its charges change, over all periods since in one
-step, so what `value` says does not depend on how often `tick` is called.
+A use that stays the same is approached and never left; no use decays to nothing. All arithmetic is in integers and
+without a clock: equal histories give equal values. A leaf is folded only when its charges change, over all periods since
+in one step, so the result of `value` does not depend on how often `tick` is called.
 """
 
 from collections.abc import Callable
@@ -101,12 +101,13 @@ class PastUse:
         return [(leaf.path, past) for leaf, past in self._leaves.items()]
 
     def begin(self, at_ns: int) -> None:
-        """Go on from this moment, with nothing used before."""
+        """Start counting at this moment, with no use before."""
         self._period = at_ns // self.period_ns
 
     def take_over(self, before: "PastUse", place: "Callable[[str], Node | None]", at_ns: int) -> None:
-        """What the leaves of another tree have used, resource by resource; `place` says which leaf of this tree each
-        path is now. Where periods are of another length, what was used in the one that is running is not counted."""
+        """Take over the use of the leaves of another tree, resource by resource; `place` returns this tree's leaf for each path.
+        Where periods are of another length, use in the running period is not counted.
+        """
         names = before.tree.resources
         for path, past in before.settled(at_ns):
             node = place(path)
@@ -126,7 +127,7 @@ class PastUse:
         self._values = self._evaluated()
 
     def tick(self, at_ns: int) -> bool:
-        """Go on to a time; True when a period has ended and with it some node's value has changed."""
+        """Advance to a time. Return True when a period has ended and some node's value has changed with it."""
         period = at_ns // self.period_ns
         if period <= self._period:
             return False
@@ -142,7 +143,7 @@ class PastUse:
         return self._values.get(node, self._nothing)
 
     def _evaluated(self) -> dict[Node, list[int]]:
-        """Of every node that has a past."""
+        """Return the value of every node that has past use."""
         self._powers = {0: _ONE, 1: self._factor}  # the numbers of periods are others each time
         values: dict[Node, list[int]] = {}
         for leaf, past in self._leaves.items():

@@ -26,7 +26,7 @@ type Parts = Sequence[tuple[int, int]]
 
 
 class Limits(NamedTuple):
-    """What is configured for one queue; amounts by resource name, a missing one is no limit (guaranteed: 0)."""
+    """Limits and guarantees configured for one queue: amounts by resource name; a missing one is no limit (guaranteed: 0)."""
 
     guaranteed: Mapping[str, int] = {}
     maximum: Mapping[str, int] = {}
@@ -39,7 +39,7 @@ class Limits(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What one job is charged, and the same in the forms in which it is asked for most."""
+    """Charge of one job, with the same amounts in the forms that are used most."""
 
     amounts: Amounts
     #: The resources of which there is some (`bits`).
@@ -55,7 +55,7 @@ class Need(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What is free at a node is kept for one job until it has been offered."""
+    """Free resources at a node that are kept for one job until it has been offered."""
 
     holder: str
     leaf: "Node"
@@ -79,7 +79,7 @@ class Refusal(NamedTuple):
 
 
 class Node:
-    """One queue, or the root of a pool."""
+    """Queue in the tree, or the root of a pool."""
 
     __slots__ = (
         "bounded", "ceiling", "children", "claim", "closed", "front", "guaranteed", "held", "keeps", "kept", "leaf",
@@ -124,11 +124,11 @@ class Node:
         return not self.children
 
     def has_ceiling(self, at: int) -> bool:
-        """Whether the resource with this index is limited here."""
+        """Return True if the resource with this index is limited here."""
         return self.ceiling[at] < UNLIMITED
 
     def up(self) -> "Iterator[Node]":
-        """This node and all above it."""
+        """Yield this node and all above it."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -196,7 +196,7 @@ class Tree:
                 above.held = list(above.usage)
 
     def _outward(self, node: Node) -> list[int]:
-        """What a node counts for in its parent."""
+        """Return the amounts that a node counts for in its parent."""
         return [max(held, kept) for held, kept in zip(node.held, node.kept, strict=True)]
 
     def _hold(self, node: Node, before: list[int]) -> None:
@@ -262,7 +262,7 @@ class Tree:
         return None
 
     def _claimed(self, node: Node, claim: Claim, rising: Parts) -> Refusal | None:
-        """What a claim of somebody else refuses."""
+        """Return a refusal if another job's claim keeps the rising amounts; else None."""
         ceilings = node.ceiling if node.parent is not None else self.capacity
         for at, more in rising:
             amount = claim.amounts[at]
@@ -272,7 +272,7 @@ class Tree:
         return None
 
     def _reserved(self, rising: Parts) -> Refusal | None:
-        """At the root: the rest of the capacity is reserved for somebody who does not use it."""
+        """Return a refusal if the rest of the capacity is reserved for a queue that does not use it; else None. Applies to the root."""
         root, capacity = self.root, self.capacity
         if root.held is root.usage:
             return None
@@ -303,7 +303,7 @@ class Tree:
             node = node.parent
 
     def over_guarantee(self, node: Node, at: int) -> int:
-        """How much of the resource with this index is charged beyond the guarantee."""
+        """Return the amount of the resource with this index that is charged beyond the guarantee."""
         return max(0, node.usage[at] - node.guaranteed[at])
 
 

@@ -5,7 +5,9 @@ from fairlead_schemas.queues import ANY_USER, QueueSettings
 
 
 def path_of(queue: str, user: str) -> str:
-    """Where a user's part of a queue stands in the tree; a user may have any name, its node's has no slash."""
+    """Return the path of a user's part of a queue in the tree. A user may have any name; the name of the user's node has no
+    slash.
+    """
     return f"{queue}/{USER_MARK}{user.replace('%', '%25').replace('/', '%2F')}"
 
 
@@ -26,12 +28,12 @@ def user_of(node: Node) -> str:
 
 
 def queue_of(node: Node) -> str:
-    """The queue that a node stands for; a user's part stands for the queue that limits users."""
+    """Return the queue that a node represents; a user's part represents the queue that limits users."""
     return split(node.path)[0] if is_users(node) else node.path
 
 
 def limits_of(settings: QueueSettings, user: str) -> Limits:
-    """What one user may hold in a queue that limits users."""
+    """Return the limits of one user in a queue that limits users."""
     return Limits(maximum=settings.users.get(user, settings.users.get(ANY_USER, {})))
 
 

@@ -1,18 +1,18 @@
 """Dominant resource fairness, weighted and hierarchical (Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013).
 
-A leaf's dominant share is the largest of charged/capacity over the resources that are not saturated; the leaf with
-the smallest share per weight goes first. An inner node's share is that of its children's vectors after rescaling:
-each child that can still use something is scaled to the smallest share per weight among them, so that complementary
-children (one of CPU, one of memory) do not add up against their sibling; blocked children (nothing waits, or all
-that waits needs a saturated resource) count as they are, so that they are neither scaled away nor given twice.
+A leaf's dominant share is the largest of charged/capacity over the resources that are not saturated; the leaf with the
+smallest share per weight goes first. An inner node's share is that of its children's vectors after rescaling. Each child
+that can still use something is scaled to the smallest share per weight among them. So complementary children (one of
+CPU, one of memory) do not add up against their sibling. Blocked children (no job waits, or all that wait need a
+saturated resource) count as they are, so they are not scaled away and not given twice.
 
-Rescaling alone would let a newcomer with one small job make all that its siblings hold look small. So a node never
-stands before others with less than it really has of what its next job needs. While shares are filled from nothing the
-two are the same. A rescaled vector is nowhere larger than what is really held, so it is worked out only for a node
-whose next job does not need the very resource of which the node has most.
+With rescaling alone, a newcomer with one small job would make all that its siblings hold look small. So a node's share
+is never below its real share of the resources that its next job needs. While shares are filled from nothing the two are
+the same. A rescaled vector is nowhere larger than the real holdings. So it is worked out only for a node whose next job
+does not need the very resource of which the node has most.
 
-All in integers over one common denominator, `Drf.whole`: of leaves, equal shares per weight are equal integers and
-different ones different (weights up to 2**20). A rescaled share is rounded down once to that denominator.
+All arithmetic is in integers over one common denominator, `Drf.whole`: of leaves, equal shares per weight are equal
+integers and different ones different (weights up to 2**20). A rescaled share is rounded down once to that denominator.
 """
 
 from bisect import bisect_left, insort
@@ -32,7 +32,7 @@ OVER, BLOCKED = 1 << 20, 1 << 21
 
 
 class Share:
-    """What DRF knows of one node, in one view."""
+    """DRF's state of one node, in one view."""
 
     __slots__ = ("blocked", "changed", "counted", "is_changed", "sums", "weighted")
 
@@ -117,14 +117,15 @@ class Drf:
     # ------------------------------------------------------------------ ordering.Sequencer
 
     def state(self) -> Share:
-        """Of a node without a share."""
+        """Return the state of a node without a share."""
         if self._capacity != self.tree.capacity:
             self._measure_capacity()
         return Share()
 
     def place(self, face: Face, saturated: int) -> Key | None:
-        """Those who can use something, those within their guarantee, then by the queue's priority and the share; of
-        equals the one whose next job came first."""
+        """Order the nodes: those that can use something, those within their guarantee, then by the queue's priority and the share.
+        Among equals the node whose next job came first goes first.
+        """
         node, leaf, share, parent = face.node, face.turn, face.state, face.parent
         if not share.is_changed and parent is not None and parent.parent is not None:  # the root rescales nobody
             share.is_changed = True
@@ -157,7 +158,7 @@ class Drf:
         return (rank, weighted, self._now(node), came)
 
     def leave(self, face: Face) -> None:
-        """Its parent's sums are without it."""
+        """Remove the node from its parent's sums."""
         share, above = face.state, face.parent.state if face.parent is not None else None
         if above is None:
             return
@@ -177,7 +178,7 @@ class Drf:
         self._capacity = capacity  # last: an exception before leaves it to be measured again
 
     def _shares(self, node: Node) -> list[int]:
-        """What is charged to a node (and was), as a share of each resource."""
+        """Return a node's present and past charges, as a share of each resource."""
         if self.past is None:
             usage, units = node.usage, self._units
             return [usage[at] * units[at] for at in self._range]

@@ -1,6 +1,7 @@
-"""One line for the whole pool, whatever the queues have: first come, first served, the newest first, or by promise.
+"""Sequencers with one line for the whole pool, whatever the queues have: first come, first served, newest first, or by
+promised end.
 
-Which job came first the owner says with the number in `Node.front`; where `newest_first` is set it gives smaller
+The owner states the order of jobs with the number in `Node.front`. Where `newest_first` is set, the owner gives smaller
 numbers to newer jobs, so the order itself is the same.
 """
 
@@ -36,17 +37,17 @@ class Lifo(Fifo):
 
 
 class Promised(Fifo):
-    """By the end that each job is promised when it is submitted: four times its time limit later.
+    """Order by the end that each job is promised when it is submitted: four times its time limit later.
 
-    A short job is promised soon, so it goes early; a promise never moves, so nobody who comes after a job's promised end
-    goes before it. Jobs without a time limit have no promise and come last.
+    A short job has an early promised end, so it goes early. A promise never moves, so no job that comes after a job's
+    promised end goes before it. Jobs without a time limit have no promise and come last.
     """
 
     stretch = 4
 
 
 class Missing(Fifo):
-    """Stands for a sequencer that is not installed here: a log can be folded without it, but nothing decided."""
+    """Placeholder for a sequencer that is not installed here: a log can be folded without it, but no decision can be made."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -45,7 +45,7 @@ def known_sequencers() -> list[str]:
 
 
 def sequencer_problem(name: str) -> str:
-    """Why a known name cannot be used; "" when it can."""
+    """Return the reason for which a known name cannot be used; "" when it can be."""
     if name in OURS:
         return ""
     try:

@@ -1,11 +1,11 @@
-"""A sequencer of your own: say for one queue where it stands, and it works on trees of any depth.
+"""Sequencers of your own: state one queue's key, and the order works on trees of any depth.
 
     class Smallest(QueueOrder):
         def key(self, queue: QueueView) -> tuple[int, ...]:
             return (sum(queue.usage),)
 
-Siblings are put in the order of their keys at every level, smallest first; ties go by path. docs/concepts/sequencers.md says how
-it gets a name.
+Siblings are put in the order of their keys at every level, smallest first; ties go by path. docs/concepts/sequencers.md
+explains how a sequencer gets a name.
 """
 
 from bisect import bisect_left, insort
@@ -17,7 +17,7 @@ from fairlead_queue.fairness.tree import Node, Tree
 
 
 class QueueView(NamedTuple):
-    """One queue, or an inner node of the tree, as it is now. Amounts are in the order of `resources`."""
+    """Queue, or an inner node of the tree, in its present state. Amounts are in the order of `resources`."""
 
     path: str
     #: ("gpu", "cpu", "memory", …): milli-GPU, milli-CPU, MiB.
@@ -44,12 +44,12 @@ class QueueOrder:
     uses_past = False
 
     def key(self, queue: QueueView) -> Key:
-        """Where a queue in which jobs wait stands among its siblings: the smallest goes first. Integers only."""
+        """Return the key of a queue in which jobs wait, among its siblings: the smallest goes first. Integers only."""
         raise NotImplementedError
 
 
 class Keyed:
-    """Implements `ordering.Sequencer` by somebody's `QueueOrder`."""
+    """Sequencer that implements `ordering.Sequencer` with a given `QueueOrder`."""
 
     by_order = False
     stretch = 0
@@ -61,11 +61,11 @@ class Keyed:
         self.past = past if order.uses_past else None
 
     def state(self) -> "Places":
-        """Of a node in which nothing waits."""
+        """Return the state of a node in which no job waits."""
         return Places()
 
     def place(self, face: Face, saturated: int) -> Key | None:
-        """What the order says. Raises TypeError when that is no tuple of integers: others do not compare exactly."""
+        """Return the order's key. Raises TypeError when that is no tuple of integers: others do not compare exactly."""
         node, places = face.node, face.state
         if node.children:
             front = places.below[0] if places.below else None
@@ -81,7 +81,7 @@ class Keyed:
         return (key,)
 
     def leave(self, face: Face) -> None:
-        """As if nothing waited."""
+        """Remove the node's front, as if no job waited."""
         self._move(face, None)
 
     @staticmethod
@@ -106,7 +106,7 @@ class Keyed:
 
 
 class Places:
-    """Where the first job of a node stands in the pool's line, and those of its children, rising."""
+    """Places in the pool's line of a node's first job, and of those of its children, rising."""
 
     __slots__ = ("below", "front")
 

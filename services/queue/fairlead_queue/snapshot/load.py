@@ -1,4 +1,4 @@
-"""The state from its rows: what is derived is built anew."""
+"""State loaded from its rows; derived parts are built again."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What a snapshot of the queue is made of: rows of plain data."""
+"""Rows of plain data that make up a snapshot of the queue."""
 
 import msgspec
 
@@ -43,7 +43,7 @@ class ClassRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LaneRow(msgspec.Struct, frozen=True, array_like=True):
-    """A lane of which something was said."""
+    """Lane of which a deferral has been emitted."""
 
     queue: str
     user: str

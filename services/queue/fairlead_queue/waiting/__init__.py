@@ -1,1 +1,1 @@
-"""What waits and where: jobs, their lines and lanes, and the pools they are in."""
+"""Waiting work and its places: jobs, their lines and lanes, and their pools."""

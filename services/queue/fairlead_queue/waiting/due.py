@@ -1,11 +1,11 @@
-"""What the queue waits for by the clock, each kind in a list of its own, earliest first. Called by `evolve` only.
+"""Times that the queue waits for, each kind in a list of its own, earliest first. Called by `evolve` only.
 
     timers     (Unix ns, job)    starts, delays and time limits: `Job.timer_ns`
     deadlines  (Unix ns, job)    when a job can no longer meet its own: `Job.alarm_ns`
     ages       (Unix ns, job)    when the priority of a job in line rises: `Job.ages_ns`
     marks      (Unix ns, queue)  when the mark of a budget may be another one: `Account.due_ns`
 
-Derived: the jobs and accounts say it all.
+All times are derived from the jobs and accounts.
 """
 
 from bisect import bisect_left, insort
@@ -28,7 +28,7 @@ class Due:
         self.marks: Times = []
 
     def set_timer(self, job: Job, at_ns: int) -> None:
-        """It, or its run, waits for this time instead of another."""
+        """Set the time for which the job, or its run, waits instead of another."""
         self.drop_timer(job)
         job.timer_ns = at_ns
         insort(self.timers, (at_ns, job.id))
@@ -40,7 +40,7 @@ class Due:
             job.timer_ns = 0
 
     def set_deadline(self, job: Job, deadline_ns: int) -> None:
-        """When it shall have ended (0: never mind)."""
+        """Set the time by which the job shall have ended (0: no deadline)."""
         job.deadline_ns = deadline_ns
         self.set_alarm(job)
 
@@ -56,7 +56,7 @@ class Due:
             insort(self.deadlines, (job.alarm_ns, job.id))
 
     def begin_to_age(self, job: Job) -> None:
-        """Its pool lets priorities rise with time, and it stands in line."""
+        """Set the time at which the priority of a job in line rises, if its pool lets priorities rise with time."""
         ageing = job.lane.klass.pool.settings.ageing
         assert ageing is not None
         if job.aged < ageing.most and priority_of(job.order) < PRIORITY_MAX:
@@ -64,7 +64,7 @@ class Due:
             insort(self.ages, (job.ages_ns, job.id))
 
     def age_no_more(self, job: Job) -> None:
-        """Its priority stays as it is, for now."""
+        """Keep the job's priority as it is, for now."""
         if job.ages_ns:
             _take(self.ages, job.ages_ns, job.id)
             job.ages_ns = 0
@@ -78,7 +78,7 @@ class Due:
         job.ages_ns = 0
 
     def await_mark(self, account: Account, now_ns: int) -> None:
-        """What the account counts has changed, and so has when there is something to be said of it."""
+        """Set when the account's mark is due, after a change of what the account counts."""
         self.drop_mark(account)
         account.due_ns = account.next_ns(now_ns) or 0
         if account.mark(now_ns) != account.reached:
@@ -87,7 +87,7 @@ class Due:
             insort(self.marks, (account.due_ns, account.path))
 
     def drop_mark(self, account: Account) -> None:
-        """Nothing is to be said of it."""
+        """Drop the account's due mark."""
         if account.due_ns:
             _take(self.marks, account.due_ns, account.path)
             account.due_ns = 0

@@ -1,4 +1,4 @@
-"""What telemetry asks back because it lies idle: kept with the run until the run ends or is used again. Pure data."""
+"""Reclaims of idle runs requested by telemetry: kept with the run until the run ends or is used again. Pure data."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from fairlead_schemas.idle import IdleAction, IdleRule
 
 
 class Idle(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One policy's wish for a run."""
+    """Reclaim of a run by one idle policy."""
 
     #: The event that asked.
     cause: str
@@ -25,5 +25,5 @@ TELLS_ONLY = ("note", "warn")
 
 
 def decisive(wishes: Sequence[Idle]) -> Idle:
-    """The wish that counts when several policies ask: one that does not wait for anybody before the others, the first of them."""
+    """Return the reclaim that counts when several policies request one: the first that waits for no other job, else the first."""
     return next((each for each in wishes if not each.on_demand), wishes[0])

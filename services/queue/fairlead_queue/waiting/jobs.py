@@ -26,7 +26,7 @@ NEVER = "never"
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How the current attempt ended and which event said so."""
+    """End of the current attempt, and the event that reported it."""
 
     cause: str
     outcome: RunOutcome | None  # None: the offer was returned, or it never ran
@@ -44,7 +44,7 @@ class End(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Job:
-    """One single job or one element of an array, not finished yet."""
+    """Single job or element of an array that is not finished yet."""
 
     __slots__ = (
         "after",
@@ -170,7 +170,7 @@ class Job:
 
 
 class Array(Job):
-    """An array: stands in line for its next unborn element, and counts those that were born."""
+    """Array of jobs: waits in line for its next unborn element, and counts those that were born."""
 
     __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "told", "unstopped")
 
@@ -204,5 +204,5 @@ class Array(Job):
 
     @property
     def full(self) -> bool:
-        """As many elements live as may at once."""
+        """True if as many elements live as may live at once."""
         return 0 < self.limit <= len(self.live)

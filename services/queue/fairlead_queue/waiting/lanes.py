@@ -1,7 +1,7 @@
-"""Where jobs of one kind wait: equivalence classes, queues, their leaves, and lanes (one leaf's jobs of one class).
+"""Places where jobs of one kind wait: equivalence classes, queues, their leaves, and lanes (one leaf's jobs of one class).
 
-All jobs of a lane ask for the same and are charged alike, so a gate that is closed for the first of them is closed
-for all, and a decision looks at lanes, not at jobs. A queue has one leaf, or one for each user where it limits users.
+All jobs of a lane have the same request and are charged alike. A gate that is closed for the first of them is closed
+for all, so a decision looks at lanes, not at jobs. A queue has one leaf, or one for each user where it limits users.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,9 @@ class RequestClass:
         self.jobs = 0
 
     def measure(self) -> None:
-        """What one job is charged, in the pool's resources as they are now; the bits of those it needs; and the same as
-        changes of charges."""
+        """Measure the charge of one job in the pool's present resources: the need, the bits of the needed resources, and the need
+        as changes of charges.
+        """
         self.need, self.mask, self.gain, self.loss = self.pool.need(self.request)
 
     @property
@@ -47,7 +48,7 @@ class RequestClass:
 
 
 class Deferral:
-    """What was last said of a lane that waits."""
+    """Reason last emitted for a lane that waits."""
 
     __slots__ = ("at_ns", "queue", "reason", "resource", "times")
 
@@ -89,7 +90,7 @@ class Lane:
 
 
 class Leaf:
-    """Where jobs wait: a queue, or one user in a queue that limits users. It hangs on its node of the tree."""
+    """Leaf in which jobs wait: a queue, or one user in a queue that limits users. The leaf is attached to its node of the tree."""
 
     __slots__ = ("fronts", "lanes", "node", "queue", "user")
 
@@ -104,7 +105,7 @@ class Leaf:
 
 
 class Queue:
-    """One queue, its settings, and its leaves."""
+    """Queue with its settings and its leaves."""
 
     __slots__ = ("leaves", "node", "path", "pool", "settings")
 

@@ -14,7 +14,7 @@ SLACK_MAX = 512
 
 
 class Ordered(Protocol):
-    """Whatever can stand in a line."""
+    """Any object that can be in a line."""
 
     order: int
 
@@ -23,7 +23,7 @@ _order = attrgetter("order")
 
 
 class Line[J: Ordered]:
-    """Jobs by rising order. A job's order may rise while it stands here, as long as it passes nobody."""
+    """Jobs by rising order. A job's order may rise while it is in the line, as long as it passes no other job."""
 
     __slots__ = ("_head", "_jobs")
 

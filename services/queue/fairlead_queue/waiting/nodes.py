@@ -1,4 +1,4 @@
-"""What the nodes have in all: what the queue knows of them. Which of it is free is the placer's to know."""
+"""Total capacity of the nodes, as the queue knows it. Only the placer knows the free part of it."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from fairlead_schemas.queues import DEFAULT_POOL
 
 
 class Shape(NamedTuple):
-    """What one node has in all, and where it belongs."""
+    """Total capacity of one node, and its pool."""
 
     gpu_milli: int
     cpu_milli: int
@@ -40,12 +40,12 @@ class Nodes:
                 del counts[old]
 
     def pool_of(self, node: str) -> str:
-        """Where a node belongs; one that is not known is of the default pool."""
+        """Return the pool of a node; an unknown node belongs to the default pool."""
         shape = self.shapes.get(node)
         return shape.pool if shape is not None else DEFAULT_POOL
 
     def model_of(self, node: str) -> str:
-        """Its GPUs' model; "" where that is not known."""
+        """Return the model of the node's GPUs; "" where it is not known."""
         shape = self.shapes.get(node)
         return shape.model if shape is not None else ""
 

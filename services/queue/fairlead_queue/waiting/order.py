@@ -1,12 +1,12 @@
-"""Where a job stands in its line, as one integer: priority descending, then the earliest deadline, then the order in
-which they came, then array index.
+"""Position of a job in its line, as one integer: priority descending, then the earliest deadline, then the order of arrival,
+then array index.
 
 127                       117               53                   17                0
 | PRIORITY_MAX - priority | deadline, Unix ns | place              | array offset   |
 
-Places are given one after the other, to a job when it comes and anew when it has had its slice.
+Places are given one after the other: to a job when it arrives, and again when it has had its slice.
 
-It orders jobs of one queue. Between queues the pool's sequencer decides; an offer's rank is another number.
+The position orders jobs of one queue. Between queues the pool's sequencer decides; an offer's rank is another number.
 """
 
 from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, PRIORITY_MAX

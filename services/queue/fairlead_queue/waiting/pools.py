@@ -73,7 +73,9 @@ class Pool:
     def order(
         self, priority: int, place: int, offset: int = 0, *, deadline_ns: int, submitted_ns: int, total_ns: int
     ) -> int:
-        """Where a job stands in its line. Where the sequencer makes promises, a job's is a deadline like its own."""
+        """Return the position of a job in its line. Where the sequencer makes promises, a promised end acts like the job's own
+        deadline.
+        """
         stretch = self.sequencer.stretch
         if stretch and total_ns:
             promised_ns = submitted_ns + stretch * total_ns
@@ -83,7 +85,7 @@ class Pool:
     # ------------------------------------------------------------------ amounts
 
     def need(self, request: Request) -> Need:
-        """What one job of this request is charged, in the order of `resources`."""
+        """Return the charge of one job of this request, in the order of `resources`."""
         known = self._needs.get(request)
         if known is not None:
             return known
@@ -97,14 +99,14 @@ class Pool:
         return known
 
     def holds(self, job: Job) -> Amounts:
-        """What a job is charged: what it asks for, or so much less where its placement has fewer units."""
+        """Return the charge of a job: its requested amounts, reduced where its placement has fewer units."""
         need = job.lane.klass.need
         if not job.missing:
             return need
         return tuple(all_ - less for all_, less in zip(need, self._missing(job).amounts, strict=True))
 
     def _missing(self, job: Job) -> Need:
-        """What those units come to that an elastic job's placement has not."""
+        """Return the need of the units that an elastic job's placement lacks."""
         request = job.lane.klass.request
         return self.need(msgspec.structs.replace(request, nodes=job.missing, nodes_min=0, also=()))
 
@@ -151,11 +153,11 @@ class Pool:
         self.ranking.forget()
 
     def forget_refused(self) -> None:
-        """Every refusal is looked at anew."""
+        """Clear all recorded refusals, so that each is checked again."""
         for node in self.tree.nodes.values():
             if node.waiters:
                 node.waiters.clear()
 
     def is_known(self) -> bool:
-        """Whether any node of it has ever joined."""
+        """Return True if any node of the pool has ever joined."""
         return any(self.tree.capacity)

@@ -1,1 +1,1 @@
-"""What the log's events add up to, kept up to date in tables of the schema `fold` with each transaction. Start at folding.py."""
+"""Sums over the log's events, kept up to date in tables of the schema `fold` with each transaction. Start at folding.py."""

@@ -1,4 +1,4 @@
-"""What lay idle when, by which rule: one row from JobIdle on, which later events of the same run and rule go on with."""
+"""Idle periods of runs, by rule: one row per JobIdle, updated by later events of the same run and rule."""
 
 from fairlead_telemetry.fold.fresh import FRESH, Step
 

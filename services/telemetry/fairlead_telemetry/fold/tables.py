@@ -1,7 +1,7 @@
-"""The folded tables: what each row holds. Internal; people read the views over them (`schema/`).
+"""Folded tables, with the contents of each row. Internal; people read the views over them (`schema/`).
 
-Generations keep a transaction's cost at what it touches: `open_*` hold what may still change and stay as small as the
-cluster's present, `done_*` only grow. `jobs` alone is updated for ever, by its key.
+Generations keep a transaction's cost proportional to the rows that it touches. `open_*` hold rows that may still change
+and stay as small as the cluster's present; `done_*` only grow. `jobs` alone is updated forever, by its key.
 """
 
 #: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.

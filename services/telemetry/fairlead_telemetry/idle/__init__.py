@@ -1,6 +1,7 @@
-"""What lies idle, and what is to be given back: a core that writes the log, and the watch over samples that it asks.
+"""Idle runs and their reclaims: a core that writes the log, and a watch over samples that answers the core's questions.
 
-Two halves that meet in `questions.py`. The **core** (`core.py`, over `apply/handlers.py`, `decide/decision.py`, `decide/policy_evaluation.py`) folds the log and says events;
-it holds no sample. The **watch** (`watch.py`, over `sample_readings.py`, `idle_windows.py`) holds what samples said since this process
-started, answers what the core asks, and is nowhere in the log: what decided goes into the event as its evidence. Pure, all of it.
+The two halves meet in `questions.py`. The **core** (`core.py`, over `apply/handlers.py`, `decide/decision.py`,
+`decide/policy_evaluation.py`) folds the log and emits events; it holds no sample. The **watch** (`watch.py`, over
+`sample_readings.py`, `idle_windows.py`) holds the contents of samples since this process started and answers the core's
+questions. No state of the watch is in the log: the deciding values go into the event as its evidence. All of it is pure.
 """

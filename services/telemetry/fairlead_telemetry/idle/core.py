@@ -1,4 +1,6 @@
-"""The telemetry service's core: says what lies idle, and what is to be given back. Pure: no clock, no bus, no samples of its own."""
+"""Core of the telemetry service: decides which runs are idle and are to be reclaimed. Pure: no clock, no bus, no samples
+of its own.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
@@ -42,7 +44,7 @@ class IdleCore:
                 self._look_at_all()
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
-        """What to commit now. Where commands are answered, what was seen meanwhile is asked for again."""
+        """Return the events to commit now. Where commands are answered, the questions to the watch are repeated later."""
         commands = [each for each in inputs if each.source != SOURCE]
         if commands:
             events = answer(self.state, (command for each in commands for command in each.body), now_ns)
@@ -57,7 +59,7 @@ class IdleCore:
         return [item._replace(body=[each]) for each in item.body]
 
     def reject(self, item: Input, error: str, now_ns: int) -> Decision:
-        """An answer is no fact: nothing is recorded of one that cannot be judged, and the run goes on."""
+        """Return nothing for an answer that cannot be judged: an answer is no fact, so none is recorded, and the run continues."""
         return NOTHING
 
     def wake_at(self) -> int | None:
@@ -65,7 +67,7 @@ class IdleCore:
         return self._agenda.next_ns()
 
     def questions(self) -> Iterator[Question]:
-        """What to ask the watch: of every run that runs, one for each rule that samples decide and that counts for it."""
+        """Yield the questions for the watch: of every run in progress, one for each applicable rule that samples decide."""
         if not self.state.policies:
             return
         for run in self.state.runs.values():

@@ -1,8 +1,9 @@
-"""How long a signal has been below its threshold, and how it was meanwhile: seven integers, whatever the time.
+"""Time that a signal has been below its threshold, and its values meanwhile: seven integers, for any length of time.
 
-Instead of a window of values there is one stretch, from the first value below the threshold after the newest that was not
-to now. It is exact to one sample, it needs no length, so a policy may change how long is asked for, and its memory is constant. What it cannot do is
-look back further than the newest value that was not below: a threshold that is raised counts from there on.
+Instead of a window of values there is one stretch: from the first value below the threshold after the newest that was
+not, to now. It is exact to one sample. It needs no length, so a policy may change the requested length, and its memory
+is constant. A stretch cannot look back further than the newest value that was not below: a raised threshold counts from
+there on.
 """
 
 from fairlead_telemetry.idle.limits import UNSEEN_NS
@@ -10,7 +11,7 @@ from fairlead_telemetry.idle.questions import Reading
 
 
 class Stretch:
-    """One signal of one part of a run."""
+    """Stretch of one signal on one part of a run."""
 
     __slots__ = ("count", "heard_ns", "highest", "rose", "rose_ns", "since_ns", "threshold", "total")
 
@@ -39,7 +40,7 @@ class Stretch:
         self.count += count
 
     def reading(self, now_ns: int) -> Reading | None:
-        """How it is; None where it is missing."""
+        """Return the present reading; None where it is missing."""
         if now_ns - self.heard_ns > UNSEEN_NS:
             return None
         if not self.since_ns:
@@ -48,7 +49,7 @@ class Stretch:
 
 
 class Counter:
-    """What rises from a start, as a rate. Begins anew where it falls, or was not heard of for long."""
+    """Rate of a value that rises from a start. Counting begins again where the value falls, or after a long silence."""
 
     __slots__ = ("at_ns", "value")
 
@@ -56,7 +57,7 @@ class Counter:
         self.at_ns = self.value = 0
 
     def rate(self, value: int, at_ns: int, scale: int) -> int | None:
-        """(its rise times scale) per second since the moment before; None where that is not known."""
+        """Return (its rise times `scale`) per second since the moment before; None where that is not known."""
         before, since_ns = self.value, at_ns - self.at_ns
         self.value, self.at_ns = value, at_ns
         if value < before or not 0 < since_ns <= UNSEEN_NS:
@@ -65,7 +66,9 @@ class Counter:
 
 
 def over_parts(readings: list[Reading | None]) -> Reading | None:
-    """One signal over all parts of a run: idle since the last of them, as high as the highest; missing if it is on any."""
+    """Return one signal over all parts of a run: idle since the last of them, as high as the highest; None if it is missing on
+    any.
+    """
     if len(readings) == 1:
         return readings[0]
     found = [each for each in readings if each is not None]

@@ -1,4 +1,4 @@
-"""What the core asks of the watch, and what it hears: the only words between the two."""
+"""Questions of the core to the watch, and their answers: the only interface between the two."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Question(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One signal since it is where it is, over all nodes and GPUs of a run, in the units of IdleEvidence."""
+    """Reading of one signal in its present state, over all nodes and GPUs of a run, in the units of IdleEvidence."""
 
     #: Below its threshold on all of them without a break from here on; 0: it is not now.
     since_ns: int
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was seen of one run by one rule. A signal that is missing or stale on any part of it is not in `readings`."""
+    """Readings of one run under one rule. A signal that is missing or stale on any part of the run is not in `readings`."""
 
     job: str
     attempt: int
@@ -49,7 +49,9 @@ class Answer(NamedTuple):
 
 
 def is_quiet(signal: IdleSignal, reading: Reading, threshold: int, after_ns: int, now_ns: int) -> bool:
-    """Whether a signal says idle: below its threshold for so long; a person's, away for the threshold and for so long."""
+    """Return True if a signal counts as idle: below its threshold for `after_ns`. A presence signal must also have been absent
+    for the threshold.
+    """
     if signal in PRESENCE and reading.highest < threshold:
         return False
     return 0 < reading.since_ns <= now_ns - after_ns

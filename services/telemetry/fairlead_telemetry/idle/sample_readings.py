@@ -1,6 +1,6 @@
-"""A batch of samples as the watch reads it. The only place that knows how samples look.
+"""Batch of samples as the watch reads it. Only this module knows the layout of samples.
 
-None stands for "not known" throughout: what a node cannot say must not look like rest.
+None means "not known" throughout: a value that a node cannot report must not look like rest.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
 
 
 class GpuReading(NamedTuple):
-    """One GPU at one moment."""
+    """Values of one GPU at one moment."""
 
     busy_permille: int | None
     memory_permille: int | None
@@ -22,7 +22,7 @@ class GpuReading(NamedTuple):
 
 
 class RunReading(NamedTuple):
-    """One rank at one moment; counters since its start."""
+    """Values of one rank at one moment; counters since its start."""
 
     cpu_ms: int | None
     network_bytes: int | None

@@ -1,4 +1,4 @@
-"""Which policy counts for a run: of each rule the narrowest that speaks of it, within the bounds of the wider ones."""
+"""Policy in force for a run: for each rule the narrowest that applies to it, within the bounds of the wider ones."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
@@ -31,8 +31,9 @@ class Beyond(NamedTuple):
 
 
 def in_force(policies: Policies, birth: Birth) -> dict[IdleRule, InForce]:
-    """{rule: what counts for a run of this job}. A policy that lies beyond the bounds of a wider one (which was set later, or is
-    that of the run's project) has no say; the wider one has."""
+    """Return {rule: policy in force for a run of this job}. A policy beyond the bounds of a wider one has no effect, and the
+    wider one applies. The wider one was set later, or is that of the run's project.
+    """
     scopes = (f"{USER}{birth.user}", f"{PROJECT}{birth.project}" if birth.project else "", GLOBAL)
     found: dict[IdleRule, InForce] = {}
     for rule in RULES:
@@ -50,7 +51,7 @@ def in_force(policies: Policies, birth: Birth) -> dict[IdleRule, InForce]:
 
 
 def speaks_of(policy: IdlePolicy, kind: str) -> bool:
-    """Whether it is about jobs of this kind."""
+    """Return True if the policy applies to jobs of this kind."""
     return not policy.kinds or kind in policy.kinds
 
 

@@ -1,6 +1,8 @@
-"""What the idle core remembers: policies by scope, who submitted what, and every run that has a place. Integers and words only.
+"""State of the idle core: policies by scope, the submitter and kind of each job, and every run that has a place. Integers
+and words only.
 
-Only `apply/handlers.py` changes it. A run is here from its placement to its end, so the state is as small as the cluster's present.
+Only `apply/handlers.py` changes it. A run is in the state from its placement to its end, so the state is as small as the
+cluster's present.
 """
 
 from typing import Literal, NamedTuple
@@ -15,7 +17,7 @@ Step = Literal["told", "foreseen", "shrunk", "asked"]
 
 
 class Birth(NamedTuple):
-    """Of a job or array: whose it is, and of which kind."""
+    """Owner and kind of a job or array."""
 
     user: str
     project: str
@@ -23,7 +25,7 @@ class Birth(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a run holds of one node: UUIDs of GPUs, or of MIG instances where these are cut."""
+    """Devices of one node that a run holds: UUIDs of GPUs, or of MIG instances where GPUs are cut."""
 
     node: str
     devices: tuple[str, ...]
@@ -51,7 +53,7 @@ class Idle(msgspec.Struct, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """One attempt of a job, from its place to its end."""
+    """Attempt of a job, from its place to its end."""
 
     job: str
     attempt: int

@@ -1,7 +1,7 @@
-"""What samples said of the runs that are asked about, since this process started. In no log: after a restart it begins empty, so
-that nothing counts as idle before it was watched for the whole time. Start at `Watch`.
+"""Samples' contents for the watched runs, since this process started. They are in no log: after a restart the watch begins
+empty, so that no run counts as idle before it was watched for the whole time. Start at `Watch`.
 
-Its memory is a few integers for each node and signal of each run that is watched, whatever the time.
+Its memory is a few integers for each node and signal of each watched run, for any length of time.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,11 @@ class Watch:
 
     @property
     def asks(self) -> bool:
-        """Whether there is anything to watch."""
+        """True if there is anything to watch."""
         return bool(self._questions)
 
     def follow(self, questions: Iterable[Question]) -> None:
-        """These are all questions from here on. What was seen for the same run stays; of others it is forgotten."""
+        """Replace all questions by these. Readings of the same run stay; those of other runs are dropped."""
         self._questions = list(questions)
         nodes: dict[str, dict[str, Watched]] = {}
         for question in self._questions:
@@ -49,11 +49,11 @@ class Watch:
         self._asks_power = any("power" in question.below for question in self._questions)
 
     def wants(self, node: str) -> bool:
-        """Whether anything of this node is watched: what it says need not be decoded otherwise."""
+        """Return True if anything of this node is watched. Otherwise the node's report need not be decoded."""
         return self._asks_power or node in self._nodes
 
     def take(self, batch: SampleBatch, now_ns: int) -> None:
-        """What a node measured. Untimely batches are as good as lost."""
+        """Take a node's measurements. Untimely batches are as good as lost."""
         if not self.wants(batch.node):
             return
         if not now_ns - LATE_NS <= batch.at_ns <= now_ns + FUTURE_NS:
@@ -71,7 +71,7 @@ class Watch:
                 self._rest_mw[uuid] = min(gpu.power_mw, self._rest_mw.get(uuid, gpu.power_mw))
 
     def answers(self, now_ns: int) -> list[Answer]:
-        """Of every run that counts as idle, and of those that could."""
+        """Return the answers for every run that counts as idle, and for those that could be."""
         return [
             Answer(question.job, question.attempt, question.rule, self._readings(question, now_ns))
             for question in self._questions

@@ -1,4 +1,4 @@
-"""One node's part of a run, as it was seen: its signals' stretches, its counters, and when somebody was there."""
+"""Observed state of one node's part of a run: its signals' stretches, its counters, and when a person was present."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _KIB = 1024
 
 
 class Presence(NamedTuple):
-    """Somebody was there last, when that was said last, and how often it was said."""
+    """Presence of a person: the last time, the time of the last report, and the number of reports."""
 
     last_ns: int
     heard_ns: int
@@ -43,7 +43,7 @@ class Watched:
                 self._stretches[signal].ask(threshold)
 
     def take(self, node: NodeReading, rest_mw: Mapping[str, int]) -> None:
-        """What the node says; `rest_mw`: {GPU: what it draws when nobody has it}. A moment that is not later says nothing."""
+        """Take the node's report; `rest_mw` is {GPU: power drawn when no run holds it}. A report that is not later is ignored."""
         if node.at_ns <= self._heard_ns:
             return
         self._heard_ns = node.at_ns
@@ -63,20 +63,20 @@ class Watched:
     def _values(
         self, signal: IdleSignal, rank: RunReading | None, node: NodeReading, rest_mw: Mapping[str, int]
     ) -> list[int | None]:
-        """Of each GPU, or of the rank."""
+        """Return the value of each GPU, or of the rank."""
         if signal in _OF_GPUS:
             return [self._of_gpu(signal, uuid, node, rest_mw) for uuid in self.devices]
         return [self._of_rank(signal, rank, node.at_ns) if rank is not None else None]
 
     def could(self, signal: IdleSignal, threshold: int, after_ns: int, now_ns: int) -> bool:
-        """Whether a signal may say idle: what says no is cheap to see, what says yes is in its reading."""
+        """Return True if a signal may show idle. A no is cheap to see here; the reading decides a yes."""
         stretch = self._stretches.get(signal)
         if stretch is not None:
             return 0 < stretch.since_ns <= now_ns - after_ns
         return now_ns - self._presence[signal].last_ns >= max(threshold, after_ns)
 
     def reading(self, signal: IdleSignal, now_ns: int) -> Reading | None:
-        """How a signal is now; None where it is missing or stale."""
+        """Return the signal's present reading; None where it is missing or stale."""
         if signal not in PRESENCE:
             stretch = self._stretches.get(signal)
             return stretch.reading(now_ns) if stretch is not None else None
@@ -119,7 +119,9 @@ class Watched:
         return counter
 
     def _somebody(self, signal: IdleSignal, rank: RunReading, at_ns: int) -> None:
-        """At the terminal, or where the proxy tells, there. Nobody yet: since the start."""
+        """Record a person's presence at the terminal, or at the proxy where the proxy reports it. Without presence so far, it counts
+        from the run's start.
+        """
         known = rank.terminal_ns if signal == "terminal" else rank.proxy_ns
         if known is not None:
             before = self._presence[signal]

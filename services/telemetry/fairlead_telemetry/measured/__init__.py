@@ -1,1 +1,3 @@
-"""What nodes measured: taken in as columns, kept in the warehouse for a day or so, then in Parquet files. Start at `sample_store.py`."""
+"""Measurements of nodes: taken in as columns, kept in the warehouse for a day or so, then in Parquet files. Start at
+`sample_store.py`.
+"""

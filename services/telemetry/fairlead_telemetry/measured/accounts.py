@@ -1,4 +1,4 @@
-"""What is kept of samples besides their rows: the newest batch of each node, what was lost, what was refused."""
+"""Accounts of samples apart from their rows: the newest batch of each node, losses, and refusals."""
 
 import duckdb
 
@@ -22,7 +22,7 @@ def keep(db: duckdb.DuckDBPyConnection, samples: SampleIntake) -> None:
 
 
 def forget(db: duckdb.DuckDBPyConnection, before_ns: int) -> None:
-    """What was told before then."""
+    """Delete the accounts recorded before that time."""
     db.execute("DELETE FROM sample_gaps WHERE noticed_at_ns < ?", [before_ns])
     db.execute("DELETE FROM sample_heads WHERE at_ns < ?", [before_ns])
 

@@ -31,7 +31,9 @@ _NAMES = frozenset({"uuid", "parent", "run"})
 
 
 def gathered(batches: Iterable[SampleColumns], kind: str) -> Arrays:
-    """{column: its values over all batches} of one table; {} where there are no rows. What nobody knows has no column."""
+    """Return {column: its values over all batches} of one table; {} where there are no rows. A column without known values is
+    left out.
+    """
     field, names = _FIELD[kind], KINDS[kind].__struct_fields__
     joined: list[list[Any]] = [[] for _ in names]
     nodes, incarnations, times, numbers, simulated = (list[Any]() for _ in range(5))

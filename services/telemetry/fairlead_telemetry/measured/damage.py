@@ -1,6 +1,6 @@
-"""A database file that cannot be read any more: recognised, and set aside under another name, never deleted.
+"""Damaged database file: it is recognised and set aside under another name, never deleted.
 
-What was in it comes back from the log, from the stream of samples as far as that reaches, and from the files of days.
+Its contents come back from the log, from the stream of samples within its retention, and from the files of days.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ MARK = "warehouse.damaged"
 
 
 def is_damage(error: duckdb.Error) -> bool:
-    """Whether the file is damaged; a lock, a full disk or another release's file is not."""
+    """Return True if the file is damaged; a lock, a full disk or another release's file is no damage."""
     return any(words in str(error) for words in _WORDS)
 
 

@@ -23,7 +23,7 @@ type Kind = Literal["samples", "uses", "resources", "minutes", "hours"]
 
 
 class DayFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One Parquet file, in the words of the table `sample_files`. Times are Unix nanoseconds."""
+    """Parquet file, described by the columns of the table `sample_files`. Times are Unix nanoseconds."""
 
     name: str
     kind: Kind
@@ -39,7 +39,7 @@ class DayFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stands in `manifest.json`."""
+    """Contents of `manifest.json`."""
 
     version: int
     files: list[DayFile] = []
@@ -88,13 +88,13 @@ def settle(written: Path, name: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's content."""
+    """Return the SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def mismatch(folder: Path, file: DayFile) -> str:
-    """What is wrong with the file on disk; "" where it is what the manifest says."""
+    """Return the difference between the file on disk and the manifest; "" where they agree."""
     path = folder / file.name
     if not path.exists():
         return f"{file.name}: it is missing; restore it from a copy"

@@ -1,8 +1,8 @@
-"""Where measured rows are: the newest in tables, older ones in files; views show both as one. Start at `Measured`.
+"""Store of measured rows: the newest in tables, older ones in files; views show both as one. Start at `Measured`.
 
-Its owner gives the transactions. What moves a span into files is in three steps, so that the long one does not hold up what
-arrives: `plan` (names, noted before anything is written), `writing.write`, and `attach`, which in one transaction takes rows
-out and files in. A crash at any moment leaves each row in one place.
+Its owner provides the transactions. A span moves into files in three steps, so that the long one does not hold up new
+rows: `plan` (names, noted before anything is written), `writing.write`, and `attach`. In one transaction, `attach` takes
+rows out and files in. A crash at any moment leaves each row in one place.
 """
 
 from collections.abc import Iterable, Sequence
@@ -82,7 +82,7 @@ class Measured:
     # ------------------------------------------------------------------ files
 
     def files(self) -> list[DayFile]:
-        """Those that count, oldest first."""
+        """Return the files that count, oldest first."""
         rows = self._rows(f"SELECT {_FILE_COLUMNS} FROM sample_files ORDER BY from_ns, name")  # noqa: S608 names of our own fields
         return [msgspec.convert(dict(zip(DayFile.__struct_fields__, row, strict=True)), DayFile) for row in rows]
 
@@ -114,7 +114,7 @@ class Measured:
         return filings
 
     def _is_stale(self, span: Span) -> bool:
-        """Whether sums of the span are still to be made."""
+        """Return True if sums of the span are still to be made."""
         minutes = self._number(f"SELECT count(*) FROM rolled.stale_minutes WHERE {condition('minutes', span)}")  # noqa: S608 numbers of ours
         return bool(
             minutes or self._number(f"SELECT count(*) FROM rolled.stale_hours WHERE {condition('hours', span)}")  # noqa: S608 as above

@@ -1,7 +1,7 @@
-"""Which spans of time leave the warehouse for files, and what those are called. Pure.
+"""Spans of time that leave the warehouse for files, and the names of those files. Pure.
 
-A day that is over goes as one span; a day of very many rows hour by hour, and where the warehouse holds too many rows, hours of
-the present day go, too. Spans begin and end at whole hours (UTC).
+A day that is over leaves as one span; a day of very many rows leaves hour by hour. Where the warehouse holds too many
+rows, hours of the present day leave, too. Spans begin and end at whole hours (UTC).
 """
 
 from collections.abc import Collection, Mapping

@@ -1,5 +1,5 @@
-"""Writes one span of the warehouse into Parquet files. Reads the warehouse over a connection of its own, so that others go on
-storing meanwhile; changes nothing in it. Start at `write`.
+"""Writer of one span of the warehouse into Parquet files. It reads the warehouse over a connection of its own, so that
+other writes continue meanwhile, and changes nothing in it. Start at `write`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _STORED = {relation.name: stored_columns(relation) for relation in MEASURED}
 
 
 def condition(kind: str, span: Span) -> str:
-    """Which rows of its table are of the span."""
+    """Return the SQL condition for the rows of the kind's table that are in the span."""
     if kind in _SLOTS_NS:
         slot_ns = _SLOTS_NS[kind]
         return f"slot >= {span.from_ns // slot_ns} AND slot < {span.to_ns // slot_ns}"
@@ -31,7 +31,7 @@ def condition(kind: str, span: Span) -> str:
 
 
 def table(kind: str) -> str:
-    """Where the kind's rows are in the warehouse."""
+    """Return the name of the kind's table in the warehouse."""
     return f"rolled.{kind}" if kind in _SLOTS_NS else f"measured.{kind}"
 
 
@@ -51,7 +51,9 @@ def write(db: duckdb.DuckDBPyConnection, folder: Path, span: Span, names: Mappin
 
 
 def described(db: duckdb.DuckDBPyConnection, folder: Path, name: str, kind: Kind, span: Span | None = None) -> DayFile:
-    """What a file is, by its content; its span is that of its rows unless it is given. Raises duckdb.Error for what is no such file."""
+    """Return the description of a file by its content; its span is that of its rows unless a span is given. Raises duckdb.Error
+    for any other kind of file.
+    """
     when = f"slot * {_SLOTS_NS[kind]}" if kind in _SLOTS_NS else "epoch_ns(time)"
     query = f"SELECT count(*), min({when}), max({when}) FROM read_parquet({_text(folder / name)})"  # noqa: S608 words of ours
     row = db.execute(query).fetchone()

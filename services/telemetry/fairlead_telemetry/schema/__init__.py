@@ -1,8 +1,8 @@
-"""What people can ask about: every table and view with its columns, said once, as data.
+"""Queryable schema: every table and view with its columns, stated once, as data.
 
 The DDL, the views and the help text of `fairlead sql --tables` all come from here. The tables that the views read are
-folded from events (`fold/`); views hold no rule that the queue or the placer does not state in an event. To add a
-view: append a `Relation` with a sentence per column to its family; the tests check that both agree.
+folded from events (`fold/`); views hold no rule that the queue or the placer does not state in an event. To add a view:
+append a `Relation` with a sentence per column to its family; the tests check that both agree.
 """
 
 from fairlead_telemetry.schema.accounts import SAMPLE_FILES, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS
@@ -56,12 +56,12 @@ def table_ddl() -> list[str]:
 
 
 def view_ddl() -> list[str]:
-    """Statements that create every view anew, once the folded tables are there."""
+    """Return the statements that create or replace every view, for use once the folded tables are there."""
     return [f"CREATE OR REPLACE VIEW {view.name} AS {view.select}" for view in VIEWS]
 
 
 def help_text() -> str:
-    """What `fairlead sql --tables` prints."""
+    """Return the text that `fairlead sql --tables` prints."""
     lines: list[str] = []
     for relation in (*VIEWS, *MEASURED, *TABLES):
         lines.append(f"{relation.name}: {relation.about}")

@@ -1,4 +1,4 @@
-"""What is kept of samples besides their rows: what was lost, how far they have been read, what was refused, and which files they are in."""
+"""Tables about samples apart from their rows: losses, read positions, refusals, and the files that hold the samples."""
 
 from fairlead_telemetry.schema.relation import Column, Relation
 

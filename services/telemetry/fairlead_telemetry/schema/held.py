@@ -1,4 +1,4 @@
-"""What ran where, what it held, and what made way for others."""
+"""Views of placements: the nodes of each run, its held devices, and the runs that made way for others."""
 
 from fairlead_telemetry.schema.relation import Column, Relation
 

@@ -1,4 +1,4 @@
-"""What lay idle, what was done about it, and what a dry run would have saved."""
+"""Views of idleness: idle runs, the actions taken, and the savings that a dry run would have brought."""
 
 from fairlead_telemetry.schema.relation import Column, Relation
 

@@ -1,7 +1,7 @@
-"""What nodes measured. What of it was lost on the way: `accounts.py`; what it adds up to: `rolled.py`.
+"""Views of measurements by nodes. `accounts.py` has their losses, `rolled.py` their sums.
 
-`samples`, `uses` and `resources` are views: over a table of the newest rows (`measured.<name>`), and over the Parquet files that
-hold the older ones.
+`samples`, `uses` and `resources` are views: over a table of the newest rows (`measured.<name>`), and over the Parquet
+files that hold the older ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,7 +103,7 @@ MEASURED = (SAMPLES, USES, RESOURCES)
 
 
 class Filed(NamedTuple):
-    """How a column stands in a file: its name and type there, and how many of its own units are one of the file's."""
+    """Form of a column in a file: its name and type there, and how many of its own units are one of the file's."""
 
     name: str
     type: str
@@ -135,7 +135,7 @@ def to_file(column: str) -> str:
 
 
 def from_file(column: str) -> str:
-    """The column of a file as it stands in the table."""
+    """Return the SQL that turns a file's column into the table's column."""
     filed = FILED.get(column)
     if filed is None:
         return f'"{column}"'

@@ -1,10 +1,10 @@
-"""How a table or view is described: name, sentence, columns, and the query of a view."""
+"""Description of a table or view: name, sentence, columns, and the query of a view."""
 
 from typing import NamedTuple
 
 
 class Column(NamedTuple):
-    """One column: its DuckDB type and one sentence."""
+    """Column with its DuckDB type and one sentence."""
 
     name: str
     type: str

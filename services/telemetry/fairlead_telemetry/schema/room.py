@@ -1,4 +1,4 @@
-"""How much room there was, and in how large pieces."""
+"""Views of free capacity and of the sizes of its pieces."""
 
 from fairlead_telemetry.schema.relation import Column, Relation
 

@@ -1,4 +1,4 @@
-"""What runs add up to: GPU-hours and waits."""
+"""Views of sums over runs: GPU-hours and waits."""
 
 from fairlead_telemetry.schema.relation import Column, Relation
 

@@ -1,4 +1,4 @@
-"""How the GPUs that are held are used, as far as it was measured."""
+"""Views of the measured use of held GPUs."""
 
 from fairlead_telemetry.schema.relation import Column, Relation
 

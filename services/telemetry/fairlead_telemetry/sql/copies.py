@@ -1,7 +1,8 @@
-"""Copies of the warehouse that people's SQL may run over: the whole one, and for members one of what they may see.
+"""Copies of the warehouse for people's SQL: the whole one, and for members a copy of the part that they may see.
 
-A second process may not open a file that has a writer, and a query must never slow down the one that stores: hence copies. One is made
-when somebody asks, the old one is older than a second and something has changed; making them is held below a 20th of all time.
+A second process may not open a file that has a writer, and a query must never slow down the process that stores: hence
+copies. A copy is made when a query arrives, the old one is older than a second and something has changed. Making copies
+is held below a 20th of all time.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ type Make = Callable[[Path], Awaitable[None]]
 
 
 class Copy(NamedTuple):
-    """One copy: of which version of the warehouse, when it was made, and how long that took."""
+    """Copy of the warehouse: the version, the time when it was made, and how long that took."""
 
     path: Path
     version: int
@@ -59,11 +60,11 @@ class Copies:
 
     @property
     def folder(self) -> Path:
-        """Where they lie."""
+        """Folder of the copies."""
         return self._directory
 
     async def fresh(self, scope: Scope | None) -> Path:
-        """A copy with what the scope may see (None: everything), made anew when it is stale."""
+        """Return a copy with the rows that the scope may see (None: everything); make it again when it is stale."""
         async with self._making:  # a copy that somebody carves from is not removed
             return (await self._fresh_whole() if scope is None else await self._fresh_part(scope)).path
 
@@ -105,7 +106,7 @@ class Copies:
         return made
 
     def _kept(self, scope: Scope) -> Path:
-        """Where a scope's rows of files stay between two copies."""
+        """Return the path of the database that keeps a scope's file rows between two copies."""
         number = self._numbers.setdefault(scope, self._made)
         return self._filed / f"{number}.duckdb"
 

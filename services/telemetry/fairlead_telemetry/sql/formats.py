@@ -1,4 +1,4 @@
-"""How an answer is spelled: JSON, CSV or Arrow's IPC stream, each cut so that it fits a message of the bus, and saying so.
+"""Formats of answers: JSON, CSV or Arrow's IPC stream. Each is cut to fit a message of the bus, with a mark of the cut.
 
 Start at `spell`. Runs in the worker, after the gate has passed the query.
 """
@@ -58,7 +58,7 @@ def _columns(result: duckdb.DuckDBPyConnection) -> list[dict[str, str]]:
 
 
 def _rows(result: duckdb.DuckDBPyConnection, limit: int) -> Iterator[Row]:
-    """One row more than the limit, where there is one."""
+    """Yield the rows up to one more than the limit, where there is one."""
     left = limit + 1
     while left and (chunk := result.fetchmany(min(ROWS_PER_FETCH, left))):
         left -= len(chunk)

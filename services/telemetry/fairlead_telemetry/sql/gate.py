@@ -1,8 +1,7 @@
-"""Which statements people may run: decided on DuckDB's own syntax tree, by what is allowed. Pure.
+"""Gate for the statements that people may run: decided on DuckDB's own syntax tree, by a list of permitted nodes. Pure.
 
-The database itself is locked down besides (`worker.py`); this gate refuses what that lock
-leaves open: PRAGMA, CHECKPOINT, temporary tables, and every function that is not on the list of `functions.py`.
-Start at `check`.
+The database itself is also locked down (`worker.py`). The gate refuses the statements that the lock leaves open: PRAGMA,
+CHECKPOINT, temporary tables, and every function that is not on the list of `functions.py`. Start at `check`.
 """
 
 import json

@@ -21,14 +21,14 @@ CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "256MB"}
 
 
 class Scope(NamedTuple):
-    """Whose rows: of this user, and of these projects, in order. Callers who see the same share a file."""
+    """Visible rows of a member: those of this user, and of these projects, in order. Callers who see the same share a file."""
 
     user: str
     projects: tuple[str, ...]
 
 
 def scope_of(caller: Caller) -> Scope | None:
-    """What the caller may see; None: everything. Jobs without a project belong to nobody but their users."""
+    """Return the rows that the caller may see; None: everything. Jobs without a project belong only to their users."""
     if caller.sees_all:
         return None
     return Scope(caller.user, tuple(sorted({project for project in caller.projects if project})))

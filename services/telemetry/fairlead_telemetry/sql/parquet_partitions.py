@@ -1,8 +1,9 @@
-"""A member's rows of days that have left for files: which files are looked into, and the database that they are put into.
+"""Member's rows of days that have left for files: the files to search, and the database to put the rows into.
 
-The files hold everybody's rows; a member's SQL never reaches them. What is the member's is copied, the newest first, up to a bound that
-is told. Files never change, so what was copied stays good until there are others, or the member's runs in their spans are others:
-`Wanted.key` says for what a copy stands (and is no member's to see: others' files are in it). Start at `wanted`, then `gather`.
+The files hold the rows of all users; a member's SQL never reaches them. The member's rows are copied, newest first, up to
+a bound that is reported. Files never change. So copied rows stay valid until there are new files, or the member's runs
+in their spans change: `Wanted.key` identifies the contents of a copy (no member may see it: it contains others' files).
+Start at `wanted`, then `gather`.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ WHERE f.kind IN ('samples', 'uses', 'resources') GROUP BY ALL ORDER BY f.to_ns D
 
 
 class Source(NamedTuple):
-    """One file, and the member's runs that it may have rows of."""
+    """File and the member's runs of which it may have rows."""
 
     kind: str
     name: str
@@ -46,14 +47,14 @@ class Source(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What there is for a member, the newest first, and where."""
+    """Available sources for a member, newest first, and their folder."""
 
     folder: Path
     sources: tuple[Source, ...]
 
     @property
     def key(self) -> str:
-        """What a copy of it stands for."""
+        """Identity of the contents of a copy."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
@@ -113,7 +114,7 @@ def _gather(db: duckdb.DuckDBPyConnection, kind: str, sources: Sequence[Source],
 
 
 def _near(sources: Sequence[Source]) -> tuple[list[Source], int]:
-    """Those that are looked through, and from when on (Unix ns) what they hold is all there is; 0: from the first."""
+    """Return the sources that are searched, and the Unix ns from which their rows are complete; 0: from the first."""
     looked = 0
     for at, source in enumerate(sources):
         looked += source.rows

@@ -1,7 +1,8 @@
-"""One worker process as the service sees it: a question in, its answer out; interrupted when asked, killed where it does not obey.
+"""Worker process from the service's side: a query goes in, its answer comes out. The process is interrupted on request, and
+killed where it does not obey.
 
-A frame is a 4-byte big-endian length and JSON, or what `worker.py` answers. A worker serves one scope only, as long as it lives: whoever
-breaks the engine finds nothing of others in its memory.
+A frame is a 4-byte big-endian length and JSON, or the answer of `worker.py`. A worker serves one scope only, for its
+whole life: a person who breaks the engine finds nothing of others in its memory.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ START_S = 60.0
 
 
 class Question(msgspec.Struct, tag="question"):
-    """One query on one copy."""
+    """Query on one copy."""
 
     number: int
     path: str
@@ -42,7 +43,7 @@ class Gone(Exception):
 
 
 class Process:
-    """One worker, not started before its first question."""
+    """Worker process that is not started before its first query."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -51,7 +52,7 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """Of the running process; None where there is none."""
+        """PID of the running process; None where there is none."""
         return None if self._worker is None else self._worker.pid
 
     async def answer(

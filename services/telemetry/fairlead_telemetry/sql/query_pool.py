@@ -1,6 +1,6 @@
-"""Where people's questions come in: a bounded line, a worker for each, and answers or errors as JSON. Start at `Desk.ask`.
+"""Entry of people's queries: a bounded line, a worker for each, and answers or errors as JSON. Start at `Desk.ask`.
 
-A worker serves callers of one scope only, and is kept a while for their next question.
+A worker serves callers of one scope only, and is kept a while for their next query.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class Desk:
             self.copies.close()
 
     def _refusal(self, asked: SqlRequest) -> bytes:
-        """Why it is not taken up at all, as an answer; b"": it is."""
+        """Return the reason, as an answer, for which the query is not taken up at all; b"" where it is taken up."""
         wanted = asked.timeout_s
         if wanted is not None and not 0 < wanted <= self.deadline_s:
             told = f"timeout_s: expected more than 0 and at most {self.deadline_s:g} seconds, found {wanted:g}"
@@ -153,7 +153,7 @@ class Desk:
 
     @asynccontextmanager
     async def _worker(self, scope: Scope | None) -> AsyncIterator[Process]:
-        """One that served this scope before, or a new one."""
+        """Yield a worker that served this scope before, or a new one."""
         at = next((i for i, (served, _) in enumerate(self._idle) if served == scope), None)
         worker = Process(self.copies.folder) if at is None else self._idle.pop(at)[1]
         self._busy.add(worker)

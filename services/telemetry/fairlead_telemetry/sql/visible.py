@@ -1,10 +1,11 @@
-"""Which rows of which table a member sees: data, read by `member_copy.py`. Pure.
+"""Rows of each table that a member sees: data, read by `member_copy.py`. Pure.
 
-A member sees own jobs and those of own projects, in every table; of queues and of the cluster's room the totals. What is not named
-here is not seen: a new table is empty for members, and a new type of event is left out, until somebody says what of it is theirs.
-tests/telemetry/test_visible.py asks for that.
+A member sees own jobs and those of own projects, in every table; of queues and of the cluster's room the totals. Anything
+not named here is not seen. A new table is empty for members, and a new type of event is left out, until a person states
+the part of it that is theirs. tests/telemetry/test_visible.py demands that.
 
-In a condition, `mine` is a table of one column: the ids of the member's jobs, array elements included; $user is the member.
+In a condition, `mine` is a table of one column: the ids of the member's jobs, array elements included; $user is the
+member.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,12 @@
-"""The process that runs people's SQL: reads questions on stdin, answers on stdout, and knows nothing else.
+"""Process that runs people's SQL: reads queries on stdin, answers on stdout, and knows nothing else.
 
-It sees a read-only copy of the warehouse with what its caller may see, no environment and no network code; DuckDB is told to
-touch no other file, load no extension, use one thread and bounded memory, and the operating
-system bounds its address space. DuckDB has no privilege boundary of its own: whoever finds a hole
-in the engine has this process, as this user. It holds no credential.
+It sees a read-only copy of the warehouse with the rows that its caller may see, no environment and no network code.
+DuckDB is configured to touch no other file, load no extension, and use one thread and bounded memory. The operating
+system bounds its address space. DuckDB has no privilege boundary of its own: a person who finds a hole in the engine has
+this process, as this user. It holds no credential.
 
-A second thread reads, so that a question can be stopped while it is answered. Start at `main`; frames are those of `process.py`.
+A second thread reads, so that a query can be stopped while it is answered. Start at `main`; frames are those of
+`process.py`.
 """
 
 import os
@@ -126,7 +127,7 @@ class Desk:
         return b'%b,"rows":[%b]}' % (told[:-1], body) if question.format == "json" else told + b"\n" + body
 
     def _missing(self, query: str) -> str:
-        """What the tables that a query names do not have."""
+        """Return the notes on rows that the tables named in a query lack."""
         named = set(re.findall(r"\w+", query.lower()))
         return "; ".join(words for table, words in self._left_out.items() if table in named)
 

@@ -1,9 +1,10 @@
-"""What samples say of the GPU time of a month: how much of it was measured, and how much of that was used.
+"""Measured GPU time of a month, from samples: the part that was measured, and the part of it that was used.
 
-A minute of a GPU counts as measured where there is a sample of it under the very run that held it; it was used by the mean utilisation of
-its samples. Nothing is guessed for the rest: who reads it sees how much was measured. Minutes come from the sums per minute, so the newest,
-which are not over, are not in; nor is what was dropped since (docs/reference/settings.md). Of a GPU that several share, the use is the whole GPU's, times the
-share that was held. Runs on the warehouse's thread.
+A minute of a GPU counts as measured where there is a sample of it under the very run that held it. The minute was used by
+the mean utilisation of its samples. The rest is not guessed: readers see how much was measured. Minutes come from the
+sums per minute. So the newest minutes, which are not over, are left out, and so are minutes dropped since
+(docs/reference/settings.md). For a GPU that several runs share, the use is the whole GPU's, times the share that was
+held. Runs on the warehouse's thread.
 """
 
 from typing import Any

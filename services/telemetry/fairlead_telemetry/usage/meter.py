@@ -1,12 +1,14 @@
-"""Events into stays: what each attempt was charged for on each of its nodes, from when until when. Pure, integers only.
+"""Meter that turns events into stays: the charge of each attempt on each of its nodes, from start to end. Pure, integers
+only.
 
-The placer's clock alone measures, for its commits say when something is held and when no more: the time of an event is
-the highest `at_ns` of the placer's commits so far. So a clock that steps back stands still until it has caught up with
-itself, no stay is negative, and no moment counts twice; one that steps forward counts what it skipped.
+The placer's clock alone measures, for its commits record when a device is held and when it is free: the time of an event
+is the highest `at_ns` of the placer's commits so far. So a clock that steps back pauses until it has caught up with
+itself. No stay is negative, and no moment counts twice. A clock that steps forward counts the skipped time.
 
-A stay is *charged* from the placement until the end of its run (as budgets of queues count it: `fairlead_queue.budgets`), at what the
-job asked for; it is *held* until its devices came back on evidence, at what the node gave. Between the two nobody can use
-the devices, and that is nobody's bill: a lost node comes back when it comes back.
+A stay is *charged* from the placement until the end of its run (as budgets of queues count it:
+`fairlead_queue.budgets`), at the amount that the job requested. It is *held* until its devices came back on evidence, at
+the amount that the node gave. Between the two, no other run can use the devices, and no user is billed for that time: a
+lost node may come back at any time.
 """
 
 from collections.abc import Iterable
@@ -32,7 +34,7 @@ METERED: Final[tuple[type[ev.EventBase], ...]] = Metered.__value__.__args__
 
 
 class Stay(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One node's part of one attempt. Times are Unix ns of the placer's clock."""
+    """Node's part of one attempt. Times are Unix ns of the placer's clock."""
 
     job: str
     attempt: int
@@ -59,7 +61,7 @@ class Stay(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Birth(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is kept of a job, or of an array for all its elements, until it ends."""
+    """Data kept of a job, or of an array for all its elements, until it ends."""
 
     user: str
     project: str
@@ -109,7 +111,7 @@ class Meter:
         self.state.at_ns = max(self.state.at_ns, at_ns)
 
     def take(self, sequence: int, event: Metered) -> None:
-        """The next event; where it is the placer's, `pass_time` was told its commit's time before."""
+        """Take the next event. For an event of the placer, `pass_time` must have received its commit's time before."""
         state = self.state
         match event:
             case ev.JobSubmitted():
@@ -171,7 +173,7 @@ class Meter:
     def _back(
         self, sequence: int, job: str, attempt: int, *, nodes: tuple[str, ...] = (), rank: int = -1, ended: bool = False
     ) -> None:
-        """Parts came back, or the whole run has ended; what is over leaves. Said again, it changes nothing."""
+        """Record that parts came back, or that the whole run has ended; finished stays leave. A repeated record changes nothing."""
         key, now_ns = f"{job}.{attempt}", self.state.at_ns
         stays = self.state.stays.get(key, [])
         for stay in stays:

@@ -1,14 +1,14 @@
-"""The price table: what an hour of a GPU costs, from when on. Pure.
+"""Price table: the price of an hour of a GPU, from a date on. Pure.
 
-A file of comma-separated values, under these heads; `*` stands for every model that has no row of its own.
+A file of comma-separated values, under these heads; `*` is every model that has no row of its own.
 
     model,per_gpu_hour,currency,valid_from
     NVIDIA-H100-80GB-HBM3,2.49,EUR,2026-01-01
     NVIDIA-H100-80GB-HBM3,2.19,EUR,2026-07-15
     *,1.00,EUR,2026-01-01
 
-A price holds from midnight (UTC) of its day until the same model's next one. Money is counted in millionths, so a price has six
-decimal places at most, and nothing is rounded but the amount of a line (`statement.py`).
+A price holds from midnight (UTC) of its day until the same model's next one. Money is counted in millionths, so a price
+has six decimal places at most, and nothing is rounded except the amount of a line (`statement.py`).
 """
 
 import csv
@@ -31,7 +31,7 @@ class PriceTableError(ValueError):
 
 
 class Price(NamedTuple):
-    """What an hour of one whole GPU costs from a moment on."""
+    """Price of an hour of one whole GPU from a moment on."""
 
     micro: int  # millionths of the currency
     currency: str
@@ -39,7 +39,7 @@ class Price(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a person writes it: "2.49"."""
+        """Price as a person writes it: "2.49"."""
         return f"{Decimal(self.micro).scaleb(-6).normalize():f}"
 
 

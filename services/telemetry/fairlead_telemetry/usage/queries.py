@@ -1,9 +1,9 @@
-"""The verb `usage`: keeps the meter up to date in the background, and answers with statements. A shell.
+"""Verb `usage`: keeps the meter up to date in the background, and answers with statements. A shell.
 
-    usage  {"month"?: "2026-11", "by"?: "user"}  -> fairlead_schemas.usage.UsageStatement (no month: the one that it is)
+    usage  {"month"?: "2026-11", "by"?: "user"}  -> fairlead_schemas.usage.UsageStatement (no month: the present one)
 
-Beside the bill of a month that is not over stands an estimate up to now, by this service's clock and never before the log's.
-The price table is read anew for each answer, so that a new one needs no restart.
+The bill of a month that is not over comes with an estimate up to now, by this service's clock and never before the log's.
+The price table is read again for each answer, so that a new one needs no restart.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ log = structlog.get_logger("telemetry")
 
 
 class UsageRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What rpc("telemetry", "usage") takes."""
+    """Request of rpc("telemetry", "usage")."""
 
     month: str = ""
     by: By = "user"
@@ -71,7 +71,7 @@ class UsageDesk:
         await self._ingest.on_thread(self._usage.save)
 
     async def ask(self, request: bytes) -> bytes:
-        """One statement, or {"error": …}."""
+        """Return one statement, or {"error": …}."""
         try:
             return await self._answer(request)
         except UsageRefused as refused:
@@ -114,7 +114,7 @@ class UsageDesk:
                 pass
 
     async def _follow(self) -> None:
-        """Until it fails; then whoever asks meets the same fault, and everything else goes on."""
+        """Keep the meter up to date until it fails. Later requests then meet the same fault, and all other work continues."""
         try:
             while True:
                 await self._catch_up()

@@ -44,7 +44,7 @@ def ddl() -> list[str]:
 
 
 def help_text() -> str:
-    """What `fairlead sql --tables` prints of these."""
+    """Return the part of the text that `fairlead sql --tables` prints about these tables."""
     lines: list[str] = []
     for table in RELATIONS:
         width = max(len(column.name) for column in table.columns)

@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """What one key was charged within one piece. Amounts are milli-GPU times ns."""
+    """Charges of one key within one piece. Amounts are milli-GPU times ns."""
 
     key: str
     piece: int  # its position
@@ -48,7 +48,7 @@ class Sum(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What samples say of one key within one piece, in milli-GPU times ns: held time that was measured, and used of it."""
+    """Measured use of one key within one piece, in milli-GPU times ns: held time that was measured, and the used part of it."""
 
     measured: int
     used: int
@@ -90,7 +90,7 @@ def statement(
     month: Month, by: By, pieces: Sequence[Piece], sums: Iterable[Sum], *, sequence: int, as_of_ns: int,
     measures: Measures | None = None,
 ) -> UsageStatement:  # fmt: skip
-    """The bill; lines by key, then by model, the oldest price first. `measures` None: nobody looked at samples."""
+    """Return the bill; lines by key, then by model, the oldest price first. `measures` None: samples were not examined."""
     lines = [_line(each, pieces[each.piece], measures) for each in sorted(sums)]
     charged = sum(line.charged for line in lines)
     return UsageStatement(
@@ -145,7 +145,7 @@ def hours(charged: int) -> float:
 
 
 def amount(charged: int, micro: int) -> str:
-    """What milli-GPU x ns cost at so many millionths a GPU-hour: to hundredths, half up."""
+    """Return the cost of `charged` milli-GPU x ns at `micro` millionths a GPU-hour: to hundredths, half up."""
     unit = GPU_HOUR * MICRO // 100
     return _hundredths((2 * charged * micro + unit) // (2 * unit))
 

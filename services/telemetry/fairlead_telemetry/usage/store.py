@@ -1,9 +1,9 @@
-"""The meter over the warehouse's events, and its stays as the table `gpu_usage`. The shell around `meter.py`.
+"""Meter over the warehouse's events, with its stays as the table `gpu_usage`. The shell around `meter.py`.
 
-`catch_up` folds what the warehouse has stored since, so usage is never ahead of the events. Stays that are over are appended
-with the sequence that ended them; the meter's memory is written beside them now and then only, for it holds every waiting
-job. After a crash the fold goes on from that memory, and rows that ended later are made again: the rows are always those of
-a fold of the whole log (I9). All of it can be dropped and comes back (`forget`).
+`catch_up` folds the events that the warehouse has stored since, so usage is never ahead of the events. Finished stays are
+appended with the sequence that ended them. The meter's memory is written only now and then, for it holds every waiting
+job. After a crash the fold resumes from that memory, and rows that ended later are made again. The rows are always those
+of a fold of the whole log (I9). All of it can be dropped and comes back (`forget`).
 
 Runs on the warehouse's thread. Knows no bus and no tasks.
 """
@@ -57,7 +57,7 @@ _KEYS: dict[By, str] = {
 
 
 class Usage:
-    """What the warehouse's events say of GPU time, up to `sequence`."""
+    """Usage of GPU time from the warehouse's events, up to `sequence`."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
@@ -144,7 +144,7 @@ class Usage:
         return [Sum(*row) for row in self._warehouse.rows(_SUMS.format(key=_KEYS[by]), [*bounds, clock_ns])]
 
     def _write(self, over: Sequence[tuple[int, Stay]], *, save: bool) -> None:
-        """Append what is over, make the open rows anew."""
+        """Append finished stays and replace the open rows."""
         stays = [stay for _, stay in over]
         ends: list[int | None] = [sequence for sequence, _ in over]
         opened = list(self._meter.open)
@@ -174,7 +174,7 @@ class Usage:
 
 
 def refold(warehouse: Warehouse) -> int:
-    """Drop everything that is kept of usage and fold it anew from the stored events; the rows that came of it."""
+    """Drop all stored usage and fold it again from the stored events; return the number of rows."""
     usage = Usage(warehouse)
     usage.forget()
     while usage.catch_up():

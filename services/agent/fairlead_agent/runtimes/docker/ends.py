@@ -1,13 +1,13 @@
-"""How a container ended, as far as anybody can know. Pure.
+"""Exit of a container, as accurately as it can be known. Pure.
 
-The engine says one number: 128+n for a signal and for `exit 128+n` alike. It was a signal for certain only where
+The engine reports one number: 128+n for a signal and for `exit 128+n` alike. It was a signal for certain only where
 the agent sent it, or the kernel killed for memory.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fairlead_agent.run import Exit
+from fairlead_agent.core.runs import Exit
 
 SIGNALLED = 128
 KILL, TERM = 9, 15
@@ -25,7 +25,7 @@ _ENDS_THEM = {True: "", False: ", which ends its containers when it stops (live-
 
 
 class Heard(NamedTuple):
-    """What the agent knows of a container besides the engine's last word."""
+    """Agent's knowledge of a container, in addition to the engine's final state."""
 
     #: The last signal that the agent sent, 0 for none.
     sent: int = 0

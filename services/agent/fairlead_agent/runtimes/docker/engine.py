@@ -1,21 +1,34 @@
-"""The engine as this node's agent knows it: where it is, whether it answers, and calls with an end to each.
+"""Docker engine of this node: its socket, its availability, and calls that each have a timeout.
 
-Short calls go through the Docker SDK in a few threads, apart by urgency, so that what ends a run never waits behind
-starts. Lasting answers are `streams.py`. An engine that stands still (stopped, a full disk) fails calls
-after a while, and nothing else of the agent.
+Short calls go through the Docker SDK in a few threads, apart by urgency, so that a call that ends a run never waits
+behind starts. Lasting answers are `engine.py`. If the engine hangs (stopped, a full disk), calls fail after a while,
+and the rest of the agent is not affected.
+
+Answers of the engine that last: output, events, pulls. One connection each, and no thread.
+
+The SDK would hold a thread for every such answer. Asked in HTTP/1.0, the engine sends its body plainly and ends it
+with the connection, so reading one is reading a socket. Leaving the block ends what was asked for (a pull, too).
+
+Event stream of the engine, and the engine's availability. One connection serves all containers of a node.
+
+After each new connection all states are compared again, since events in between are lost. Start at `EngineNews.listen`.
 """
 
 import asyncio
+import contextlib
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import docker
 import docker.errors
 import requests.exceptions
+import structlog
 
-from fairlead_agent.runtimes.docker.facts import EngineFacts, engine_facts
+from fairlead_agent.runtimes.docker.fitness import EngineFacts, engine_facts
 from fairlead_agent.runtimes.port import RuntimeUnfit
 from fairlead_agent.settings import DOCKER_SOCKET
 
@@ -46,7 +59,7 @@ class Patience(NamedTuple):
 
 
 class EngineLink:
-    """One engine on this machine, reached by its socket."""
+    """Link to one engine on this machine, reached by its socket."""
 
     def __init__(self, socket: str = DOCKER_SOCKET, patience: Patience = Patience()) -> None:  # noqa: B008 -- immutable
         self.socket = socket
@@ -75,16 +88,16 @@ class EngineLink:
             ) from error
 
     async def learn(self) -> None:
-        """What it is now: it may come back as another version, or with other settings. Raises ENGINE_ERRORS."""
+        """Read the engine's facts again: it may come back as another version, or with other settings. Raises ENGINE_ERRORS."""
         self.info = await self.call(lambda api: api.info())
         self.facts = engine_facts(self.info, await self.call(lambda api: api.version()))
 
     async def call[T](self, ask: Callable[[docker.APIClient], T], within_s: float | None = None) -> T:
-        """One short call. Raises ENGINE_ERRORS (TimeoutError is one: whether it was done is then unknown)."""
+        """Make one short call. Raises ENGINE_ERRORS. After a TimeoutError, which is one of them, the outcome is unknown."""
         return await self._ask(self._threads, ask, within_s)
 
     async def call_slowly[T](self, ask: Callable[[docker.APIClient], T]) -> T:
-        """One call that has the engine work; a few at a time, the others wait without a limit."""
+        """Make one call that makes the engine work. A few run at a time; the others wait without a limit."""
         return await self._within(self._start_threads, lambda: ask(self._api))
 
     async def _ask[T](
@@ -108,16 +121,141 @@ class EngineLink:
         return time.monotonic() - self._answered_at
 
     def close(self) -> None:
-        """Let go; nobody waits for calls that hang."""
+        """Close the link without waiting for calls that hang."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._start_threads.shutdown(wait=False, cancel_futures=True)
 
 
 def why(error: Exception) -> str:
-    """What a person is told: the engine's own words, where it had any."""
+    """Return the error's explanation for a person: the engine's own message, if it has one."""
     if isinstance(error, TimeoutError | requests.exceptions.Timeout):
         return "the Docker engine has not answered in time"
     if isinstance(error, requests.exceptions.ConnectionError):
         return f"the Docker engine does not answer: {error}"
     said: Any = getattr(error, "explanation", None) or error
     return str(said) or type(error).__name__
+
+
+#: The engine answers a head at once; until then it may look for an image, or hang.
+HEAD_S = 30.0
+#: The longest line of events or progress.
+LINE_BYTES_MAX = 2**20
+READ_BYTES = 64 * 1024
+
+
+class EngineRefused(Exception):
+    """The engine has answered, with an error: its status and its words."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+        self.words = words
+
+
+@contextlib.asynccontextmanager
+async def answer(
+    socket: str, method: str, path: str, query: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> AsyncGenerator[asyncio.StreamReader]:
+    """The body of one answer. `path` is without the API's version. Raises EngineRefused, OSError (TimeoutError)."""
+    async with asyncio.timeout(HEAD_S):
+        reader, writer = await asyncio.open_unix_connection(socket, limit=LINE_BYTES_MAX)
+    try:
+        async with asyncio.timeout(HEAD_S):
+            lines = [f"{method} {path}?{urlencode(query)} HTTP/1.0", "Host: docker"]
+            lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+            await _head(reader)
+        yield reader
+    finally:
+        writer.close()
+
+
+async def _head(reader: asyncio.StreamReader) -> None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise ConnectionError("the engine closed the connection without an answer") from error
+    status = int(head.split(b" ", 2)[1])
+    if status >= 300:
+        raise EngineRefused(status, _words(await reader.read(READ_BYTES)))
+
+
+def _words(body: bytes) -> str:
+    with contextlib.suppress(ValueError):
+        said = json.loads(body)
+        if isinstance(said, dict):
+            return str(said.get("message", ""))
+    return body.decode(errors="replace").strip()
+
+
+async def documents(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
+    """JSON objects, a line each, until the answer ends. Raises ConnectionError for what is not one."""
+    while line := await reader.readline():
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise ConnectionError("the engine's answer broke off") from error
+
+
+#: Without an event, the containers are compared this often all the same.
+COMPARE_S = 60.0
+
+_log = structlog.get_logger()
+
+
+class EngineNews:
+    """Events of the containers that a label names. `heard(container id, action, attributes)`; `compare` lists them."""
+
+    def __init__(
+        self, engine: EngineLink, label: str,
+        heard: Callable[[str, str, dict[str, str]], None], compare: Callable[[], Awaitable[None]],
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._query = {
+            "filters": json.dumps({"type": ["container"], "label": [label], "event": ["die", "oom", "kill"]})
+        }
+        self._heard = heard
+        self._compare = compare
+        #: Why it was last away; "" while it is there.
+        self._said = ""
+
+    async def listen(self) -> None:
+        """Handle the engine's events without end; reconnect to an engine that is away again and again."""
+        while True:
+            try:
+                async with answer(self._engine.socket, "GET", "/events", self._query) as reader:
+                    if self._engine.outages:
+                        await self._engine.learn()
+                    await self._compare()
+                    self._said = ""
+                    async for event in documents(reader):
+                        self._event(event)
+                reason = "it closed the connection"
+            except (*ENGINE_ERRORS, EngineRefused) as error:
+                reason = str(error) or type(error).__name__
+            if reason != self._said:  # it is asked again and again
+                _log.warning("the Docker engine is away; runs are looked at when it is back", reason=reason)
+            self._said = reason
+            self._engine.outages += 1
+            await asyncio.sleep(self._engine.patience.retry_s)
+
+    def _event(self, event: dict[str, Any]) -> None:
+        actor = event.get("Actor") or {}
+        self._heard(str(actor.get("ID", "")), str(event.get("Action", "")), actor.get("Attributes") or {})
+
+    async def look(self) -> None:
+        """Ping the engine periodically, without end: an engine that hangs does not close its connection."""
+        clock = asyncio.get_running_loop().time
+        compared, answers = clock(), True
+        while True:
+            await asyncio.sleep(self._engine.patience.look_s)
+            try:
+                await self._engine.call(lambda api: api.ping(), self._engine.patience.look_s)
+                if clock() - compared >= COMPARE_S:
+                    await self._compare()
+                    compared = clock()
+                answers = True
+            except ENGINE_ERRORS as error:
+                if answers:
+                    _log.warning("the Docker engine does not answer", reason=why(error))
+                answers = False

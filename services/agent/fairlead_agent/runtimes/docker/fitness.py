@@ -1,4 +1,10 @@
-"""Can this engine hold the template's promises? Read from what it says of itself. Pure."""
+"""Can this engine hold the template's promises? Read from what it says of itself. Pure.
+
+Facts that an engine reports, read once and compared by the code that judges nodes. Pure.
+
+`docker info` and `docker version` differ between engines: a value that an engine does not report is "" or 0, never a
+guess.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -17,7 +23,7 @@ CGROUPNS_API = (1, 41)
 
 
 class HostLimits(NamedTuple):
-    """What the host has and allows, beside what the engine says."""
+    """Resources and limits of the host that the engine does not report."""
 
     host: Host = Host()
     #: Most open files that the host lets a process have.
@@ -27,9 +33,10 @@ class HostLimits(NamedTuple):
 
 
 def unfit(info: Mapping[str, Any], *, require_userns: bool, host_network: bool = False) -> str:
-    """Why containers of this engine would not be closed, with how to mend it; "" where they are.
+    """Return the reason that containers of this engine would not be isolated, with the fix; "" if they are.
 
-    `info`: what GET /info answers."""
+    `info`: the answer of GET /info.
+    """
     options = _security_options(info)
     seccomp = options.get("seccomp")
     if seccomp is None or seccomp.get("profile") == "unconfined":
@@ -68,8 +75,9 @@ def engine_of(
     limits: HostLimits,
     simulated: bool = False,
 ) -> Engine:
-    """What the template needs to know of an engine. `network`: the one that containers join, `gang_network`: those of runs
-    on several nodes."""
+    """Return the template's facts about an engine. `network`: the one that containers join, `gang_network`: the one for runs
+    on several nodes.
+    """
     options = _security_options(info)
     root = _REMAPPED_ROOT.search(str(info.get("DockerRootDir") or ""))
     runtime = str(info.get("DefaultRuntime") or _RUNC)
@@ -99,3 +107,59 @@ def _security_options(info: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         words = {key: value for key, _, value in (part.partition("=") for part in str(option).split(","))}
         found[words.pop("name", "")] = words
     return found
+
+
+_NUMBERS = re.compile(r"\d+(?:\.\d+)+")
+
+
+class EngineFacts(NamedTuple):
+    """Versions are dotted numbers ("1.1.5"), without a packager's suffix; "" where the engine does not say."""
+
+    engine: str = ""
+    api: str = ""
+    containerd: str = ""
+    runc: str = ""
+    #: NVIDIA Container Toolkit; the engine does not know it (see `engine_facts`).
+    toolkit: str = ""
+    #: 1 or 2; 0 where the engine does not say (before 20.10).
+    cgroup: int = 0
+    live_restore: bool = False
+    #: Root in a container is nobody on this machine.
+    userns_remap: bool = False
+    rootless: bool = False
+    seccomp: bool = False
+    #: It has a first process that reaps and passes signals on.
+    has_init: bool = False
+    runtimes: tuple[str, ...] = ()
+    default_runtime: str = ""
+    #: Directory of images and containers, whose disk may be full.
+    root: str = ""
+
+
+def engine_facts(info: Mapping[str, Any], version: Mapping[str, Any], toolkit_says: str = "") -> EngineFacts:
+    """From the answers of /info and /version, and what `nvidia-ctk --version` printed ("" without one)."""
+    parts = {str(each.get("Name", "")).lower(): each for each in version.get("Components") or ()}
+    options = {str(option).partition(",")[0].removeprefix("name=") for option in info.get("SecurityOptions") or ()}
+    cgroup = str(info.get("CgroupVersion") or "")
+    return EngineFacts(
+        engine=numbers(version.get("Version") or info.get("ServerVersion")),
+        api=str(version.get("ApiVersion") or ""),
+        containerd=numbers(parts.get("containerd", {}).get("Version")),
+        runc=numbers(parts.get("runc", {}).get("Version")),
+        toolkit=numbers(toolkit_says),
+        cgroup=int(cgroup) if cgroup.isdecimal() else 0,
+        live_restore=bool(info.get("LiveRestoreEnabled")),
+        userns_remap="userns" in options,
+        rootless="rootless" in options,
+        seccomp="seccomp" in options,
+        has_init=bool(info.get("InitBinary")),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        default_runtime=str(info.get("DefaultRuntime") or ""),
+        root=str(info.get("DockerRootDir") or ""),
+    )
+
+
+def numbers(says: object) -> str:
+    """The first dotted numbers of a version: "1.1.5+ds1-1" is "1.1.5"."""
+    found = _NUMBERS.search(str(says or ""))
+    return found.group() if found else ""

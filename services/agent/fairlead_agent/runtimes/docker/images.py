@@ -1,7 +1,7 @@
-"""Images: there, or pulled; one pull for all that wait for it. What is said and how it fails: `pulls.py`.
+"""Images, present or pulled; one pull serves all runs that wait for it. `pulls.py` has its messages and failures.
 
-A pull that nobody waits for any more is broken off at once (the engine keeps whole layers, so the next goes on
-from there). An image that is there is not asked for again, whatever its tag means elsewhere by now.
+A pull without waiting runs is aborted at once (the engine keeps whole layers, so the next pull continues
+from there). A present image is not requested again, whatever its tag means elsewhere by now.
 """
 
 import asyncio
@@ -12,9 +12,8 @@ import docker.errors
 from docker import auth
 from docker.utils import parse_repository_tag
 
-from fairlead_agent.runtimes.docker.engine import EngineLink
+from fairlead_agent.runtimes.docker.engine import EngineLink, EngineRefused, answer, documents
 from fairlead_agent.runtimes.docker.pulls import Failure, Progress, backoff_s, classify, refused
-from fairlead_agent.runtimes.docker.streams import EngineRefused, answer, documents
 from fairlead_schemas.imagenames import BadImageName, Registries, parse_image
 
 #: Without a word of progress for this long, a pull counts as broken off.
@@ -27,7 +26,7 @@ Say = Callable[[str], None]
 
 
 class Image(NamedTuple):
-    """One image on this node: the engine's id, and the name by which others can get exactly this one."""
+    """Image on this node: the engine's id, and the name by which others can get exactly this one."""
 
     id: str
     #: "name@sha256:…" as the registry knows it; the id of one that came from no registry.
@@ -154,7 +153,7 @@ class Images:
 
 
 def _take(pull: _Pull, line: dict[str, Any]) -> str:
-    """One line of progress, said on to who waits; what went wrong, or ""."""
+    """Apply one line of progress and pass it on to the waiting runs. Return the error, or ""."""
     progress = pull.progress
     before, began = progress.percent // SAID_STEP, bool(progress.bytes[1])
     wrong = progress.take(line)

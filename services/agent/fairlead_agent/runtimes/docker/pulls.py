@@ -1,6 +1,6 @@
-"""What pulls say and how they fail. Pure: lines of the engine in, words and a verdict out.
+"""Messages of pulls, and classification of their failures. Pure: lines of the engine in, messages and a verdict out.
 
-Words of failures: Docker Engine 20.10 to 28 and the distribution registry's error codes (distribution spec,
+Wordings of failures: Docker Engine 20.10 to 28 and the distribution registry's error codes (distribution spec,
 "Error Codes"); each known wording is a row of the test's table.
 """
 
@@ -54,7 +54,7 @@ MEANS: dict[Kind, str] = {
 
 
 class Failure(NamedTuple):
-    """Why a pull failed. `again`: the same node may try it again after a while."""
+    """Failure of a pull, with its reason. `again`: the same node may try it again after a while."""
 
     kind: Kind
     fault: StartFault
@@ -63,14 +63,18 @@ class Failure(NamedTuple):
 
 
 def classify(image: str, status: int, words: str) -> Failure:
-    """`status`: of the engine's answer, 0 where it broke off or said so within its progress; `words`: its sentence."""
+    """Classify the failure of a pull.
+
+    `status`: that of the engine's answer, 0 if the connection broke off or the progress reported the failure; `words`: the
+    engine's error message.
+    """
     kind = _kind(status, words.lower())
     message = f"image {image} {MEANS[kind]}: {' '.join(words.split())[:300]}"
     return Failure(kind, FAULTS.get(kind, ""), kind in _AGAIN, message)
 
 
 def refused(image: str, words: str) -> Failure:
-    """Of an image that the engine is not asked for."""
+    """Return the failure for an image that is refused without a request to the engine."""
     return Failure("not_allowed", FAULTS["not_allowed"], False, f"image {image} {MEANS['not_allowed']}: {words}")
 
 
@@ -91,8 +95,9 @@ def backoff_s(failed: int) -> float | None:
 
 
 class Progress:
-    """How far one pull is. Layers of which no size was said yet are not counted, so the percentage is held back from
-    falling when another becomes known."""
+    """Progress of one pull. Layers of unknown size are not counted, so the percentage is kept from falling when another size
+    becomes known.
+    """
 
     def __init__(self, image: str) -> None:
         self.image = image
@@ -101,7 +106,7 @@ class Progress:
         self._layers: dict[str, tuple[int, int]] = {}
 
     def take(self, said: dict[str, Any]) -> str:
-        """One line of the engine's; what went wrong, "" while nothing has."""
+        """Apply one line of the engine's progress. Return the error, "" if there is none."""
         if "error" in said:
             return str((said.get("errorDetail") or {}).get("message") or said["error"])
         layer, detail = str(said.get("id", "")), said.get("progressDetail") or {}

@@ -1,7 +1,7 @@
 """Containers as a runtime: one per run, of the fixed shape in `template.py`.
 
-Labels and names are how a later agent process finds them (`adopting.py`). Each has one task here: image
-(`images.py`), creation, start, then its output and its end (`following.py`). Start at `_life`.
+Labels and names are how a later agent process finds them (`adoption.py`). Each has one task here: image
+(`images.py`), creation, start, then its output and its end (`container_run.py`). Start at `_life`.
 """
 
 import asyncio
@@ -15,28 +15,32 @@ import docker
 import docker.errors
 import structlog
 
-from fairlead_agent.grants.holding import Holdings, NotGranted
-from fairlead_agent.grants.settings import Grants
-from fairlead_agent.launch import Launch, Unlaunchable
-from fairlead_agent.run import Exit, Found, RunKey
-from fairlead_agent.runtimes.container_of import container_of
-from fairlead_agent.runtimes.docker import adopting, template
-from fairlead_agent.runtimes.docker.cdi import cdi_devices
-from fairlead_agent.runtimes.docker.creating import create
+from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
+from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.launch.plan import Launch, Unlaunchable
+from fairlead_agent.linux.processes import container_of
+from fairlead_agent.runtimes.docker import adoption, template
+from fairlead_agent.runtimes.docker.container_run import (
+    CHECKPOINT,
+    ContainerRun,
+    Files,
+    end_of,
+    exec_in,
+    is_running,
+    lives,
+    number_of,
+    rest_of,
+    signal_directly,
+)
+from fairlead_agent.runtimes.docker.creation import PULLING, Notes, cdi_devices, create, make_directory, own_files
 from fairlead_agent.runtimes.docker.ends import how
-from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, Patience, why
-from fairlead_agent.runtimes.docker.events import EngineNews
+from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, EngineNews, Patience, why
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
-from fairlead_agent.runtimes.docker.following import ContainerRun, end_of, is_running, rest_of
+from fairlead_agent.runtimes.docker.holdings import Holdings, NotGranted
 from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFailed
-from fairlead_agent.runtimes.docker.inside import CHECKPOINT, exec_in
-from fairlead_agent.runtimes.docker.output import Files
-from fairlead_agent.runtimes.docker.processes import lives, number_of, signal_directly
-from fairlead_agent.runtimes.docker.run_files import PULLING, Notes, make_directory, own_files
-from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
 from fairlead_agent.runtimes.run_directory import RunDirectories
-from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork
+from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork, Grants
 from fairlead_schemas.events import StartFault
 from fairlead_schemas.imagenames import Registries
 
@@ -68,7 +72,7 @@ class DockerRuntime:
         self.directories = RunDirectories(base / "runs", keep)
         self.engine = EngineLink(socket, patience)
         self.images = Images(self.engine, registries)
-        self._whose = adopting.Installation(node, str(base.absolute()), incarnation)
+        self._whose = adoption.Installation(node, str(base.absolute()), incarnation)
         self._simulated = simulated
         self._network = network
         self._runs: dict[RunKey, ContainerRun] = {}
@@ -86,7 +90,9 @@ class DockerRuntime:
         self._spawn(news.look())
 
     def _engine_now(self) -> template.Engine:
-        """What it can do since it was last asked; it may have come back with other settings. Raises RuntimeUnfit."""
+        """Return the engine's current abilities from its latest answer; it may have come back with other settings. Raises
+        RuntimeUnfit.
+        """
         info = self.engine.info
         if reason := unfit(info, require_userns=self._require_userns, host_network=self._gang_network == "host"):
             raise RuntimeUnfit(reason)
@@ -100,7 +106,7 @@ class DockerRuntime:
     # ------------------------------------------------------------------ one run
 
     async def prepare(self, launch: Launch) -> None:
-        """Its image is here. Raises Unlaunchable."""
+        """Get the run's image onto the node. Raises Unlaunchable."""
         try:
             await self.images.ready(launch.image, lambda _: self._watcher.preparing(launch.key))
         except PullFailed as error:
@@ -170,7 +176,7 @@ class DockerRuntime:
     def _create(self, api: docker.APIClient, run: ContainerRun, launch: Launch, image: str) -> None:
         """Create, check, start; in a thread. `image`: the engine's id, so that what runs is what was looked at."""
         directory = self.directories.path(launch.key)
-        labels = {adopting.LABEL_IMAGE: run.image}
+        labels = {adoption.LABEL_IMAGE: run.image}
         (directory / PULLING).unlink(missing_ok=True)
         try:
             run.container = create(
@@ -185,8 +191,11 @@ class DockerRuntime:
             raise
 
     async def _undo(self, run: ContainerRun) -> None:
-        """Nothing of it is there when this returns. A call that failed may have been carried out all the same, or may be
-        when an engine that stood still goes on: so it is asked until it has said so."""
+        """Remove the run's container; it is gone when this returns.
+
+        A failed call may have been carried out all the same, or may be later, when an engine that hung continues. So the
+        removal is repeated until the engine confirms it.
+        """
         while True:
             try:
                 await self.engine.call(lambda api: api.remove_container(run.container or run.name, v=True, force=True))
@@ -277,10 +286,10 @@ class DockerRuntime:
 
     async def _forget(self, run: ContainerRun) -> None:
         await asyncio.to_thread(self.holdings.drop, run.key)  # whether the engine answers or not
-        await adopting.remove(self.engine, [run.container])  # one that is away removes it when it is compared anew
+        await adoption.remove(self.engine, [run.container])  # one that is away removes it when it is compared anew
 
     async def look_at_directories(self) -> None:
-        """As its directories' bounds say."""
+        """Apply the bounds on run directories."""
         await self.directories.look()
 
     def output(self, key: RunKey) -> tuple[Path, Path]:
@@ -295,19 +304,19 @@ class DockerRuntime:
         return {pid: keys[found] for pid, found in containers.items() if found in keys}
 
     def programs(self) -> dict[RunKey, int]:
-        """As the engine says, where the agent sees the machine's processes."""
+        """Return {run: pid of its first process} as the engine reported it, where the agent sees the machine's processes."""
         firsts = {run.key: run.first for run in self._runs.values()}
         return {key: first.pid for key, first in firsts.items() if first is not None and lives(first)}
 
     def injection(self, gpus: Sequence[str]) -> str:
-        """As `template.gpu_path` says of all of them together."""
+        """Return the injection path for all these GPUs together (`template.gpu_path`); "" if there is none."""
         if gpus and self.engine.info:
             with contextlib.suppress(RuntimeUnfit):  # then nothing gets in
                 return template.gpu_path(gpus, self._engine_now())
         return ""
 
     async def close(self) -> None:
-        """Let go; containers go on."""
+        """Stop following the containers; they continue to run."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -329,7 +338,7 @@ class DockerRuntime:
     async def _compare(self) -> None:
         """Events were lost, perhaps: which containers run, which have ended, and which should not be there?"""
         runs = {run.container: run for run in self._runs.values() if run.container}
-        there = {each.container: each for each in await adopting.list_all(self.engine, self._whose)}
+        there = {each.container: each for each in await adoption.list_all(self.engine, self._whose)}
         for container, run in runs.items():
             if container in there and is_running(there[container].status):
                 run.outages = self.engine.outages
@@ -337,14 +346,14 @@ class DockerRuntime:
                 run.told_died()
         if self._adopted:
             names = {run.name for run in self._runs.values()}
-            await adopting.remove(self.engine, [id for id, each in there.items() if each.name not in names])
+            await adoption.remove(self.engine, [id for id, each in there.items() if each.name not in names])
 
     # ------------------------------------------------------------------ after a restart
 
     async def adopt(self, keys: Collection[RunKey], epochs: Mapping[RunKey, int] | None = None) -> dict[RunKey, Found]:
         """Find this node's containers by their labels; what no journal knows goes first."""
         wanted = {key: (epochs or {}).get(key) for key in keys}
-        there = await adopting.end_others(self.engine, self._whose, wanted)
+        there = await adoption.end_others(self.engine, self._whose, wanted)
         found = {key: Found("never") for key in keys}
         adopted = await asyncio.gather(*map(self._adopt, there))
         found.update({each.key: what for each, what in zip(there, adopted, strict=True) if each.key is not None})
@@ -358,10 +367,10 @@ class DockerRuntime:
         self._adopted = True
         return found
 
-    async def _adopt(self, there: adopting.There) -> Found:
+    async def _adopt(self, there: adoption.There) -> Found:
         assert there.key is not None
         run = self._runs[there.key] = ContainerRun(there.key, there.name, Files(*self.output(there.key)))
-        run.container, run.image = there.container, there.labels.get(adopting.LABEL_IMAGE, "")
+        run.container, run.image = there.container, there.labels.get(adoption.LABEL_IMAGE, "")
         run.outages = self.engine.outages
         if is_running(there.status):
             run.task = self._spawn(self._follow(run))

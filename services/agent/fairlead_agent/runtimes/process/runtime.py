@@ -1,30 +1,30 @@
 """Plain processes as a runtime: no isolation, no limits enforced; for laptops, CI and trusted nodes.
 
 Runs are children of the node's spawner (`spawner.py`), which outlives the agent; this is its client. It asks
-the spawner to start and signal, and hears how runs ended (`conversation.py`). Only runs whose spawner was killed are watched
-here (`orphans.py`). Nothing on the way of a run is worth a system call too many: hundreds end per second. What the
+the spawner to start and signal, and hears how runs ended (`spawner_client.py`). Only runs whose spawner was killed are watched
+here (`reaper.py`). Nothing on the way of a run is worth a system call too many: hundreds end per second. What the
 job file says of image, CPU and memory is not enforced here; README says so.
+
+Command run next to a process: in its directory, with the environment of its start, in a session of its own.
+
+Both are read from /proc, so that a run which an earlier agent process has started is no different. The tag in the
+environment makes the command part of the run: a stop that sweeps up the run's leftovers finds the command, too.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import structlog
 
-from fairlead_agent.launch import Launch
-from fairlead_agent.run import Exit, Found, RunKey, parse_name
-from fairlead_agent.runtimes.kept_output import KEEP_ENDED, Keep
-from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
-from fairlead_agent.runtimes.process.beside import run_beside
-from fairlead_agent.runtimes.process.conversation import Conversation
-from fairlead_agent.runtimes.process.link import Ended, Failed, Listing, Started
-from fairlead_agent.runtimes.process.orphans import OrphanWatch
-from fairlead_agent.runtimes.process.strangers import Whose, end_strangers
-from fairlead_agent.runtimes.process.sweeping import Sweeper
-from fairlead_agent.runtimes.processes import (
+from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
+from fairlead_agent.core.runs import Exit, Found, RunKey, parse_name
+from fairlead_agent.launch.plan import Launch
+from fairlead_agent.linux.processes import (
     TAG,
     Tagged,
     kill_exactly,
@@ -35,7 +35,45 @@ from fairlead_agent.runtimes.processes import (
     tag_prefix,
     tagged,
 )
+from fairlead_agent.runtimes.port import SAID_BYTES_MAX, Executed, RuntimeUnfit, RunWatcher
+from fairlead_agent.runtimes.process.reaper import OrphanWatch, Sweeper, Whose, end_strangers
+from fairlead_agent.runtimes.process.spawner_client import Conversation, Ended, Failed, Listing, Started
 from fairlead_agent.runtimes.run_directory import RunDirectories
+
+
+async def run_beside(pid: int, argv: Sequence[str], timeout_s: float, more: Mapping[str, str]) -> Executed:
+    """Run the command to its end, or kill it after `timeout_s`. The result names a process that is gone, or a program that is
+    missing.
+    """
+    try:
+        environ = await asyncio.to_thread(Path(f"/proc/{pid}/environ").read_bytes)
+        variables = (each.partition(b"=") for each in environ.split(b"\0") if b"=" in each)
+        env = {os.fsdecode(name): os.fsdecode(value) for name, _, value in variables} | dict(more)
+        with tempfile.TemporaryFile() as said:
+            child = await asyncio.create_subprocess_exec(
+                *argv, env=env, cwd=f"/proc/{pid}/cwd", stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
+                start_new_session=True,
+            )  # fmt: skip
+            code = await _wait(child, timeout_s)
+            said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_BYTES_MAX))
+            return Executed(code, said.read().decode(errors="replace").strip())
+    except (OSError, ValueError) as error:
+        return Executed(None, str(error))
+
+
+async def _wait(child: asyncio.subprocess.Process, timeout_s: float) -> int | None:
+    """Return the child's exit code; None if it was killed, here or elsewhere."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            code = await child.wait()
+        return code if code >= 0 else None
+    except TimeoutError:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        await child.wait()
+
 
 #: In a run's directory: its word that it has saved.
 CHECKPOINT = "checkpoint"
@@ -90,7 +128,7 @@ class ProcessRuntime:
 
     @property
     def spawner_lives(self) -> bool:
-        """Whether the parent of its runs answers."""
+        """True if the spawner, the parent of the runs, answers."""
         return self._talk.ready
 
     async def open(self, watcher: RunWatcher) -> None:
@@ -106,7 +144,7 @@ class ProcessRuntime:
         """A process waits for nothing."""
 
     def start(self, launch: Launch) -> None:
-        """Ask for a run; the watcher is told what came of it."""
+        """Request the start of a run; the watcher receives the result."""
         key = launch.key
         name = key.name
         directory = f"{self._base}/{name}"
@@ -141,7 +179,7 @@ class ProcessRuntime:
         self._signal(key, signal.SIGKILL)
 
     def signal(self, key: RunKey, name: str) -> None:
-        """To the program alone. What is lost with the spawner is lost: the run is nobody's child then, and is told here."""
+        """Send a signal to the program alone. A request lost with its spawner stays lost; an orphan is signalled from here."""
         run, number = self._runs.get(key.name), signal.Signals[name]
         if run is not None and run.orphan is not None:
             kill_exactly(run.orphan, number)
@@ -149,7 +187,7 @@ class ProcessRuntime:
             self._talk.send({"op": "notify", "key": key.name, "number": number})
 
     async def exec(self, key: RunKey, argv: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Executed:
-        """Beside the program, as a child of the agent; it ends with its time or its run."""
+        """Run a command next to the program, as a child of the agent. It ends with its time or its run."""
         run = self._runs.get(key.name)
         pid = run.program if run is not None else 0
         return await run_beside(pid, argv, timeout_s, env) if pid else Executed(None, "it does not run")
@@ -166,7 +204,7 @@ class ProcessRuntime:
         self.directories.ended(key)
 
     async def look_at_directories(self) -> None:
-        """As its directories' bounds say."""
+        """Apply the bounds on run directories."""
         await self.directories.look()
 
     def output(self, key: RunKey) -> tuple[Path, Path]:
@@ -180,15 +218,15 @@ class ProcessRuntime:
         return {pid: key for pid, key in found.items() if key is not None}
 
     def programs(self) -> dict[RunKey, int]:
-        """As the spawner, or what it left, says."""
+        """Return {run: pid of its program} as reported by the spawner or left by it."""
         return {run.key: run.program for run in self._runs.values() if run.program}
 
     def injection(self, gpus: Sequence[str]) -> str:
-        """A process may open any device of its user's: it is told its own."""
+        """Return "environment" if there are GPUs: a process may open any device of its user, so a variable names its own."""
         return "environment" if gpus else ""
 
     async def close(self) -> None:
-        """Stop watching; runs go on."""
+        """Stop watching; runs continue."""
         self._sweeper.close()
         self._send_forget()
         self._talk.close()

@@ -1,12 +1,12 @@
-"""The spawner: one small process per node that is the parent of all its process runs and outlives the agent.
+"""Spawner: one small process per node that is the parent of all its process runs and outlives the agent.
 
-It spawns, waits, signals and remembers; it decides nothing. A program of its own, run by path with `-I -S`:
-it imports nothing of Fairlead, so that it stays small and an agent of another version can talk to it.
+It spawns, waits, signals and remembers; it makes no decisions. A program of its own, run by path with `-I -S`:
+it imports no module of Fairlead, so that it stays small and an agent of another version can talk to it.
 
     python -I -S spawner.py BASE LOCK_FD LISTENER_FD
 
-It holds the lock (inherited, flock) for life: who gets the lock knows that no spawner lives. Agents connect
-to the listening socket; both ways go lines of JSON, many per write.
+It holds the lock (inherited, flock) for life: the process that gets the lock knows that no spawner lives. Agents
+connect to the listening socket; lines of JSON go both ways, many per write.
 
     request                                                    answer
     {"op":"spawn","key","argv","env","cwd","dir","hostfile","spare"}   started | failed, later ended
@@ -15,22 +15,22 @@ to the listening socket; both ways go lines of JSON, many per write.
     {"op":"forget","keys":[...]}                               its end is journalled elsewhere
     {"op":"list"}                                              listing
 
-    {"event":"started","key","pid"}     pid 0: no program came to be (127 or 126 follows, as in a shell)
-    {"event":"failed","key","text"}     nothing of it is there, or it was there before
-    {"event":"ended","key","code","signal"}    one of the two is null; nothing that the run has started is left;
+    {"event":"started","key","pid"}     pid 0: no program was executed (127 or 126 follows, as in a shell)
+    {"event":"failed","key","text"}     no part of the run is there, or it was there before
+    {"event":"ended","key","code","signal"}    one of the two is null; no process that the run has started is left;
                                                with "oom":true where the kernel killed it for memory
     {"event":"listing","protocol","running":{key:pid},"ended":{key:[code,signal]},"orphans":{key:pid},"marks":{key:mark}}
 
 `spare` is "" or an old run's directory, cleaned by the agent, that is renamed to `dir`: cheaper than a new one.
 A program may leave its group and session and start others with an empty environment. So each run carries a mark that
 only a privileged process can undo: a value of RLIMIT_LOCKS, which limits nothing since Linux 2.4.25 and which children
-inherit. As a subreaper this process becomes the parent of what outlives its own parent; what carries the mark of an
-ended run is killed, and the end is told when it is gone. Nothing is looked for where nobody has forked meanwhile, which
-the kernel's newest process id tells.
+inherit. As a subreaper this process becomes the parent of processes that outlive their own parent. A process with the
+mark of an ended run is killed, and the run's end is reported when all are gone. The search is skipped if no process has
+forked meanwhile, which the kernel's newest process id shows.
 
-Events go to every connection. What an agent wrote before it died is carried out before the next agent's
-first request is read; so a listing leaves nothing open. Starts and ends also go to the file BASE/spawned, one write
-per batch, never synced: the next spawner knows from it the ends, and the orphans, whose parent this one was.
+Events go to every connection. Requests that an agent wrote before it died are carried out before the next agent's
+first request is read; so a listing leaves no request open. Starts and ends also go to the file BASE/spawned, one write
+per batch, never synced: the next spawner reads from it the ends, and the orphans left by this spawner.
 """
 
 # ruff: noqa: PTH102, PTH104, PTH110, PTH113, PTH123, PTH208 -- plain system calls on strings, hundreds of times a second; pathlib costs more than they do
@@ -73,7 +73,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Connection:
-    """One agent: a socket, the beginning of a line, and what it has not taken yet."""
+    """Connection of one agent: a socket, the beginning of a line, and the data that the agent has not read yet."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -123,7 +123,7 @@ class Spawner:
         self.load()
 
     def run(self) -> None:
-        """Work until there is nobody to work for."""
+        """Handle requests and ends until the spawner is idle."""
         while not self.idle():
             wait_s = VANISH_POLL_S if self.vanishing else None if self.connections else IDLE_S
             for fd, mask in self.poller.poll(wait_s):
@@ -141,7 +141,7 @@ class Spawner:
             self.flush()
 
     def idle(self) -> bool:
-        """Whether it may end."""
+        """Return True if the spawner may end."""
         if self.connections or self.keys or self.vanishing:
             self.idle_since = time.monotonic()
         return time.monotonic() - self.idle_since >= IDLE_S
@@ -176,7 +176,7 @@ class Spawner:
         return True
 
     def carry_out(self, request: dict[str, Any], connection: Connection) -> None:
-        """One request."""
+        """Carry out one request."""
         match request["op"]:
             case "spawn":
                 self.spawn(request["key"], request["dir"], request)
@@ -214,7 +214,7 @@ class Spawner:
                 pass  # an agent of a later version; it finds out by the silence
 
     def send(self, connection: Connection, data: bytes) -> None:
-        """As much as goes; the rest when it can."""
+        """Send as much data as the socket takes now, and the rest when it can take more."""
         data = connection.unsent + data
         try:
             sent = connection.sock.send(data) if data else 0
@@ -257,7 +257,10 @@ class Spawner:
             self.end(key, code, None)
 
     def start(self, argv: list[str], env: dict[str, str], cwd: str, directory: str) -> tuple[int, int]:
-        """Its process id; or 0, and the exit code that a shell would have had. Raises OSError, ValueError."""
+        """Start the program and return its process id first; or 0, and the exit code that a shell would have had.
+
+        Raises OSError, ValueError.
+        """
         try:
             os.chdir(cwd)  # nobody else is in this process
         except OSError as error:
@@ -394,7 +397,7 @@ class Spawner:
                 self.send(connection, data)
 
     def note(self) -> None:
-        """Append to the file, or write it anew."""
+        """Append the new lines to the file, or rewrite it when it has grown too large."""
         if os.lseek(self.file, 0, os.SEEK_END) < SPAWNED_BYTES_MAX:
             os.write(self.file, "".join(self.lines).encode())
             return
@@ -407,7 +410,7 @@ class Spawner:
         self.file = os.open(self.path, os.O_RDWR | os.O_APPEND)
 
     def load(self) -> None:
-        """What an earlier spawner has left."""
+        """Load the orphans and ends that an earlier spawner recorded."""
         self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with open(self.path, encoding="ascii", errors="replace") as file:
             for line in file:
@@ -458,8 +461,10 @@ def oom_file() -> str:
 
 
 def become_subreaper() -> str:
-    """Have descendants whose parent has ended become children of this process; the file that lists its children, ""
-    where nobody is to look there."""
+    """Make this process the new parent of descendants that outlive their own parent.
+
+    Return the file that lists this process's children, "" if the kernel refuses.
+    """
     import ctypes  # for this one call
 
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
@@ -468,7 +473,10 @@ def become_subreaper() -> str:
 
 
 def first_mark() -> int:
-    """The mark of this process, which nobody else has: far below its limit, which may be a run's mark itself."""
+    """Set and return the first mark of this process, which no other process has.
+
+    The mark is far below the process's limit, because the limit may itself be a run's mark.
+    """
     limit = resource.getrlimit(MARK)[1]
     most = limit if limit != resource.RLIM_INFINITY else 1 << 62
     mark = most // 2 + int.from_bytes(os.urandom(8)) % (most // 2)
@@ -477,7 +485,9 @@ def first_mark() -> int:
 
 
 def set_mark(mark: int) -> None:
-    """Of this process, and what it starts from here on. It can only fall, unless we are privileged."""
+    """Set the mark of this process and of the processes that it starts from here on. It can only fall, unless the spawner is
+    privileged.
+    """
     resource.setrlimit(MARK, (mark, mark))
 
 

@@ -1,6 +1,8 @@
-"""What each event means for the idle core's state. The only way the state changes; no rules, no refusals.
+"""Handlers that apply each event to the idle core's state. State changes in no other way; there are no rules and no
+refusals here.
 
-An own event may come when its run has just ended: the placer's commit was not folded yet when it was decided. It says nothing then.
+An own event may come when its run has just ended: the placer's commit was not folded yet when it was decided. It then
+has no effect.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""What people ask for, decided one by one: every command leads to an event that names it; one for several scopes to one for each
-of them."""
+"""Decisions on commands, one by one: every command leads to an event that names it; a command for several scopes leads to
+one event for each of them.
+"""
 
 from typing import Any
 
@@ -117,7 +118,7 @@ def _running(state: State, job: str) -> Run:
 
 
 def _strictest(plan: Plan, run: Run) -> InForce:
-    """Of the policies that act on the run, that which allows the least. Raises Refused where none does."""
+    """Return the acting policy of the run that allows the least. Raises Refused where none acts."""
     acting = [each for each in in_force(plan.policies, run.birth).values() if _acts(each.policy)]
     if not acting:
         raise Refused("conflict", f"no policy acts on job {run.job}; there is nothing to extend")

@@ -1,4 +1,4 @@
-"""What the idle core decides next: answers to commands first, in a commit of their own; else what is to be said of runs."""
+"""Decisions of the idle core: answers to commands first, in a commit of their own; else the events due for runs."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -16,7 +16,9 @@ type Resolve = Callable[[Run], Mapping[IdleRule, InForce]]
 
 
 def answer(state: State, commands: Iterable[object], now_ns: int) -> list[ev.TelemetryEvent]:
-    """Commands' events, in their order. What it changes for runs is said in the next decision, upon the state as it is then."""
+    """Return the events of the commands, in their order. The effect on runs is emitted in the next decision, on the state of
+    that time.
+    """
     plan = Plan(state, now_ns)
     return [event for command in commands for event in carry_out(plan, command)]
 
@@ -24,8 +26,9 @@ def answer(state: State, commands: Iterable[object], now_ns: int) -> list[ev.Tel
 def review(
     state: State, agenda: Agenda, resolve: Resolve, answers: Iterable[Answer], now_ns: int
 ) -> list[ev.TelemetryEvent]:
-    """What is to be said of the runs that were touched, are due or were answered for. What does not fit is left: folded
-    changes and moments on the agenda, answers to the watch, which gives them anew."""
+    """Return the events due for runs that were touched, are due or were answered for. Events that do not fit wait: folded
+    changes and moments stay on the agenda, answers stay with the watch, which repeats them.
+    """
     agenda.wake(now_ns)
     seen: dict[str, dict[IdleRule, Answer]] = {}
     for each in answers:

@@ -1,10 +1,10 @@
-"""What is to be said of one run now: at most one event for each rule. Reads the state, never changes it. Start at `judge`.
+"""Events for one run now: at most one for each rule. The module reads the state, never changes it. Start at `judge`.
 
-nothing ── idle for `after` ──> JobIdle ── notice over ──> ReclaimSimulated (dry run)
+no event ── idle for `after` ──> JobIdle ── notice over ──> ReclaimSimulated (dry run)
    ^                              │                   └──> LeaseShrunk ── its time over ──> ReclaimRequested
    │                              │                   └──> ReclaimRequested
-   └── active, unseen, extended, another policy: JobActive ┘ (not once it was asked back for good; a cut lease is not
-                                                              withdrawn by what the run does)
+   └── active, unseen, extended, another policy: JobActive ┘ (not once it was reclaimed for good; a cut lease is not
+                                                              withdrawn by the run's later use)
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ CAUSE = "clock"
 def judge(
     run: Run, policies: Mapping[IdleRule, InForce], answers: Mapping[IdleRule, Answer], now_ns: int
 ) -> Iterator[ev.TelemetryEvent]:
-    """What to say of the run. `policies`: what counts for it; `answers`: what was seen just now, if anything was."""
+    """Yield the events for the run. `policies` holds the policies in force for it; `answers` the latest readings, if any."""
     if not run.started_ns or run.stopping or any(idle.is_final for idle in run.idle.values()):
         return
     for rule in RULES:
@@ -81,7 +81,7 @@ def _goes_on(run: Run, idle: Idle, answer: Answer | None, now_ns: int) -> Iterat
 
 
 def due_ns(idle: Idle) -> int:
-    """When the notice is over, or would be."""
+    """Return when the notice is over, or would be."""
     return idle.reclaim_at_ns or idle.said_ns + idle.policy.notice_ns
 
 

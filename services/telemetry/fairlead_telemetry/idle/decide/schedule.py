@@ -1,4 +1,6 @@
-"""Which runs are to be looked at, and when time alone will make it so. Derived, no state: a restart looks at all runs once."""
+"""Runs that are due for a look, and the times at which the clock alone makes them due. Derived, no state: a restart looks
+at all runs once.
+"""
 
 import heapq
 from collections.abc import Iterator, Mapping
@@ -26,7 +28,7 @@ class Agenda:
         self.looks[job] = None
 
     def wake(self, now_ns: int) -> None:
-        """What is due now is to be looked at."""
+        """Mark the runs that are due now for a look."""
         while self._moments and self._moments[0][0] <= now_ns:
             at_ns, job = self._moments[0]
             if self._next.get(job) == at_ns:
@@ -35,7 +37,7 @@ class Agenda:
             heapq.heappop(self._moments)
 
     def settled(self, job: str, next_ns: int | None) -> None:
-        """Nothing more is to be said of the job before this time."""
+        """Record that the job needs no further event before this time."""
         if next_ns is None:
             self._next.pop(job, None)
         elif self._next.get(job) != next_ns:
@@ -53,7 +55,9 @@ class Agenda:
 
 
 def next_moment(run: Run, policies: Mapping[IdleRule, InForce]) -> int | None:
-    """When time alone brings something for a run of which nothing is to be said now. What samples decide comes with them."""
+    """Return the next time at which the clock alone changes a run without an event now. Changes that samples decide come with
+    the samples.
+    """
     return min(_moments(run, policies), default=None)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with policies that somebody wants to set: by themselves, and against the bounds of wider scopes. Pure."""
+"""Validation of policies to be set: each alone, and against the bounds of wider scopes. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -34,7 +34,7 @@ def refusal(policies: Policies, wanted: Wanted, projects: Mapping[str, Collectio
 
 
 def _of_scope(policies: Policies, scope: str, wanted: tuple[IdlePolicy, ...], path: str) -> Iterator[str]:
-    """What is wrong with the policies of one scope by themselves."""
+    """Yield the problems of one scope's policies, each taken alone."""
     if message := _scope(scope):
         yield message
     if wanted and len(policies) > SCOPES_MAX:
@@ -55,7 +55,7 @@ def _scope(scope: str) -> str:
 
 
 def _problems(policy: IdlePolicy) -> Iterator[str]:
-    """What is wrong with one policy by itself, field by field."""
+    """Yield the problems of one policy, taken alone, field by field."""
     if not AFTER_LEAST_NS <= policy.after_ns <= DURATION_MOST_NS:
         yield f"after_ns: expected {AFTER_LEAST_NS} to {DURATION_MOST_NS}, found {policy.after_ns}"
     times = {
@@ -83,9 +83,11 @@ def _problems(policy: IdlePolicy) -> Iterator[str]:
 def _beyond(
     policies: Policies, scope: str, policy: IdlePolicy, projects: Mapping[str, Collection[str]], path: str
 ) -> Iterator[str]:
-    """A policy is held against those of its rule at all wider scopes: a project's against the global one, a user's against those of the
-    projects of which the user has jobs now, too. (Of others it is not known that they are the user's: where it lies beyond one's
-    bounds, it has no say there.)"""
+    """Yield a problem for each field of a policy that is beyond the bounds of its rule at a wider scope. A project's policy is
+    checked against the global one. A user's policy is checked against those of the projects in which the user has jobs now,
+    and the global one. (Other projects are not known to be the user's: a policy beyond the bounds of one of them has no
+    effect there.)
+    """
     user = scope.removeprefix(USER) if scope.startswith(USER) else None
     of_projects = sorted(f"{PROJECT}{project}" for project in projects.get(user, ())) if user is not None else []
     for wider in [*of_projects, *([GLOBAL] if scope != GLOBAL else [])]:
@@ -101,5 +103,5 @@ def _beyond(
 
 
 def _meet(policy: IdlePolicy, wider: IdlePolicy) -> bool:
-    """Whether there are jobs that both speak of."""
+    """Return True if there are jobs to which both policies apply."""
     return not (wider.kinds and policy.kinds and not set(wider.kinds) & set(policy.kinds))

@@ -1,1 +1,0 @@
-"""What jobs may have of a node besides its devices: directories and secrets, as its admin says."""

@@ -1,0 +1,307 @@
+"""From an order to a program: words, environment, directory. Pure: the shell gives it the node's facts.
+
+The environment holds the rendezvous without RANK and WORLD_SIZE (they would trip auto-detection) except where the launcher is
+one that sets them (plan.py), Fairlead's own, and the granted devices. A job's own variables win, except reserved ones.
+
+Launcher settings: variables for each launcher, and the command that replaces the job file's. Pure.
+
+Names are those of torch.distributed (env://; torchrun's options as PET_<OPTION>), of Open MPI 4 (OMPI_MCA_*) and of
+Open MPI 5, whose run-time is PRRTE (PRTE_MCA_*), and of NCCL and Gloo. A job's own variables win over all of them.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_agent.core.lease import STOP_AFTER, stop_after_word
+from fairlead_agent.core.runs import RunKey, key_of
+from fairlead_schemas.collecting import Reading
+from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.events import StartFault
+from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.launchers import launcher_of
+from fairlead_schemas.mountrules import Secret, Volume, faults, project_directory, secret_of, volume_of
+from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds, output_of
+
+#: Set where the job's own are not: two that exclude each other would end Open MPI.
+_EXCLUDES = {
+    "OMPI_MCA_btl_tcp_if_include": "OMPI_MCA_btl_tcp_if_exclude",
+    "OMPI_MCA_oob_tcp_if_include": "OMPI_MCA_oob_tcp_if_exclude",
+}
+
+
+class Ranks(NamedTuple):
+    """Processes of a run: their launcher, their number on each node, and this node's rank."""
+
+    launcher: str
+    #: Processes on each rank's node.
+    slots: tuple[int, ...]
+    #: This node's place among them.
+    node_rank: int
+
+    @property
+    def here(self) -> int:
+        """Processes on this node."""
+        return self.slots[self.node_rank]
+
+    @property
+    def first(self) -> int:
+        """The rank of the first of them."""
+        return sum(self.slots[: self.node_rank])
+
+    @property
+    def by_script(self) -> bool:
+        """True where this node's processes are started by processes.sh: several, or lines of others carry their rank."""
+        return self.launcher == "env" and max(self.slots) > 1
+
+    @property
+    def needs_box(self) -> bool:
+        """True if the run needs a box with files for its launcher."""
+        return self.launcher == "mpi" or self.by_script
+
+
+def ranks_of(order: RunOrder, launcher: str, command: list[str], per_node: int | None) -> Ranks:
+    """Return the ranks from the job file, and from the order for values that the job file omits."""
+    slots = order.slots
+    if len(slots) != max(1, len(order.hosts)):  # none was said: the same on each
+        slots = (order.gpus_per_node or len(order.instances or order.gpus) or 1,) * max(1, len(order.hosts))
+    if per_node is not None:
+        slots = (per_node,) * len(slots)
+    return Ranks(launcher_of(launcher, command), slots, order.rank if len(slots) > 1 else 0)
+
+
+def hostfile(hosts: tuple[str, ...], slots: tuple[int, ...]) -> str:
+    """Return the hostfile in MPI's format."""
+    return "".join(f"{host} slots={count}\n" for host, count in zip(hosts, slots, strict=True))
+
+
+def words_of(ranks: Ranks, words: list[str], box: str, grace_s: int, on_failure: str) -> list[str]:
+    """Return the command that runs on this node."""
+    if ranks.launcher == "mpi" and ranks.node_rank > 0:
+        return ["/bin/sh", f"{box}/wait.sh"]
+    if ranks.by_script:
+        return ["/bin/sh", f"{box}/processes.sh", str(ranks.first), str(ranks.here), str(grace_s), on_failure, *words]
+    return words
+
+
+def variables(ranks: Ranks, order: RunOrder, address: str, port: str, box: str, interface: str) -> dict[str, str]:
+    """The launcher's variables, and those of the network where there are several nodes."""
+    env = _network(order, interface) if len(order.hosts) > 1 else {}
+    match ranks.launcher:
+        case "torchrun":
+            env |= _torchrun(ranks, order, address, port)
+        case "env":
+            env |= {"WORLD_SIZE": str(sum(ranks.slots)), "LOCAL_WORLD_SIZE": str(ranks.here)}
+            if not ranks.by_script:
+                env |= {"RANK": str(ranks.first), "LOCAL_RANK": "0"}
+        case "mpi":
+            env |= _mpi(box, interface if len(order.hosts) > 1 else "")
+        case _:
+            pass
+    return env
+
+
+def without_rivals(env: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """Without those of which the job has set the opposite."""
+    return {name: value for name, value in env.items() if _EXCLUDES.get(name) not in own or name not in _EXCLUDES}
+
+
+def _network(order: RunOrder, interface: str) -> dict[str, str]:
+    """NCCL and Gloo guess, and hang where they guess a bridge of the node: the interface of the node's own address is named.
+    "=": exactly this name, not all that begin with it."""
+    env = {"NCCL_DEBUG": "WARN"}
+    if interface:
+        env |= {"NCCL_SOCKET_IFNAME": f"={interface}", "GLOO_SOCKET_IFNAME": interface}
+    if order.nics:
+        env["NCCL_IB_HCA"] = "=" + ",".join(dict.fromkeys(order.nics))
+    return env
+
+
+def _torchrun(ranks: Ranks, order: RunOrder, address: str, port: str) -> dict[str, str]:
+    return {
+        "PET_NNODES": str(len(ranks.slots)), "PET_NPROC_PER_NODE": str(ranks.here), "PET_NODE_RANK": str(ranks.node_rank),
+        "PET_MASTER_ADDR": address, "PET_MASTER_PORT": port, "PET_RDZV_ID": f"{order.job}.{order.attempt}",
+    }  # fmt: skip
+
+
+def _mpi(box: str, interface: str) -> dict[str, str]:
+    """mpirun starts its daemons through daemon.sh, all of them from rank 0, and each stays what its rank is seen by: a process
+    that makes a session of its own would outlive its run. It may be root: the run's limits are Fairlead's to set."""
+    agent, hosts = f"{box}/daemon.sh", f"{box}/hostfile"
+    env = {
+        "OMPI_MCA_plm_rsh_agent": agent, "OMPI_MCA_plm_rsh_no_tree_spawn": "1", "OMPI_MCA_orte_leave_session_attached": "1",
+        "OMPI_MCA_orte_default_hostfile": hosts, "OMPI_MCA_orte_tag_output": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_plm_ssh_agent": agent, "PRTE_MCA_plm_ssh_no_tree_spawn": "1", "PRTE_MCA_prte_leave_session_attached": "1",
+        "PRTE_MCA_prte_default_hostfile": hosts, "PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }  # fmt: skip
+    if interface:
+        env |= {f"OMPI_MCA_{layer}_tcp_if_include": interface for layer in ("oob", "btl")}
+        env["PRTE_MCA_prte_if_include"] = interface
+    return env
+
+
+#: What a job's environment takes over from the agent's; nothing else of it (it may hold credentials).
+INHERITED_ENV = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
+
+
+class Program(msgspec.Struct, frozen=True):
+    """The part of a job file that a runtime needs."""
+
+    command: list[str]
+    args: list[str] = []
+    image: str = ""
+    env: dict[str, str] = {}
+    workdir: str = ""
+    project: str = ""
+    volumes: list[str | VolumeWords] = []
+    secrets: list[str | SecretWords] = []
+    launcher: str = ""
+    processesPerNode: int | None = None  # noqa: N815 -- the job file's spelling
+    onFailure: str = "stop"  # noqa: N815 -- as above
+    output: OutputWords = OutputWords()
+
+
+class Place(NamedTuple):
+    """Facts of the node that its runs see."""
+
+    node: str
+    address: str
+    inherited: Mapping[str, str]
+    gpus_simulated: bool
+    #: Its runtime makes containers, into which something can be mounted.
+    containers: bool = True
+    #: The network interface that carries the address, as programs see it; "" where they have a network of their own.
+    interface: str = ""
+    #: Where a run's box lies on this node, and where the run sees it ({run}: its name).
+    boxes: str = ""
+    boxes_inside: str = ""
+
+
+class Launch(NamedTuple):
+    """Everything a runtime needs to start one run."""
+
+    key: RunKey
+    order: RunOrder
+    argv: list[str]
+    env: dict[str, str]
+    workdir: str  # "" for the run's own directory
+    image: str
+    #: Content of the MPI host file; "" for a run on one node.
+    hostfile: str
+    #: Variables that the job file itself sets.
+    own_env: tuple[str, ...] = ()
+    #: Under which volumes and secrets are filed.
+    project: str = ""
+    volumes: tuple[Volume, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    ranks: Ranks = Ranks("none", (1,), 0)
+    #: What lies beside the run for its launcher (mpi_daemons.py), on this node and as the run sees it; "" for nothing.
+    box: str = ""
+    box_inside: str = ""
+    #: How much of its output stays, besides the bounds of the node.
+    output: OutputBounds = NODE_BOUNDS
+
+
+class Unlaunchable(ValueError):
+    """The order cannot be turned into a program, or not here; the message says what is wrong, `fault` whose it is."""
+
+    def __init__(self, message: str, fault: StartFault = "") -> None:
+        super().__init__(message)
+        self.fault: StartFault = fault
+
+
+_decoder = msgspec.json.Decoder(Program)
+
+
+def read_program(spec: bytes | msgspec.Raw) -> Program:
+    """The program of a canonical job file. Raises Unlaunchable."""
+    try:
+        program = _decoder.decode(spec)
+    except msgspec.MsgspecError as error:
+        raise Unlaunchable(f"the job file cannot be read: {error}", "job") from error
+    if not program.command:
+        raise Unlaunchable("the job file has no command", "job")
+    return program
+
+
+def plan(order: RunOrder, program: Program, place: Place) -> Launch:
+    """Return one order as a program with its whole environment, except for FAIRLEAD_HOSTFILE, which the runtime adds.
+
+    Raises Unlaunchable for volumes and secrets that cannot be given.
+    """
+    if (program.volumes or program.secrets) and not place.containers:
+        raise Unlaunchable(
+            "its volumes and secrets need containers, and this node runs jobs as processes; ask for a node with "
+            "nodeSelector: {fairlead/runtime: docker}",
+            "job",
+        )
+    reading = Reading()
+    output = output_of(program.output, reading)
+    if wrong := [
+        f"{fault.field}: {fault.message}"
+        for fault in (*faults(program.volumes, program.secrets, program.project), *reading.errors)
+    ]:
+        raise Unlaunchable("; ".join(wrong), "job")
+    hosts, key = order.hosts, key_of(order)
+    ranks = ranks_of(order, program.launcher, program.command, program.processesPerNode)
+    inside = place.boxes_inside.replace("{run}", key.name) if ranks.needs_box else ""
+    return Launch(
+        key=key,
+        order=order,
+        argv=words_of(
+            ranks, [*program.command, *program.args], inside, order.grace_ns // 1_000_000_000, program.onFailure
+        ),
+        env=_environment(order, program, place, ranks, inside),
+        workdir=program.workdir,
+        image=program.image,
+        hostfile=hostfile(hosts, ranks.slots) if len(hosts) > 1 else "",
+        own_env=tuple(program.env),
+        project=project_directory(program.project),
+        volumes=tuple(volume_of(each) for each in program.volumes),
+        secrets=tuple(secret_of(each) for each in program.secrets),
+        ranks=ranks,
+        box=place.boxes.replace("{run}", key.name) if ranks.needs_box else "",
+        box_inside=inside,
+        output=output,
+    )
+
+
+def devices_of(order: RunOrder) -> tuple[str, ...]:
+    """Return the devices visible to the program: its MIG instances, else its GPUs."""
+    return order.instances or order.gpus
+
+
+def _environment(order: RunOrder, program: Program, place: Place, ranks: Ranks, box: str) -> dict[str, str]:
+    env = dict(place.inherited)
+    env["MASTER_ADDR"] = order.master_address or place.address
+    if order.master_port:
+        env["MASTER_PORT"] = str(order.master_port)
+    env["NNODES"] = str(max(1, len(order.hosts)))
+    env["NODE_RANK"] = str(order.rank)
+    env["GPUS_PER_NODE"] = str(order.gpus_per_node or len(order.gpus))
+    launcher = variables(ranks, order, env["MASTER_ADDR"], env.get("MASTER_PORT", "29500"), box, place.interface)
+    env |= without_rivals(launcher, program.env)
+    for name, value in program.env.items():
+        # A name with "=" in it would set another variable.
+        if not name.startswith(RESERVED_ENV_PREFIXES) and name and "=" not in name and "\0" not in name + value:
+            env[name] = value
+    if order.stop_after_ns:
+        env[STOP_AFTER] = stop_after_word(order.stop_after_ns)
+    gpus = ",".join(devices_of(order))
+    env["FAIRLEAD_JOB"] = order.job
+    if index := order.job.partition("_")[2]:
+        env["FAIRLEAD_ARRAY_INDEX"] = index
+    env["FAIRLEAD_ATTEMPT"] = str(order.attempt)
+    if order.restarted:
+        env["FAIRLEAD_RESTARTED"] = order.restarted
+    env["FAIRLEAD_RANK"] = str(order.rank)
+    env["FAIRLEAD_NODE"] = place.node
+    env["FAIRLEAD_GPUS"] = gpus
+    # No device granted hides them all ("void"): an unset variable would show every GPU of the machine.
+    env["CUDA_VISIBLE_DEVICES"] = gpus
+    env["NVIDIA_VISIBLE_DEVICES"] = gpus or "void"
+    if place.gpus_simulated and gpus:
+        env["FAIRLEAD_GPUS_SIMULATED"] = "1"
+    return env

@@ -1,0 +1,1 @@
+"""The node as a whole: its inventory, its health and its metrics."""

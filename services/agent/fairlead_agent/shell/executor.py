@@ -1,0 +1,130 @@
+"""Execution of the core's steps.
+
+Each step is journalled. Its reports are sent and its instructions carried out when it is durable, never before.
+Start at `CarryingOut.do`.
+"""
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from fairlead_agent.core.outbox import Outbox
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.steps import (
+    GiveUp,
+    Instruction,
+    KillRun,
+    NoticeRun,
+    RepartitionGpu,
+    StartRun,
+    Step,
+    TerminateRun,
+)
+from fairlead_agent.devices.port import Devices
+from fairlead_agent.files.guard_files import boottime_ns
+from fairlead_agent.files.journal import Journal
+from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.checkpoint_watcher import Saving
+from fairlead_agent.shell.placer_link import PlacerLink
+from fairlead_agent.shell.run_lifecycle import Starting
+from fairlead_agent.shell.upkeep import Tasks, set_or_after
+from fairlead_schemas.desired import LayoutOrder
+
+#: The longest wait between two looks at the clock, so that a new deadline is never seen late by more.
+TICK_S = 0.25
+
+_log = structlog.get_logger()
+
+
+class Hears(Protocol):
+    """Listener for the results of instructions."""
+
+    def was_cut(self, plan: int, failure: str) -> None:
+        """Handle the end of a repartition; `failure` is its reason, "" if it succeeded."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """The agent must end."""
+        ...
+
+
+class CarryingOut:
+    """Executor of one agent's steps. `starting` starts runs and `saving` notifies them; the runtime sends TERM and
+    KILL.
+    """
+
+    def __init__(
+        self, core: Reconciler, journal: Journal, outbox: Outbox, link: PlacerLink, runtime: Runtime, devices: Devices,
+        starting: Starting, saving: Saving, tending: Tending, tasks: Tasks, hears: Hears,
+    ) -> None:  # fmt: skip
+        self._core, self._journal, self._outbox, self._link = core, journal, outbox, link
+        self._runtime, self._devices, self._hears, self._tasks = runtime, devices, hears, tasks
+        self._starting, self._saving, self._tending = starting, saving, tending
+        self._tick = asyncio.Event()
+
+    def do(self, step: Step) -> None:
+        """Journal it; the rest of it when that is on the disk."""
+        if step.reports or step.instructions:
+            self._journal.write(step.records, lambda: self._durable(step))
+        elif step.records:
+            self._journal.write(step.records)
+
+    async def ticks(self) -> None:
+        """Report the passage of time to the core, as soon as it matters to the core. Never returns."""
+        while True:
+            self.do(self._core.tick(boottime_ns()))
+            wake = self._core.wake_at()
+            left_s = (wake - boottime_ns()) / 1e9 if wake is not None else TICK_S
+            await set_or_after(self._tick, min(TICK_S, max(0.001, left_s)))
+
+    def _durable(self, step: Step) -> None:
+        for report in step.reports:
+            self._outbox.add(report)
+        if step.reports:
+            self._link.report_soon()
+        for instruction in step.instructions:
+            self._carry_out(instruction)
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case StartRun(order):
+                self._starting.start(order)
+            case NoticeRun():
+                self._tick.set()
+                self._notice(instruction)
+            case TerminateRun(key):
+                self._tick.set()
+                if not self._starting.stop(key):
+                    self._runtime.terminate(key)
+            case KillRun(key):
+                self._tending.killed(key)
+                _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
+                if not self._starting.stop(key):
+                    self._runtime.kill(key)
+            case RepartitionGpu(order, refusal):
+                self._tasks.spawn(self._cut(order, refusal))
+            case GiveUp(reason):
+                self._hears.give_up(reason)
+
+    def _notice(self, notice: NoticeRun) -> None:
+        stopping = self._core.stopping.get(notice.key)
+        if stopping is not None and stopping.in_notice:
+            self._saving.notice(notice, max(0.0, (stopping.wake_at - boottime_ns()) / 1e9))
+
+    async def _cut(self, order: LayoutOrder, refusal: str) -> None:
+        """Look for programs once more, then cut; a driver takes seconds for it."""
+        occupied = await self._busy(tuple(each.uuid for each in order.destroy)) if not refusal else {}
+        failure = refusal or "; ".join(occupied.values())
+        if not failure and self._devices.simulated:
+            failure = self._devices.cut(order)
+        elif not failure:
+            failure = await asyncio.to_thread(self._devices.cut, order)
+        _log.info("a GPU is cut anew", gpu=order.gpu, plan=order.plan, failure=failure)
+        self._hears.was_cut(order.plan, failure)
+
+    async def _busy(self, gpus: tuple[str, ...]) -> dict[str, str]:
+        if not gpus or self._devices.simulated:
+            return self._devices.busy(gpus) if gpus else {}
+        return await asyncio.to_thread(self._devices.busy, gpus)

@@ -1,0 +1,253 @@
+"""Start of a run, from an order whose acceptance is durable to a program handed to the runtime: fetches the job file
+where the order only names it, lets ranks of several nodes meet, and reports what cannot be started. The core
+decides if a run still may be started.
+
+From the end of a run to the word that it is over: its last output is shipped, its GPUs are looked at, and the node itself
+after one that failed or was long. What follows from that is the core's to say. Start at `Ending.exited`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from fairlead_agent.core.ledger import RunEntry
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.runs import Exit, RunKey, key_of
+from fairlead_agent.devices.port import Devices
+from fairlead_agent.files.guard_files import Told
+from fairlead_agent.launch.plan import Launch, Place, Unlaunchable, plan, read_program
+from fairlead_agent.launch.preparation import Launching
+from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.gpu_use import Watching
+from fairlead_agent.shell.output import OutputShipper
+from fairlead_bus.port import Bus, BusError
+from fairlead_schemas import subjects
+from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.events import StartFault
+
+SPEC_TRIES = 5
+
+_log = structlog.get_logger()
+
+
+class Asked(Protocol):
+    """Authority that decides if a run may start, and receives the reports of runs that do not."""
+
+    def may_start(self, key: RunKey) -> bool:
+        """Asked whenever time has passed; one that may not is the asked one's to report."""
+        ...
+
+    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
+        """Report that the run cannot be started, with the reason and the party at fault."""
+        ...
+
+    def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
+        """Report that the run was not started because a node is not fit for it: this node, or that of the blamed rank."""
+        ...
+
+
+class Checks(Protocol):
+    """Checks of the node before a gang starts."""
+
+    async def before(self, order: RunOrder) -> tuple[str, int | None]:
+        """("" or why this node's part shall not start, the rank whose node is to blame where it is another)."""
+        ...
+
+
+class Starting:
+    """Starts runs of one node."""
+
+    def __init__(
+        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, asked: Asked, launching: Launching,
+        spawn: Callable[[Coroutine[Any, Any, None]], None], checks: Checks,
+    ) -> None:  # fmt: skip
+        self._launching = launching
+        self._checks = checks
+        #: Parts of gangs that may start: their node was looked at.
+        self._fit: set[RunKey] = set()
+        self._bus, self._runtime, self._devices = bus, runtime, devices
+        self._place, self._asked, self._spawn = place, asked, spawn
+        #: Tasks of runs that the runtime was not given yet; those of them that are told to stop.
+        self._under_way: dict[RunKey, asyncio.Task[Any]] = {}
+        self._stopped: set[RunKey] = set()
+
+    def start(self, order: RunOrder) -> None:
+        """Start it, now or when its job file is here; or say why not."""
+        key = key_of(order)
+        if not self._asked.may_start(key):
+            return
+        if len(order.nodes) > 1:
+            self._launching.expect(order)
+        there = {each.uuid for gpu in self._devices.gpus() for each in gpu.instances} if order.instances else set[str]()
+        if missing := [uuid for uuid in order.instances if uuid not in there]:
+            self._asked.start_failed(key, f"this node has no MIG instance {missing[0]}")
+        elif len(order.hosts) > 1 and key not in self._fit:
+            self._spawn(self._guarded(key, self._look_and_start(order)))
+        elif order.spec_hash:
+            self._spawn(self._guarded(key, self._fetch_and_start(order)))
+        else:
+            self._launch(order)
+
+    async def _look_and_start(self, order: RunOrder) -> None:
+        """Check the node, then start this part of a gang. A part that cannot work would keep all the others, so it is not
+        started.
+        """
+        key = key_of(order)
+        failure, blames = await self._checks.before(order)
+        if failure:
+            self._asked.unfit(key, failure, blames)
+            return
+        self._fit.add(key)
+        self.start(order)
+
+    def _launch(self, order: RunOrder) -> None:
+        self._fit.discard(key_of(order))
+        try:
+            launch = plan(order, read_program(order.spec), self._place)
+            launch.env.update(self._devices.environment(order, contained=self._runtime.name != "process"))
+            if len(order.nodes) > 1:
+                self._spawn(self._guarded(launch.key, self._meet_and_start(launch)))
+                return
+            self._launching.prepare(launch)
+        except Unlaunchable as error:
+            self._asked.start_failed(key_of(order), str(error), error.fault)
+            return
+        except Exception as error:  # noqa: BLE001 -- one job file must not end the agent
+            self._gave_up(key_of(order), error)
+            return
+        self._runtime.start(launch)
+
+    def stop(self, key: RunKey) -> bool:
+        """End what is done for a run before the runtime gets it. False: nothing is under way."""
+        task = self._under_way.get(key)
+        if task is not None:
+            self._stopped.add(key)
+            task.cancel()
+        return task is not None
+
+    async def _guarded(self, key: RunKey, work: Coroutine[Any, Any, None]) -> None:
+        """Do it so that the run has an end, whatever happens: until then it holds its GPUs."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way[key] = task
+        try:
+            await work
+        except asyncio.CancelledError:
+            if key not in self._stopped:
+                raise  # the agent ends
+            self._fit.discard(key)
+            self._asked.start_failed(key, "was asked to stop before it was started")
+        except Exception as error:  # noqa: BLE001 -- as in `_launch`
+            self._gave_up(key, error)
+        finally:
+            self._stopped.discard(key)
+            if self._under_way.get(key) is task:
+                del self._under_way[key]
+
+    def _gave_up(self, key: RunKey, error: Exception) -> None:
+        _log.error("a run could not be started", run=key.name, exc_info=error)
+        self._asked.start_failed(key, f"its agent could not start it: {type(error).__name__}: {error}")
+
+    async def _meet_and_start(self, launch: Launch) -> None:
+        """No rank before every rank's node could start it."""
+        try:
+            await self._runtime.prepare(launch)
+            if not await self._launching.meet(launch.order):
+                return
+            self._launching.prepare(launch)
+        except Unlaunchable as error:
+            self._asked.start_failed(launch.key, str(error), error.fault)
+            return
+        self._runtime.start(launch)
+
+    async def _fetch_and_start(self, order: RunOrder) -> None:
+        for attempt in range(SPEC_TRIES):
+            with contextlib.suppress(BusError):
+                spec = await self._bus.peek(subjects.SPEC, subjects.spec_key(self._place.node, order.spec_hash))
+                if spec is not None:
+                    self.start(msgspec.structs.replace(order, spec=msgspec.Raw(spec), spec_hash=""))
+                    return
+            await asyncio.sleep(0.2 * 2**attempt)
+        self._fit.discard(key_of(order))
+        self._asked.start_failed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store")
+
+
+DIRTY_POLL_S = 1.0
+
+
+class Hears(Protocol):
+    """Receiver of words and of notices to runs."""
+
+    def over(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
+        """Handle the end of the run. `clean`: the run left no process or memory on its GPUs, and they are free."""
+        ...
+
+    def cleaned(self, run: RunEntry) -> None:
+        """Nothing is left on its GPUs any more."""
+        ...
+
+
+class Ending:
+    """The ends of one node's runs."""
+
+    def __init__(
+        self, core: Reconciler, output: OutputShipper, devices: Devices, watching: Watching, tending: Tending,
+        guard_said: Told, hears: Hears, spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:  # fmt: skip
+        self._core, self._output, self._devices = core, output, devices
+        self._watching, self._tending, self._guard_said = watching, tending, guard_said
+        self._hears, self._spawn = hears, spawn
+        #: Ended runs after which the node is being looked at.
+        self._checking: set[RunKey] = set()
+
+    def exited(self, key: RunKey, exit: Exit) -> None:
+        """Report that a run has ended: at once if there is nothing to wait for, otherwise in the background."""
+        exit = self.explained(key, exit)
+        run = self._core.ledger.runs.get(key)
+        gpus = run.devices if run is not None else ()
+        if self._output.silent(key) and (not gpus or (self._devices.simulated and not self._devices.busy(gpus))):
+            self._ended(key, exit, clean=True)
+        else:
+            self._spawn(self._exited(key, exit, run))
+
+    def explained(self, key: RunKey, exit: Exit) -> Exit:
+        """The same; or what the guard says, where it has ended the run while this process was dead or stood still."""
+        how = self._guard_said.how(key.name)
+        return exit._replace(message=how, fenced=True) if how else exit
+
+    async def look_at_what_was_left(self) -> None:
+        """Check the GPUs with leftovers periodically, without end, and notify the receiver once they are clean."""
+        while True:
+            await asyncio.sleep(DIRTY_POLL_S)
+            for run in [run for run in self._core.dirty() if run.key not in self._checking]:
+                if not await self._watching.left_over(run):
+                    self._hears.cleaned(run)
+
+    async def _exited(self, key: RunKey, exit: Exit, run: RunEntry | None) -> None:
+        await self._output.ended(key)
+        self._ended(key, exit, clean=run is None or not await self._watching.left_over(run))
+
+    def _ended(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
+        exit = self._tending.ended(key, exit)
+        if self._tending.wants_check(key, exit, asked=key in self._core.stopping):
+            clean = self._check(key) and clean
+        self._hears.over(key, exit, clean=clean)
+
+    def _check(self, key: RunKey) -> bool:
+        """Look at the node. False: the run's GPUs wait for what comes of it."""
+        run = self._core.ledger.runs.get(key)
+        gpus = run.gpus if run is not None else ()
+        self._checking.add(key)
+        self._spawn(self._checked(key, gpus))
+        return not gpus or self._devices.simulated
+
+    async def _checked(self, key: RunKey, gpus: tuple[str, ...]) -> None:
+        try:
+            await self._tending.short(gpus, key)
+        finally:
+            self._checking.discard(key)
