@@ -12,6 +12,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -180,15 +181,17 @@ def sources(parts: Iterable[str] = PARTS) -> list[Path]:
     return sorted(path for part in parts for path in (ROOT / part).rglob("*.py") if "build" not in path.parts)
 
 
-def docstrings(paths: Iterable[Path]) -> Iterator[Docstring]:
-    """Yield every docstring of the files, in order."""
-    for path in paths:
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+@cache
+def docstrings() -> list[Docstring]:
+    """Return every docstring of the sources, in order."""
+    found: list[Docstring] = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text:
-                    yield Docstring(path, getattr(node, "lineno", 1), getattr(node, "name", ""), text)
+                    found.append(Docstring(path, getattr(node, "lineno", 1), getattr(node, "name", ""), text))
+    return found
 
 
 def pages() -> list[Path]:
@@ -222,7 +225,7 @@ class Language(NamedTuple):
 
     @classmethod
     def measured(cls) -> "Language":
-        found = list(docstrings(sources()))
+        found = docstrings()
         openings = Counter(one.opening for one in found)
         relatives = sum(openings[word] for word in FREE_RELATIVES)
         orphans = sum(openings[word] for word in NO_ANTECEDENT)
@@ -329,7 +332,7 @@ def _summary(values: list[int]) -> str:
 
 def offences() -> Iterator[str]:
     """Yield a line for each docstring and line of prose that breaks the rule: place, what, and the better word."""
-    for one in docstrings(sources()):
+    for one in docstrings():
         place = f"{one.path.relative_to(ROOT)}:{one.line} {one.owner}".rstrip()
         first = one.text.split("\n", 1)[0]
         if one.opening in FREE_RELATIVES | NO_ANTECEDENT:

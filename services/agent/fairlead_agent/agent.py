@@ -29,7 +29,7 @@ from fairlead_agent.shell.checkpoint_watcher import Saving
 from fairlead_agent.shell.drain_hook import DrainedHook
 from fairlead_agent.shell.executor import CarryingOut
 from fairlead_agent.shell.gpu_use import Measuring, Watching
-from fairlead_agent.shell.metrics_facts import page
+from fairlead_agent.shell.metrics_facts import MetricsFacts
 from fairlead_agent.shell.output import OutputShipper, printed
 from fairlead_agent.shell.placer_link import PlacerLink
 from fairlead_agent.shell.run_events import Hearing, take_over
@@ -94,7 +94,9 @@ class Agent:
         self.ending = Ending(
             self.core, self.output, devices, self.watching, self.tending, self.guard_said, self.hearing, self.tasks.spawn
         )  # fmt: skip
-        self.metrics = MetricsServer(lambda: page(self))
+        self.metrics = MetricsServer(
+            MetricsFacts(settings, self.core, self.outbox, journal, devices, self.measuring, self.tending).page
+        )
         self._stopped = asyncio.Event()
         self.hook = DrainedHook(settings, boot_id, self._stopped.set)
         #: Why the core has given up; "" while it has not.

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlead_agent.devices import nvml_readings
 from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels
-from fairlead_agent.devices.memory_guard import pipe_directory, share_environment
+from fairlead_agent.devices.mps import pipe_directory, share_environment
 from fairlead_agent.devices.nvml_activity import Profiling, Utilizations, XidEvents, processes, running
 from fairlead_agent.devices.nvml_mig import NvmlCutter, tables
 from fairlead_agent.devices.nvml_readings import health, memory, meters, nvlinks, pcie_levels, pcie_traffic, text

@@ -1,52 +1,63 @@
-"""Collection of the agent's facts when its metrics are requested. No device is queried: the page shows the newest look."""
+"""Facts for the agent's metrics page, collected when a scraper requests it. No device is queried: the newest sample is shown."""
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from fairlead_agent.core.ledger import RunEntry
+from fairlead_agent.core.outbox import Outbox
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.devices.port import Devices
+from fairlead_agent.files.journal import Journal
+from fairlead_agent.node.health.monitor import Tending
 from fairlead_agent.node.metrics.exposition import NodeFacts, Owner
 from fairlead_agent.node.metrics.families import exposition
-
-if TYPE_CHECKING:  # the agent serves what is collected here
-    from fairlead_agent.agent import Agent
-
-
-def page(agent: "Agent") -> bytes:
-    """The node's exposition now."""
-    return exposition(look(agent))
+from fairlead_agent.settings import Settings
+from fairlead_agent.shell.gpu_use import Measuring
 
 
-def look(agent: "Agent") -> NodeFacts:
-    """Return all metric facts of this node."""
-    devices, measuring, tending, ledger = agent.devices, agent.measuring, agent.tending, agent.ledger
-    taken = measuring.taken_s
-    return NodeFacts(
-        node=agent.settings.node, devices=devices.name, simulated=devices.simulated,
-        driver_version=devices.labels().get("nvidia.com/cuda.driver-version.full", ""), gpus=devices.gpus(),
-        samples=measuring.newest, age_s=None if taken is None else time.monotonic() - taken,
-        health={each.uuid: each for each in tending.gpus}, xids=tending.xids, holders=_holders(agent),
-        uses=measuring.uses(), resources=measuring.resources, owners=_owners(agent), runs=Counter(run.phase for run in ledger.runs.values()),
-        unconfirmed=ledger.reported - agent.outbox.confirmed, gate_closed=tending.gate.closed,
-        disk_full=agent.journal.reserve.short, batches=measuring.batches,
-    )  # fmt: skip
+class MetricsFacts(NamedTuple):
+    """Parts of an agent that the metrics page is made of."""
 
+    settings: Settings
+    core: Reconciler
+    outbox: Outbox
+    journal: Journal
+    devices: Devices
+    measuring: Measuring
+    tending: Tending
 
-def _holders(agent: "Agent") -> dict[str, list[Owner]]:
-    """{UUID: runs that have it, the first first}. What an ended run may still occupy is its own until it is clean."""
-    found: dict[str, list[Owner]] = {}
-    for run in agent.ledger.runs.values():
-        if run.phase != "clean":
-            for uuid in run.devices:
-                found.setdefault(uuid, []).append(_owner(agent, run))
-    return found
+    def page(self) -> bytes:
+        """Return the node's exposition now."""
+        return exposition(self.look())
 
+    def look(self) -> NodeFacts:
+        """Return all facts that the exposition shows."""
+        devices, measuring, tending, ledger = self.devices, self.measuring, self.tending, self.core.ledger
+        taken = measuring.taken_s
+        return NodeFacts(
+            node=self.settings.node, devices=devices.name, simulated=devices.simulated,
+            driver_version=devices.labels().get("nvidia.com/cuda.driver-version.full", ""), gpus=devices.gpus(),
+            samples=measuring.newest, age_s=None if taken is None else time.monotonic() - taken,
+            health={each.uuid: each for each in tending.gpus}, xids=tending.xids, holders=self._holders(),
+            uses=measuring.uses(), resources=measuring.resources, owners=self._owners(),
+            runs=Counter(run.phase for run in ledger.runs.values()), unconfirmed=ledger.reported - self.outbox.confirmed,
+            gate_closed=tending.gate.closed, disk_full=self.journal.reserve.short, batches=measuring.batches,
+        )  # fmt: skip
 
-def _owners(agent: "Agent") -> dict[str, Owner]:
-    return {f"{run.key.job}.{run.key.attempt}": _owner(agent, run) for run in agent.ledger.runs.values()}
+    def _holders(self) -> dict[str, list[Owner]]:
+        """Return {UUID: runs that hold it, oldest first}. GPUs that an ended run may still occupy are its own until it is clean."""
+        found: dict[str, list[Owner]] = {}
+        for run in self.core.ledger.runs.values():
+            if run.phase != "clean":
+                for uuid in run.devices:
+                    found.setdefault(uuid, []).append(self._owner(run))
+        return found
 
+    def _owners(self) -> dict[str, Owner]:
+        return {f"{run.key.job}.{run.key.attempt}": self._owner(run) for run in self.core.ledger.runs.values()}
 
-def _owner(agent: "Agent", run: RunEntry) -> Owner:
-    order = (agent.core.wanted or {}).get(run.key)
-    key = run.key
-    return Owner(key.job, key.attempt, key.rank, *((order.user, order.queue) if order is not None else ()))
+    def _owner(self, run: RunEntry) -> Owner:
+        order = (self.core.wanted or {}).get(run.key)
+        key = run.key
+        return Owner(key.job, key.attempt, key.rank, *((order.user, order.queue) if order is not None else ()))

@@ -1,0 +1,80 @@
+"""Plain English: how docstrings open, and words that data does not speak. `python -m tests.house.measure --list` names every place."""
+
+import re
+
+import pytest
+
+from tests.house import measure
+from tests.house.measure import BETTER, Language, Sizes, docstrings, prose, words_of_dialect
+
+#: Shares of docstrings, and words per 1,000 of prose.
+FREE_RELATIVES_MAX = 0.03
+VERB_OR_NOUN_MIN = 0.60
+DIALECT_MAX = 0.02
+PROSE_PER_1000_MAX = 1.0
+GERUNDS_MAX = 10
+
+
+@pytest.fixture(scope="module")
+def language() -> Language:
+    return Language.measured()
+
+
+def offending(*openings: frozenset[str]) -> list[str]:
+    words = frozenset().union(*openings)
+    return [
+        f"{one.path.name}:{one.line}: {one.text.splitlines()[0]}"
+        for one in docstrings()
+        if one.opening in words
+    ]
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun(language: Language) -> None:
+    """A free relative ("What is left of…") has no subject that a reader can find: write the noun, or what the function does."""
+    found = offending(measure.FREE_RELATIVES)
+    assert language.share(language.free_relatives) <= FREE_RELATIVES_MAX, "\n".join(found[:20])
+    assert language.share(language.verb_or_noun) >= VERB_OR_NOUN_MIN, "\n".join(offending(measure.NO_ANTECEDENT)[:20])
+
+
+def test_docstrings_use_the_words_of_the_field(language: Language) -> None:
+    """The message names the better word for each."""
+    found = [
+        f"{one.path.name}:{one.line}: {word!r}, better: {BETTER[word]}"
+        for one in docstrings()
+        for word in one.dialect()
+    ]
+    assert language.share(language.dialect) <= DIALECT_MAX, "\n".join(found[:20])
+
+
+def test_pages_use_the_words_of_the_field(language: Language) -> None:
+    """Documentation is held to the same list, outside of code."""
+    found = [
+        f"{page.relative_to(measure.ROOT)}:{number}: {word!r}, better: {BETTER[word]}"
+        for page in measure.pages()
+        for number, text in prose(page)
+        for word in words_of_dialect(text)
+    ]
+    assert 1000 * language.prose_dialect / language.prose_words <= PROSE_PER_1000_MAX, "\n".join(found[:40])
+
+
+def test_modules_have_nouns_for_names() -> None:
+    """A module is a thing (`allocation.py`), not something that goes on (`placing.py`)."""
+    found = Sizes.measured().gerunds
+    assert len(found) <= GERUNDS_MAX, found
+
+
+def test_the_rule_can_fail() -> None:
+    """The words are found, whatever their case, and text in backticks is not looked at."""
+    assert words_of_dialect("Nobody is told; `told` is a name, and it stands\nin for ever.") == [
+        "nobody",
+        "told",
+        "stands in",
+        "for ever",
+    ]
+    assert re.fullmatch(r"[a-z ,;.()]+", " ".join(BETTER)), "one spelling each"
+    assert words_of_dialect("A node reports its GPUs.") == []
+
+
+def test_the_table_prints() -> None:
+    """What CI shows: a row for every measurement."""
+    assert len(measure.table().splitlines()) == 14
